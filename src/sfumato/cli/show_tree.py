@@ -92,7 +92,7 @@ def _describe_control(control: Control) -> str:
 
 
 def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
-    """Yield (name, value) texts of the properties of a tree's plan."""
+    """Yield (name, value) texts of the properties of a tree's plan, in the order in which they are shown."""
     from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree

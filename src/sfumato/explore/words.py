@@ -120,7 +120,10 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
 
 
 def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
-    """Sentences on how the setting differs from the kept one, in spec, ε and costs."""
+    """Sentences on how the setting ``now`` differs from the ``kept`` one, in trust, spec, ε and costs.
+
+    One sentence where they are the same.
+    """
     said = [*_trust_differences(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
         return ["The settings are the same."]

@@ -199,7 +199,9 @@ def _uniforms(
 def _noise_like(
     slope: Tensor, gradient: StackedGradient, noise: AddNoise, number: int, divisor: int
 ) -> Tensor:
-    """Packed noise of step ``number`` for gradients that were divided by ``divisor``, ``[n, M]``."""
+    """Packed noise of step ``number`` for gradients that were divided by ``divisor``, shaped as ``slope``
+    ``[n, M]``.
+    """
     flat, packed = torch.zeros_like(slope), torch.empty_like(slope)
     noise(flat, number, divisor)
     gradient.pack(flat, packed)

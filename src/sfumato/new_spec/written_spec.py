@@ -51,7 +51,10 @@ def _read_every_row(spec: Spec) -> None:
 
 
 def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """What was written, in lines: sites, features, labels, and which columns are left out."""
+    """Yield what was written, in lines: sites, features, labels, and which columns are left out if any are.
+
+    ``path``: of the spec.
+    """
     names, counts = site_names(decisions, table), units_at_sites(decisions, table)
     what = decisions.units
     if decisions.site is None:

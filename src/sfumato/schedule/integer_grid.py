@@ -196,7 +196,11 @@ def integer_grid_of(
 def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: FloatArray) -> None:
     """Raise a `SpecError` if noise on the grid is no Gaussian, or rounding costs too much noise.
 
-    ``noises``: std of every device's noise, in units of the global average, ``[devices]``.
+    Args:
+        plan: of the tree.
+        index: of the aggregation.
+        ring: the grid of its messages.
+        noises: std of every device's noise, in units of the global average, ``[devices]``.
     """
     quietest = [noises[noises > 0] * ring.scale * ring.inflation]
     for tier in range(plan.tree.depth):

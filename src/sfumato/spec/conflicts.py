@@ -293,7 +293,10 @@ def _topology(spec: Spec) -> Refusals:
 
 
 def _too_many_participants(spec: Spec, topology: StarTopology | TreeTopology) -> Refusals:
-    """Refusals of more participants than the smallest edge has devices, as far as the spec tells."""
+    """Refusals of more participants than the smallest edge has devices, as far as the spec tells.
+
+    None where sites are listed one by one: these are counted when the tree is built.
+    """
     participation = spec.training.participation
     if isinstance(topology, StarTopology):
         fewest, where = topology.devices, "the star"

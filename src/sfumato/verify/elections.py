@@ -63,8 +63,10 @@ def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: Electable
 
 
 def _term_of_office_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
-    """Yield a line where a certificate with ``elections`` does not charge, for every round, what is met
-    out of office, and beside it the further releases of a term of office with its probability.
+    """Yield a line where a certificate with ``elections`` does not charge the releases that the facts give.
+
+    These are, for every round, what is met out of office, and beside it the further releases of a term of
+    office with its probability. ``zone``: the one that may elect a member.
     """
     table, unit, coalition, rounds = (
         bound.table,

@@ -75,6 +75,12 @@ def _record_rate_and_site_problems(
 
     Such pairs differ in how often the records of their devices are drawn. None has a larger ε than its row if
     at least as many as lie above any row are stood for by rows above it.
+
+    Args:
+        rows: of privacy.json, of one kind of unit.
+        facts: of the network.
+        pairs: its classes of pairs.
+        sites: name of the site of each device that has one.
     """
     first = facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts
     of_records = any(map(is_within_device, rows)) and "batches" in first.ledger

@@ -108,7 +108,16 @@ def _stated_epsilon_problems(row: Json) -> Iterator[str]:
 
 
 def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Sequence[Party]) -> Iterator[str]:
-    """Yield a line where ``observer_kind`` of a row (own-edge, peer, …) is not what the facts give."""
+    """Yield a line where ``observer_kind`` of a row (own-edge, peer, …) is not what the facts give.
+
+    Nothing for a row that was asked for, which may be about any pair.
+
+    Args:
+        row: of privacy.json.
+        facts: of the network.
+        unit: index of the device.
+        coalition: the observers of the row.
+    """
     (kind, tier, _), near = coalition[0], facts.is_near(unit, coalition[0])
     wanted = ("own-edge" if near else "other-edge") if tier else "cloud"
     if kind in ("public", "device"):
@@ -195,7 +204,9 @@ def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
 
 
 def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """Yield a line where a bound's terms do not follow from its releases, or its ε not from its terms."""
+    """Yield a line where a bound's terms do not follow from its releases, or its ε at ``delta`` not from
+    its terms.
+    """
     cert, draws, table = bound.cert, bound.draws, bound.table
     stated = tuple(stated_term(term) for term in cert["terms"])
     require_known_kinds(stated)

@@ -18,7 +18,11 @@ from sfumato.verify.spec_settings import (
 
 
 def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Yield a line where a fact of overlapping groups in ``ledger.json`` differs from spec.yaml."""
+    """Yield a line where a fact of overlapping groups in ``ledger``, of ``ledger.json``, differs from
+    spec.yaml.
+
+    ``spec``: its contents.
+    """
     topology, training, clip = spec["topology"], spec["training"], spec["privacy"].get("clip") or {}
     listed, part, bare = groups_in_spec(topology), training["participation"], ledger["kind"] == "ms-fedavg"
     groups, workers = len(listed), 1 + max(max(group) for group in listed)
@@ -75,7 +79,10 @@ def _session_problems(
 
 
 def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str]:
-    """Yield a line where a group's noise multiplier, or who adds its noise, differs from spec.yaml."""
+    """Yield a line where a group's noise multiplier, or who adds its noise, differs from spec.yaml.
+
+    ``groups``: how many there are.
+    """
     sources = spec["privacy"]["noise"].get("sources") or () if ledger["kind"] != "ms-fedavg" else ()
     wanted, by = np.zeros(groups), ["master" if one else "devices" for one in _trusted_masters(spec, groups)]
     owners = [(owner, source["multipliers"][0]) for source in sources for owner in source["owners"]]

@@ -50,7 +50,10 @@ def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) ->
 
 
 def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Yield a line where tiers, parents of nodes or devices of leaves differ from spec.yaml."""
+    """Yield a line where tiers, parents of nodes or devices of leaves differ from spec.yaml.
+
+    ``topology``: its section; the other arguments are those of `tree_spec_problems`.
+    """
     names, parents, devices = tree_shape(topology)
     if era is not None:
         devices = np.bincount(era.places, minlength=len(devices)).tolist()
@@ -63,7 +66,10 @@ def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -
 
 
 def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Yield a line where the classes of devices (leaf, weight, noisy or not) do not fit spec.yaml."""
+    """Yield a line where the classes of devices (leaf, weight, noisy or not) do not fit spec.yaml.
+
+    The arguments are those of `tree_spec_problems`.
+    """
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from unlike_spec("device_classes: devices of each leaf", inside, tree.devices)
     listed = tree.ledger.get("class_per_device")
@@ -90,7 +96,10 @@ def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> It
 
 
 def _participation_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
-    """Yield a line where the draw, who sees it, divisors or unmasking shares differ from spec.yaml."""
+    """Yield a line where the draw, who sees it, divisors or unmasking shares differ from spec.yaml.
+
+    The arguments are those of `tree_spec_problems`.
+    """
     ledger, part = tree.ledger, spec["training"]["participation"]
     drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
     if part["kind"] == "fixed":
@@ -189,8 +198,9 @@ def aggregations_of_round(training: Json, ledger: Json) -> list[SpecAggregation]
 
 
 def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Yield a line where the aggregations of a round, or how far one device moves each, differ from
-    spec.yaml.
+    """Yield a line where an aggregation of a round, or how far one device moves it, differs from spec.yaml.
+
+    The arguments are those of `tree_spec_problems`.
     """
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     rounds = aggregations_of_round(training, tree.ledger)

@@ -86,7 +86,14 @@ class CheckedTree(CheckedTreeNoise):
     def squared_mu_of_set(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party], relation: str
     ) -> float | None:
-        """Σ μ² over one round if ``exposed`` are exposed; ``None`` where devices are drawn."""
+        """Σ μ² over one round if the aggregations ``exposed`` are exposed; ``None`` where devices are drawn.
+
+        Args:
+            exposed: indices of aggregations in the round, ascending.
+            unit: index of the device.
+            coalition: the observers.
+            relation: between neighbouring data sets.
+        """
         if self.sampling_seen_by(unit, coalition)[0]["kind"] != "all":
             return None
         return math.fsum(one.squared_mu(relation) for one in self.releases_between(unit, coalition, exposed))
@@ -123,7 +130,8 @@ class CheckedTree(CheckedTreeNoise):
     ) -> ExpectedRelease:
         """`release` of one aggregation, moved also by the ``hidden`` aggregations before it.
 
-        Sensitivities add up; only the noise of the exposed aggregation counts.
+        Sensitivities add up; only the noise of the exposed aggregation counts. ``hidden``: indices in the
+        round, ascending; the other arguments are those of `release`.
         """
         seen = self.release(step, unit, coalition)
         if not hidden:
@@ -210,7 +218,13 @@ class CheckedTree(CheckedTreeNoise):
             yield from release_problems(mine, theirs)
 
     def _exposed_steps(self, bound: str, cert: Json, unit: int, coalition: Sequence[Party]) -> list[int]:
-        """Indices of the aggregations of a round that a bound charges as exposed.
+        """Indices of the aggregations of a round that a bound charges as exposed, ascending.
+
+        Args:
+            bound: its name.
+            cert: its certificate.
+            unit: index of the device.
+            coalition: the observers.
 
         Raises:
             UnknownKindError: the bound is neither ``flow``, ``cut`` nor ``min-cost``.

@@ -127,7 +127,11 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return constant and int(self.sure[leaf]) == round(float(self.drawn[leaf]))
 
     def _variance_added_if_drawn(self, step: int, unit: int, coalition: Sequence[Party]) -> Array:
-        """Variance, ``[classes]``, that a drawn device of each class adds to the charged sum of ``step``."""
+        """Variance, ``[classes]``, that a drawn device of each class adds to the charged sum of ``step``.
+
+        0 for a class whose messages are not in that sum, or whose noise the coalition can take away.
+        ``unit``: index of the device that the sum is charged for.
+        """
         mine, (tier, _) = self.leaf_of(unit), self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:
             return np.zeros(len(self.class_leaf))
@@ -165,7 +169,11 @@ class CheckedTreeNoise(CheckedTreeStructure):
     ) -> Iterator[str]:
         """Yield a line where a draw states more noise of others who may be drawn than the facts give.
 
-        ``steps``: the aggregations that its releases are of.
+        Args:
+            draw: of a certificate.
+            steps: the aggregations that its releases are of.
+            unit: index of the device.
+            coalition: the observers, whose own noise does not count.
         """
         if not draw.drawn_noise:
             return

@@ -57,7 +57,11 @@ class CheckedTreePairs:
 
     @staticmethod
     def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
-        """Noise std that a node adds at an aggregation, and that of its channel (0 without one)."""
+        """Standard deviations of the noise that a node adds at an aggregation ``step``, and of its channel's
+        (or 0).
+
+        ``node``: its index in ``tier``.
+        """
         channel = step["channel_noise_std"]
         own = read.figure(step["node_noise_std"][tier][node])
         return own, read.figure(channel[tier][node]) if channel else 0.0

@@ -148,7 +148,15 @@ class CheckedTreeStructure:
         return int(self.paths[self.leaf_of(unit), min(tier, self.depth - 1)]) == near
 
     def sees_average(self, step: int, unit: int, coalition: Sequence[Party]) -> bool:
-        """Whether the coalition receives the average that the unit's message enters at a step."""
+        """Whether the coalition receives the average that the unit's message enters at an aggregation.
+
+        A global average is received by everybody.
+
+        Args:
+            step: index of the aggregation in the round.
+            unit: index of the device.
+            coalition: the observers.
+        """
         tier = read.count(self.steps[step]["aggregating_tier"])
         above = int(self.paths[self.leaf_of(unit), tier])
         for kind, t, index in coalition:

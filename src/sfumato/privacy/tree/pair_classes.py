@@ -31,7 +31,11 @@ class TreePairs:
 
     @cached_property
     def orbits(self) -> tuple[IntArray, ...]:
-        """For each tier, a number for every node, equal only where an automorphism exchanges the nodes."""
+        """For each tier, a number for every node, equal only where an automorphism exchanges the nodes.
+
+        Int64 arrays ``[nodes]``, the cloud's tier first. Nodes of one number have the same facts, subtrees of
+        the same kinds, and ancestors of one number; where pairs are to be kept apart, every node has its own.
+        """
         facts = self.facts
         if self.apart:
             return tuple(np.arange(len(parents)) for parents in facts.parents)

@@ -148,7 +148,10 @@ def epsilon_in_words(kind: str, value: float) -> str:
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
-    """Sentences on the largest ε towards each kind of observer, and on who has no guarantee."""
+    """Sentences on the largest ε towards each kind of observer, and on who has no guarantee.
+
+    One sentence where the runs have no guarantees, or no finite one. ``matrix``: of the first run.
+    """
     guarantees = [row for run in series.runs for row in run.privacy.guarantees]
     if not guarantees:
         return ["The run has no guarantees."]
