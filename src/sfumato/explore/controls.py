@@ -196,7 +196,10 @@ def with_value(setting: EditedSpec, control: InputControl, value: float) -> Edit
 
 
 def with_participation(setting: EditedSpec, spec: Spec, kind: str) -> EditedSpec:
-    """``setting`` with another kind of participation: at first probability 1/2, or one device."""
+    """``setting`` with another ``kind`` of participation: at first probability 1/2, or one device.
+
+    Unchanged if ``spec``, the setting's, has that kind already.
+    """
     if kind == participation_of(spec):
         return setting
     more: dict[str, dict[str, Any]] = {"poisson": {"rate": 0.5}, "fixed": {"count": 1}}

@@ -178,7 +178,11 @@ def _trust_differences(kept: AccountedSetting, now: AccountedSetting) -> Iterato
 
 
 def changed_keys(before: Spec, now: Spec) -> list[str]:
-    """Names, in words, of the keys in which two specs differ; keys of trust are left out."""
+    """A sentence for each key in which two specs differ, with both values, in words; keys of trust are left
+    out.
+
+    Of many the first, and a sentence with the number of the others.
+    """
     found = {
         key: pair
         for key, pair in changed_values(before, now).items()

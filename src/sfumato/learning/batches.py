@@ -270,8 +270,9 @@ class _Draft:
 
 
 def _empty_draft(devices: int, steps: int, width: int) -> _Draft:
-    """Make zero rows ``[devices, steps, width]`` and counts ``[devices, steps]``; width: examples of
-    the widest batch.
+    """Make zero rows int32 ``[devices, steps, width]`` and counts int32 ``[devices, steps]``.
+
+    ``width``: number of examples of the widest batch.
     """
     return _Draft(np.zeros((devices, steps, width), np.int32), np.zeros((devices, steps), np.int32))
 

@@ -237,7 +237,11 @@ class DropoutLayout:
 
 
 def _calls(model: nn.Module, example: Tensor, count: int) -> list[tuple[SeededDropout, tuple[int, ...]]]:
-    """The dropout layers called in a forward pass of ``count`` examples, and the shapes of their masks."""
+    """The dropout layers in a forward pass of ``count`` examples, in the order of calls, and their masks'
+    shapes.
+
+    ``example``: ``[1, ...]``, repeated ``count`` times.
+    """
     own = deepcopy(model)
     masks = masks_of(own)
     assert masks is not None  # the caller asked

@@ -83,8 +83,9 @@ def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def _next_token_loss(outputs: Tensor, tokens: Tensor) -> Tensor:
-    """Mean cross-entropy of tokens 2 to T, each predicted from the tokens before it, of every example
-    ``[B]``.
+    """Mean cross-entropy of tokens 2 to T, each predicted from those before it, of every example, ``[B]``.
+
+    ``outputs``: logits ``[B, T, tokens of the vocabulary]``; ``tokens``: ``[B, T]``.
     """
     predicted = outputs[:, :-1].flatten(0, 1)
     found = functional.cross_entropy(predicted, tokens[:, 1:].flatten(), reduction="none")
@@ -156,7 +157,7 @@ def loss_of(task: str, name: str | None) -> Loss:
 
 
 def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
-    """Try a user's own loss on some outputs of the model.
+    """Try a user's own loss on some outputs of the model; nothing for a loss of this library.
 
     Raises:
         SpecError: it fails, or returns something else than one number an example.

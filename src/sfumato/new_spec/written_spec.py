@@ -136,7 +136,11 @@ def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str
 
 
 def spec_path(name: str | None, table: OwnTable) -> Path:
-    """The file to write: ``NAME.yaml``, by default called as the table is."""
+    """The file to write, in the working directory: ``NAME.yaml``, by default called as the table is.
+
+    Raises:
+        SpecError: the name is empty or has a folder.
+    """
     stem = table.path.stem.strip().replace(" ", "-") if name is None else name.removesuffix(".yaml")
     if not stem or "/" in stem:
         raise SpecError(Argument("name"), name, "must be the name of a spec, without a folder")

@@ -129,9 +129,15 @@ class _Partition:
     def _labels(
         each: int, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """Examples by part and label, ``[parts, labels]``, where each part holds ``each`` labels.
+        """Examples by part and label, int64 ``[parts, labels]``, where each part holds ``each`` labels.
 
         A label is cut among the parts that hold it in proportion to their ``weights``.
+
+        Args:
+            each: number of labels in a part.
+            counts: of examples by label; labels without any are left out.
+            weights: of the parts, ``[parts]``.
+            rng: that the labels are dealt by.
         """
         present = rng.permutation(np.flatnonzero(counts))
         table = np.zeros((len(weights), len(counts)), np.int64)

@@ -133,6 +133,12 @@ def _least_survivors_of_group(spec: Json, size: int, group: int, rates: Sequence
     """Fewest messages that a released sum of a group of ``size`` workers holds.
 
     0 without secure aggregation and under Poisson draws, where a sum may hold none.
+
+    Args:
+        spec: contents of spec.yaml.
+        size: number of workers.
+        group: its number.
+        rates: of the groups, with which they draw a worker.
     """
     masked = (spec.get("transport") or {}).get("devices_to_master") == "secure-aggregation"
     part = spec["training"]["participation"]

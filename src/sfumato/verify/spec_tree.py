@@ -309,10 +309,16 @@ def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array
 def _multipliers_in_era(
     device: Array, node: list[Array], spec: Json, era: WrittenEra
 ) -> tuple[Array, list[Array]]:
-    """The multipliers (as of `_noise_multipliers`) of those who add noise in an era.
+    """The multipliers (as of `_noise_multipliers`) of those who add noise in an era; 0 for all others.
 
     Noise is added where messages leave trusted hands: by devices of edges that are not trusted, else by the
     edge, or by the cloud if it is trusted too.
+
+    Args:
+        device: multipliers of devices, by edge and tier.
+        node: multipliers of the cloud and of edges, in that order.
+        spec: contents of spec.yaml.
+        era: says which edges are trusted.
     """
     trusted = np.isin(np.arange(len(device)), era.trusted)
     cloud = bool((spec.get("trust") or {}).get("cloud"))

@@ -114,7 +114,10 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return np.asarray(noise * ("noise_not_composed" not in self.ledger))
 
     def _draw_independent(self, step: int, leaf: int) -> bool:
-        """Whether the noise counted in a leaf's average is the same whether or not the unit is drawn."""
+        """Whether the noise counted in a leaf's average is the same whether or not the unit is drawn.
+
+        ``step``: index of the aggregation in the round.
+        """
         kind = self.ledger["draw"]["kind"]
         noises = self.message_variance(step)[self.class_leaf == leaf]
         if kind == "all" or self.steps[step]["tells_who_was_drawn"]:

@@ -267,7 +267,10 @@ def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXA
 
 
 def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
-    """The cheaper one of flow (all upstream is exposed) and cut (only what is seen), with its lower bound."""
+    """The cheaper one of flow (all upstream is exposed) and cut (only what is seen), with its lower bound.
+
+    ``price``: of one charged sum. The bound is the cost itself where no other set can be cheaper.
+    """
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     blocks, spent = (scene.reach, flow) if flow <= cut else (scene.seen, cut)
     only = spent == 0 or np.array_equal(scene.seen, scene.reach)

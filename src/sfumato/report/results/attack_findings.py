@@ -218,7 +218,11 @@ def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
 
 
 def verdict(observers: Sequence[ObserverFindings]) -> str:
-    """One sentence on whether audits and attacks agree with the guarantees."""
+    """A sentence on whether audits and attacks agree with the guarantees, and one on the best attacks.
+
+    Where they do not agree, that is all that is said. ``observers``: with results of at least one audit or
+    attack.
+    """
     refuted = [one.title for one in observers if not all(audit.holds for audit in one.audits)]
     above = [one.title for one in observers if any(curve.exceeds_bound for curve in one.curves)]
     if refuted:

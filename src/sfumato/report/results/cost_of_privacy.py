@@ -73,7 +73,9 @@ def has_noise(one: Series) -> bool:
 
 
 def _differ_in_privacy_only(one: Series, other: Series) -> bool:
-    """Whether two runs have specs that differ in privacy only, as far as accuracy depends on them."""
+    """Whether two runs, of equally many rounds, have specs that agree in all that accuracy depends on but
+    privacy.
+    """
     if one.rounds_played != other.rounds_played:
         return False
     return all(

@@ -188,7 +188,10 @@ class MovingLabels(TreeLabels):
         return edges_over_time(self.network)
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of devices that are under the same edges in the same rounds."""
+        """The row of all devices that are under the same edges in the same rounds as ``unit``.
+
+        A unit that is no device has its own row; ``sites`` are not used.
+        """
         device = self._device_index(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
@@ -200,7 +203,9 @@ class MovingLabels(TreeLabels):
         return Row((alike[0], ""), title, f"{visited}{more}")
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column for an aggregator or a device, by whether it ever is above or beside ``unit``."""
+        """The column for the aggregator or device ``observer``, by whether it ever is above or beside
+        ``unit``.
+        """
         device, other = self._device_index(unit), self._device_index(observer)
         kind, _, number = observer.partition(":")
         if device is None:

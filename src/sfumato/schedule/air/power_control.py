@@ -313,8 +313,9 @@ class AirPlan:
 def _draw_channel_errors(
     rng: np.random.Generator, csi: ChannelKnowledge, shape: tuple[int, int]
 ) -> FloatArray:
-    """Draw errors of channel knowledge, of this ``shape``, in standard deviations: normal, truncated at
-    ``csi.max_error_std`` if set.
+    """Draw errors of channel knowledge, of this ``shape``, in standard deviations.
+
+    Standard normal, truncated at ``csi.max_error_std`` on both sides if that is set.
     """
     if csi.max_error_std is None:
         return rng.standard_normal(shape)

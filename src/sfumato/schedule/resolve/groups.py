@@ -208,7 +208,11 @@ def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
 def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
     """The noise multiplier of every group that ``privacy.noise`` states, ``[M]``; 0 where none is stated.
 
-    Notes for the user are appended to ``notes``.
+    Args:
+        spec: as the user wrote it.
+        groups: of its topology.
+        trusted: whether each master is, bool ``[M]``.
+        notes: to which notes for the user are appended.
 
     Raises:
         SpecError: every source has a multiplier of 0, or the sources do not fit the groups.
@@ -245,10 +249,12 @@ def _sampling_rates(spec: Spec, groups: Groups) -> FloatArray:
 
 
 def _cohort_sizes(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
-    """How many workers every group draws; none where they are not a fixed number.
+    """How many workers every group draws, one number a group; () where they are not a fixed number.
+
+    ``structures``: the groups of every era.
 
     Raises:
-        SpecError: more than a group has at some time.
+        SpecError: more than a group has at some time, or names in place of numbers.
     """
     choice = spec.training.participation
     if not isinstance(choice, FixedParticipation):

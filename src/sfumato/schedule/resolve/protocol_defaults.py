@@ -163,7 +163,12 @@ def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int 
 
 
 def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
-    """A number for every edge, from ``value`` with one for trusted and one for untrusted edges."""
+    """A number for every edge, from ``value`` with keys ``trusted`` and ``untrusted``, in the order of the
+    edges.
+
+    Raises:
+        SpecError: there are such edges and no number for them; blames ``place``.
+    """
     trusted = tree.tiers[-1].trusted
     for kind, there in (("trusted", trusted.any()), ("untrusted", not trusted.all())):
         if there and kind not in value:

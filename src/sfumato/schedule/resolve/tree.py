@@ -130,7 +130,10 @@ def _check_size(tree: Tree, aggregations: tuple[Aggregation, ...]) -> None:
 
 
 def _steps_of_messages(aggregations: tuple[Aggregation, ...], leaves: int) -> list[list[int]]:
-    """Local steps behind each message of a round: one list for each leaf where they differ, else one list."""
+    """Numbers of local steps behind each message of a round, in order.
+
+    One list for each of ``leaves`` leaves where some aggregation is of some edges only, else one for all.
+    """
     if not any(aggregation.of_edge for aggregation in aggregations):
         return [[aggregation.local_steps for aggregation in aggregations]]
     steps = np.stack([aggregation.steps_of(leaves) for aggregation in aggregations], axis=1)

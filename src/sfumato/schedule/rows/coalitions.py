@@ -49,7 +49,11 @@ class Coalition:
 
 
 def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
-    """The worst coalition of every size that HDP tolerates, for a unit of every class; empty elsewhere."""
+    """The worst coalition of every size that HDP tolerates, for a unit of every class, with its ε at
+    ``delta``.
+
+    Empty for other protocols.
+    """
     if plan.spec.protocol != "hdp":
         return ()
     sizes = tolerated_sizes(float(plan.participants.drawn.sum()))
@@ -181,7 +185,7 @@ def _largest_epsilon(
 
 
 def _epsilon_of_coalition(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
-    """The epsilon of ``unit`` towards ``coalition`` at ``delta``."""
+    """The smallest bound on ε of device ``unit`` towards ``coalition`` at ``delta``; ∞ without protection."""
     if are_unprotected(plan.releases.quick_exposures(unit, coalition)):
         return math.inf
     neighbours = plan.spec.privacy.neighbours

@@ -98,7 +98,10 @@ def epsilons_after_run(
 
 
 def _epsilon_after_rounds(plan: TreePlan, pair: PairClass, times: int, delta: float) -> float:
-    """Compute ε at ``delta`` of a pair after ``times`` rounds that the unit took part in for sure."""
+    """Compute ε at ``delta`` of a pair after ``times`` rounds that the unit took part in for sure.
+
+    It is the smallest of the bounds. Noise of others that may not be there does not count.
+    """
     declared = plan.releases.after(times)
     return min(
         declared.bound_epsilon(
