@@ -114,8 +114,7 @@ class _Writer:
         record: RecordCharge | None,
         noise: Mapping[Release, Mapping[str, float]],
     ) -> dict[str, Any]:
-        """Build the part of a certificate that one bound follows from: exposed set, terms, grid, method and
-        ε.
+        """Build what one bound of a certificate follows from: exposed set, terms, grid, method and ε.
 
         Args:
             pair: the guarantee.

@@ -168,10 +168,10 @@ def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, inter
 
 
 def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float:
-    """ε at ``delta`` of the composed losses, by the integral of moments (see the module).
+    """ε at ``delta`` of composed losses, on a grid of ``interval`` nats, by the integral of moments (see the
+    module).
 
     The line runs through the θ at which Chernoff's bound of ε is smallest. ∞ if infinite losses exceed δ.
-    ``interval``: of the grid, in nats.
     """
     infinite = (n * math.log1p(-lost) if lost < 1 else -math.inf for _, _, lost, n in losses)
     delta += math.expm1(math.fsum(infinite))
