@@ -168,10 +168,9 @@ def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, inter
 
 
 def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float:
-    """ε at ``delta`` of composed losses, on a grid of ``interval`` nats, by the integral of moments (see the
-    module).
+    """ε at ``delta`` of composed losses, on a grid of ``interval`` nats; ∞ if infinite losses exceed δ.
 
-    The line runs through the θ at which Chernoff's bound of ε is smallest. ∞ if infinite losses exceed δ.
+    By the integral of moments (see the module), through the θ at which Chernoff's bound of ε is smallest.
     """
     infinite = (n * math.log1p(-lost) if lost < 1 else -math.inf for _, _, lost, n in losses)
     delta += math.expm1(math.fsum(infinite))
