@@ -60,7 +60,10 @@ def _sigmoid_minus_target(outputs: Tensor, targets: Tensor, out: Tensor) -> None
 
 
 def _twice_the_error(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
-    """Write the gradient of mean squared error at ``outputs`` ``[n, B, K]`` to ``out``."""
+    """Write ``2 (outputs - targets) / K`` to ``out``, all ``[n, B, K]``.
+
+    That is the gradient of an example's squared error, which is a mean over its K outputs, at the outputs.
+    """
     torch.sub(outputs, targets, out=out)
     out.mul_(2 / out.shape[2])
 

@@ -63,7 +63,9 @@ class IntegerGrid:
 
     @cached_property
     def weights(self) -> tuple[FloatArray, ...]:
-        """The weight of each node's average in the global average, for every tier."""
+        """For every tier, the weight of each node's average in the global average, ``[nodes]``; the
+        cloud's is 1.
+        """
         return average_weights(self.tree)
 
     @property

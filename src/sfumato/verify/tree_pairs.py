@@ -116,7 +116,11 @@ class CheckedTreePairs:
                 yield alike.get(mine, []), found
 
     def _observers_of(self, leaf: int) -> Counter[Any]:
-        """Number of observers of each kind towards a device of ``leaf``; the public is not among them."""
+        """Number of observers of each kind towards a device of ``leaf``; the public is not among them.
+
+        A kind, as a tuple: node or device, the lowest tier shared, its tier, its class, and of a device its
+        own class. The device itself is counted too.
+        """
         facts, found = self.facts, Counter[Any]()
         for tier in range(facts.depth):
             above = np.arange(len(facts.parents[tier]))

@@ -180,10 +180,10 @@ class TreeReleases(TreeFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """For every bound and release, its noise variance, a coordinate, under devices, channel and
-        aggregators.
+        """For every bound by name, each release with its noise variance, a coordinate, by kind of owner.
 
-        Variances add up over owners, so each is what the same releases have where nobody else adds noise.
+        Owners are ``devices``, ``channel`` and ``aggregators``. Variances add up over them, so each is what
+        the same releases have where nobody else adds noise.
         """
         of_kind = {
             what: {

@@ -221,9 +221,9 @@ class DeviceClasses:
         return np.bincount(leaf, weights=taken * variance[order]).astype(np.float64)
 
     def variance(self, std: FloatArray) -> FloatArray:
-        """For each class, variance of the noise that one of its devices adds to its message.
+        """For each class, variance of the noise that one of its devices adds to its message, ``[classes]``.
 
-        ``std``: of a noisy device of weight 1, for each leaf.
+        ``std``: of a noisy device of weight 1, for each leaf, ``[leaves]``.
         """
         scaled: FloatArray = (std[self.leaf] * self.weight * self.noisy) ** 2
         return scaled

@@ -167,7 +167,11 @@ class GroupLabels(ObserverLabels):
         return super()._coalition_text(self.groups.titled(coalition))
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column for a master or a worker, by how many groups away from those of ``unit`` it is."""
+        """The column for the master or worker ``observer``, by how many groups away from those of ``unit`` it
+        is.
+
+        Masters of other groups are one column, however far.
+        """
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
         if not mine:
             return column_of_observer_kind(observer)

@@ -251,7 +251,9 @@ def _edges_in_turn(places: IntArray) -> list[int]:
 
 
 def edges_over_time(network: Network) -> IntArray:
-    """The edge of every device where devices move, ``[eras, devices]``."""
+    """Index of the edge of every device in every era, ``[eras, devices]``, of a network whose devices
+    move.
+    """
     everybody = np.arange(network.trees[0][1].device_count)
     return np.stack([tree.leaves_of(everybody) for _, tree in network.trees])
 
