@@ -395,6 +395,6 @@ def _multiplier_of_release(release: Release, neighbours: Neighbours) -> float:
 
 
 def _multiplier_of_draw(releases: Sequence[Release], neighbours: Neighbours) -> float:
-    """Noise multiplier of the one Gaussian that ``releases``, all of one draw, amount to; ∞ or 0 as above."""
+    """Multiplier of the Gaussian that ``releases`` of a draw amount to; ∞ if unmoved, 0 if one is raw."""
     mu_squared = total_mu_squared(releases, neighbours)
     return math.inf if mu_squared == 0 else 1 / math.sqrt(mu_squared)

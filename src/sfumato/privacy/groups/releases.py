@@ -259,12 +259,12 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """Add a worker of every group of ``unit`` that ``coalition`` does not see; ``None`` where no record
+        """``coalition`` and a worker of every group of ``unit`` that it does not see, towards which a record
         gains.
 
-        What holds towards the larger coalition holds towards ``coalition`` too. A unit of several groups that
-        starts from their mean starts from a hidden model where a group is unseen, and its record counts as
-        drawn. Where all its groups are seen, every draw of records counts.
+        ``None`` where there is none. What holds towards the larger one holds towards ``coalition`` too. A
+        unit of several groups that starts from their mean starts from a hidden model where a group is unseen,
+        and its record counts as drawn. Where all are seen, every draw of records counts.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None

@@ -154,7 +154,9 @@ class RoundKinds:
 
     @cached_property
     def _tables(self) -> dict[str, FloatArray]:
-        """μ² by number of a kind of pairs, ``[kinds, 2, 2]``, for edges and devices; NaN if not computed."""
+        """μ² of kinds of pairs, ``[kinds, 2, 2]``, by kind of party, ``node`` or ``device``; NaN: not
+        computed.
+        """
         kinds = int(self.alike.max()) + 1
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 
