@@ -141,8 +141,9 @@ VARYING = ("neighbours", "bound", "method")
 
 
 def _values_of_all_rows(rows: Sequence[Guarantee]) -> str:
-    """The text "name value" of the properties in which all rows agree, joined by commas; "" if there are
-    none.
+    """Text "name value" of each of the properties in ``VARYING`` that all rows share, joined by commas.
+
+    "" if they share none.
     """
     values = {name: {str(getattr(row, name)) for row in rows} for name in VARYING}
     return ", ".join(f"{name} {found.pop()}" for name, found in values.items() if len(found) == 1)
@@ -184,7 +185,10 @@ def _guarantee_table(groups: Sequence[Sequence[Guarantee]], titled: Title) -> Ta
 
 
 def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
-    """The table of ε of each row at several δ."""
+    """The table of ε over δ: a line for each row, a column for each δ, at most `CURVE_COLUMNS` of them.
+
+    ``rows``: one or more whose curves have the same δ; ε is rounded up. ``titled``: how parties are called.
+    """
     every = -(-len(rows[0].curve) // CURVE_COLUMNS)
     deltas = [delta for delta, _ in rows[0].curve[::every]]
     titles = [f"δ={delta:.0e}" for delta in deltas]
@@ -195,7 +199,7 @@ def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
 
 
 def _claim_table(claims: Sequence[Claim], titled: Title) -> Table:
-    """The table of published claims beside the rigorous ε."""
+    """The table of published claims beside the rigorous ε; ``titled``: the title of a party."""
     shown = empty_table(
         "claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", right=("claimed ε", "rigorous ε")
     )
@@ -212,7 +216,10 @@ def _claim_table(claims: Sequence[Claim], titled: Title) -> Table:
 
 
 def _coalition_table(rows: Sequence[Coalition]) -> Table:
-    """The largest ε by coalition size; of many sizes the smallest, the largest and some in between."""
+    """The largest ε by coalition size; of many sizes the smallest, the largest and some in between.
+
+    Of many units the ``MOST_UNITS`` with the largest ε.
+    """
     by_unit: dict[str, list[Coalition]] = {}
     for row in rows:
         by_unit.setdefault(row.unit, []).append(row)

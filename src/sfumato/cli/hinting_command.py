@@ -79,7 +79,9 @@ class HintingCommand(TyperCommand):
             raise SpecError(option, None, f"{said}; write: {meant}") from None
 
     def _option_meant(self, option: str, value: str) -> str:
-        """What to write for an option that there is not; empty where it says nothing."""
+        """What to write for ``option``, which there is not, with the ``value`` that was given; "" if
+        nothing is known.
+        """
         from sfumato.spec.other_words import key_meant  # slow to import
 
         meant = OPTIONS.get(option, "")
@@ -97,12 +99,17 @@ class HintingCommand(TyperCommand):
         return self._has("--set")
 
     def _has(self, option: str) -> bool:
-        """Whether the command has an option."""
+        """Whether the command has an option of that spelling, such as ``--set``."""
         return any(option in parameter.opts for parameter in self.params)
 
 
 def _set_meant(arguments: list[str]) -> tuple[str, str]:
-    """Of arguments with one too many: it, and how to set a key with it; empty where nothing says so."""
+    """What is wrong in arguments of which one is too many, and how to set a key with it.
+
+    Returns:
+        The words that are wrong, and those to write instead: ``--set KEY=VALUE``; both "" where the arguments
+        do not look like a key with its value.
+    """
     for place, word in enumerate(arguments):
         before = arguments[place - 1] if place else ""
         if word == "--set" and len(arguments) > place + 2:
@@ -115,7 +122,7 @@ def _set_meant(arguments: list[str]) -> tuple[str, str]:
 
 
 def _value(arguments: list[str], option: str) -> str:
-    """What was written for an option: after it or after an equals sign; VALUE if nothing was."""
+    """What was written for ``option``: after an equals sign, or the next word; "VALUE" if nothing was."""
     for place, word in enumerate(arguments):
         name, equals, value = word.partition("=")
         if name == option:

@@ -111,7 +111,16 @@ def init(
 
 
 def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
-    """Write a spec for a table of one's own, and say who will learn what."""
+    """Write a spec for a table of one's own, and print who will learn what.
+
+    Args:
+        name: of the spec; ``None``: that of the table.
+        csv: the table.
+        options: those of the command, by name; what they leave open is asked on a terminal.
+
+    Raises:
+        SpecError: something is left open and there is no terminal, or the options contradict the table.
+    """
     from sfumato.new_spec.decisions import check, ranges_in
     from sfumato.new_spec.questions import Given, answered
     from sfumato.new_spec.table import open_own_table
@@ -154,12 +163,19 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
 
 
 def _ask(question: str, default: str) -> str:
-    """Ask on the terminal."""
+    """Ask on the terminal, and return the answer; ``default`` is taken for an empty one, unless it is
+    empty too.
+    """
     return cast("str", typer.prompt(question, default=default or None, err=True))
 
 
 def _copy_builtin(name: str) -> None:
-    """Write a copy of a built-in spec."""
+    """Write NAME.yaml, a copy of the built-in spec that ``name`` calls, or else of quickstart under that
+    name.
+
+    Raises:
+        SpecError: the name cannot be one, or the file exists or cannot be written.
+    """
     from sfumato.spec import builtin_names, builtin_text, load_spec
 
     name = name.removesuffix(".yaml")

@@ -77,8 +77,11 @@ class OptionSpelling:
     """``--resume``, ``--out runs/x``, ``sfumato run SPEC --resume``."""
 
     def argument(self, argument: Argument) -> str:
-        """An argument of a Python function as the user gives it here: ``--name``, ``--name VALUE`` or
-        ``--name KEY``.
+        """An argument of a Python function as its option of the command line, with value and key if it has
+        them.
+
+        ``--resume`` for a value of ``True``, ``--name VALUE …`` else; a key follows, after a colon if the
+        value is ``True``. Values of ``None`` and "" are left out.
         """
         option = _OPTIONS.get(argument.name, "--" + argument.name.replace("_", "-"))
         if argument.value is True:

@@ -220,7 +220,11 @@ def _option_table(planned: PlannedSpec) -> Table:
 
 
 def _summary_rows(planned: PlannedSpec) -> list[tuple[str, str]]:
-    """(name, value) texts of what the plan takes: rounds, noise, and ε towards observers without a target."""
+    """(name, text) of what the plan takes: its noise, that of the spec's own sources where it is known, and
+    ε.
+
+    ε: the largest towards each kind of observer without a target; left out where all have one.
+    """
     rounds = with_noun(planned.spec.training.rounds, "round")
     noise = f"{number(planned.noise)} root mean square per coordinate of {planned.models}, over {rounds}"
     rows = [("noise", noise)]

@@ -162,7 +162,10 @@ def _print_cost(folder: Path) -> None:
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
-    """Print the final score, ε and costs of ``runs``, and where the report is."""
+    """Print the final score, ε and costs of ``runs``, and where the report is.
+
+    ``folder``: of the run, or of the runs of several seeds.
+    """
     from sfumato.report.figures.control import stop_reasons
     from sfumato.report.results.network import read_network
     from sfumato.report.results.series import load_series

@@ -92,7 +92,7 @@ def _describe_control(control: Control) -> str:
 
 
 def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
-    """Yield (name, value) texts of the properties of a tree's plan."""
+    """Yield (name, value) texts of the properties of a tree's plan, in the order in which they are shown."""
     from sfumato.radio.channels import Channels
 
     spec, tree = plan.spec, plan.tree
@@ -176,7 +176,7 @@ def _describe_air(plan: TreePlan, air: AirPlan) -> str:
 
 
 def _describe_trusted(plan: TreePlan) -> str:
-    """The trusted aggregators as text, the first few of many."""
+    """The trusted aggregators as text, tier by tier, the first few of many; "none" without."""
     parts = []
     for depth, tier in enumerate(plan.tree.tiers):
         marked = [int(index) for index in tier.trusted.nonzero()[0]]
@@ -225,7 +225,10 @@ def _describe_participation(plan: TreePlan) -> str:
 
 
 def _describe_added_noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
-    """The noise of one party: ``multipliers[a]`` at aggregations by tier ``a``."""
+    """The noise of one party as text; "" if it adds none.
+
+    ``multipliers[a]``: its noise multiplier at aggregations by tier ``a``.
+    """
     names = ["global", *(tier.name for tier in plan.tree.tiers[1:])]
     added = {names[tier]: float(value) for tier, value in enumerate(multipliers) if value > 0}
     if not added:

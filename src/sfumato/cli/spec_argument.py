@@ -59,7 +59,7 @@ def locating_errors(source: str, changes: Iterable[str] | None = None) -> Iterat
 
 
 def _line_of_key(source: str, place: str) -> str:
-    """`` (line N)``, where the file ``source`` gives the key ``place``; "" if it is no file."""
+    """The text `` (line N)`` for where the file ``source`` has the key ``place``; "" for a built-in spec."""
     from sfumato.user_text import KeyLines, read_text
 
     try:

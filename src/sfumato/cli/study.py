@@ -80,7 +80,15 @@ def _tell(line: str) -> None:
 
 
 def _plans(names: list[str], *, paper: bool, quick: bool, seeds: int | None) -> list[StudyPlan]:
-    """The studies that ``names`` call, each checked before any is run."""
+    """The plan of each study that ``names`` call, each checked before any is run; a study called twice is
+    there once.
+
+    Args:
+        names: of studies, of papers for all their studies, or `ALL`.
+        paper: whether to take the form of the paper; of a paper's studies only those that have one.
+        quick: whether to take few rounds.
+        seeds: number of seeds; ``None``: as the study says.
+    """
     from sfumato.studies.grids import PAPER_FORM, StudyPlan
     from sfumato.studies.load import load_study, study_names
 

@@ -107,7 +107,11 @@ def _account(setting: str) -> AccountedSetting:
 
 
 def _level_names(shape: Tree | GroupNetwork | str, count: int) -> list[str]:
-    """Names of the ``count`` kinds of aggregations at which a source adds noise."""
+    """Names, in words, of the ``count`` kinds of aggregations at which a source adds noise, the top level's
+    first.
+
+    By tiers where a tree has as many that aggregate, otherwise "level 0" and so on.
+    """
     if isinstance(shape, Tree) and count == shape.depth:
         return ["global aggregations", *(f"{tier.name} aggregations" for tier in shape.tiers[1:])]
     return [f"level {level}" for level in range(count)]

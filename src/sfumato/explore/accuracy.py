@@ -99,7 +99,10 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
 
 
 def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
-    """The largest ε towards each kind of observer, of the kinds towards whom every unit has a guarantee."""
+    """Kind of observer to the largest ε towards it.
+
+    Left out are the kinds towards which some unit has no guarantee.
+    """
     found: dict[str, float] = {}
     for row in of_main_unit(rows):
         found[row.relation.kind] = max(row.epsilon, found.get(row.relation.kind, 0.0))
@@ -107,7 +110,11 @@ def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
 
 
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
-    """Sentences on the accuracy to expect of a setting, by ``runs``, which they name."""
+    """Sentences on the accuracy to expect of a setting, which name the runs that they are drawn from.
+
+    With the setting itself among ``runs``, the mean over its seeds; otherwise the nearest runs of the same
+    data, or one sentence that there are none.
+    """
     near = sorted(
         runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
     )
@@ -185,7 +192,10 @@ def _with_requested_noise(spec: Spec) -> Spec:
 
 
 def _runs_on_both_sides(near: Sequence[NearRun]) -> Iterator[str]:
-    """Sentences on each number in which runs on both sides differ from the setting, and in nothing else."""
+    """Yield a sentence for each number of which there is a run with less and one with more than the setting.
+
+    ``near``: runs with their differences; those are used that differ in one number and in nothing else.
+    """
     sides: dict[str, list[tuple[float, float, FinishedRun]]] = {}
     for one in near:
         if len(one.different) == 1:

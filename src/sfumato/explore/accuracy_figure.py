@@ -35,9 +35,14 @@ def _same_delta(run: FinishedRun, accounted: AccountedSetting) -> bool:
 
 
 def _figure(runs: Sequence[FinishedRun], kind: str, whom: str, own: float, delta: float) -> Figure:
-    """The figure of accuracy against ε towards ``whom``, an observer of this ``kind``.
+    """The figure of accuracy against ε towards ``whom``.
 
-    ``own``: ε of the setting.
+    Args:
+        runs: one point each, all with a guarantee towards this kind of observer.
+        kind: of the observer.
+        whom: the observer in words.
+        own: ε of the setting, drawn as a line.
+        delta: of every ε.
     """
     epsilons = [run.epsilons[kind] for run in runs]
     said = [

@@ -160,7 +160,10 @@ def _outputs_of_choice(one: ChoiceControl | None) -> dict[str, Any]:
 
 
 def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
-    """``now`` with Dash's "no update" where the browser shows the value already."""
+    """``now`` with Dash's "no update" where ``shown``, what the browser has, holds the same value.
+
+    Both are by name of an output; values that are mappings are gone through in the same way.
+    """
     return {
         key: _without_shown(value, shown.get(key, {}))
         if isinstance(value, dict)

@@ -101,7 +101,10 @@ def _register_edit(app: Dash) -> None:
 
 
 def _new_history(setting: EditedSpec, given: dict[str, Any]) -> list[str]:
-    """The settings before ``setting``, the last one last: what *Undo the last change* returns to."""
+    """The settings before ``setting``, as JSON, oldest first: what *Undo the last change* returns to.
+
+    ``given``: what the browser sent; of many or long settings the oldest are forgotten.
+    """
     history, before = list(given["history"] or []), given["setting"]
     if cause_of(ctx.triggered_prop_ids.values()) == "undo":
         return history[:-1]

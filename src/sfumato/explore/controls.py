@@ -40,12 +40,17 @@ class InputControl:
 
     @property
     def position(self) -> int:
-        """The slider's position, from 0 to `STEPS`, of the value on a logarithmic scale."""
+        """The place on the slider, a whole number from 0 to `STEPS`, of the value on a logarithmic scale.
+
+        A value beyond an end is shown at that end.
+        """
         inside = min(max(self.value, self.low), self.high)
         return round(STEPS * math.log(inside / self.low) / math.log(self.high / self.low))
 
     def at(self, position: float) -> float:
-        """The value at a position of the slider: a whole number, or three digits."""
+        """The value at a ``position`` of the slider, from 0 to `STEPS`: a whole number, or rounded to
+        three digits.
+        """
         value = self.low * (self.high / self.low) ** (position / STEPS)
         return round(value) if self.whole else float(f"{value:.3g}")
 
@@ -130,7 +135,10 @@ def _network_controls(spec: Spec) -> Iterator[InputControl]:
 
 
 def _count(name: str, key: str, label: str, value: int) -> InputControl:
-    """The control of a number of parties."""
+    """The control of a number of parties, from 1 to the power of ten that is at least four times ``value``.
+
+    At least to 10. The other arguments are attributes of the control.
+    """
     high = max(10.0, 10.0 ** math.ceil(math.log10(4 * value)))
     return InputControl(name, key, label, value, 1, high, whole=True)
 
@@ -188,7 +196,10 @@ def with_value(setting: EditedSpec, control: InputControl, value: float) -> Edit
 
 
 def with_participation(setting: EditedSpec, spec: Spec, kind: str) -> EditedSpec:
-    """``setting`` with another kind of participation: at first probability 1/2, or one device."""
+    """``setting`` with another ``kind`` of participation: at first probability 1/2, or one device.
+
+    Unchanged if ``spec``, the setting's, has that kind already.
+    """
     if kind == participation_of(spec):
         return setting
     more: dict[str, dict[str, Any]] = {"poisson": {"rate": 0.5}, "fixed": {"count": 1}}

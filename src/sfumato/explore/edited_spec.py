@@ -31,10 +31,14 @@ class EditedSpec:
 
     @classmethod
     def of(cls, spec: Spec, source: str = "") -> EditedSpec:
-        """The setting for a spec, without changes; that of a run folder loses its hashes and calibrated
-        noise.
+        """The setting of ``spec`` without any changes.
 
-        ``source``: what the user called the spec, for commands.
+        A resolved spec, as a run folder holds, loses versions and hashes and gets back the noise that was
+        asked for in place of the calibrated one, so that it can be changed.
+
+        Args:
+            spec: a valid spec.
+            source: the SPEC of a command line that names it; empty where there is none.
         """
         update: dict[str, Any] = {"versions": {}}
         if SPEC_HASH in spec.hashes:
@@ -50,7 +54,8 @@ class EditedSpec:
         """The setting in JSON text, the inverse of `to_json`.
 
         Raises:
-            SpecError: it is none.
+            SpecError: the text is no JSON object with these keys and kinds of values. The spec is not
+                checked.
         """
         place = "the setting in the browser"
         found = parse_json(text, place)
@@ -69,8 +74,8 @@ class EditedSpec:
         )
 
     def with_change(self, key: str, value: Any) -> EditedSpec:
-        """The setting with ``value`` at the dotted ``key``, in place of earlier changes to it or inside of
-        it.
+        """A copy with ``value`` at the dotted ``key``; earlier changes of this key or of keys inside it
+        are dropped.
         """
         kept = {k: v for k, v in self.changes.items() if k != key and not k.startswith(f"{key}.")}
         return EditedSpec(self.source, self.document, {**kept, key: value})

@@ -148,7 +148,9 @@ def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
 
 
 def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:
-    """What is wrong, with the name of the control, or of the key in words, in place of the key."""
+    """What ``error`` says, with the name of a control of ``setting``, or of the key in words, in place of
+    the key.
+    """
     said = str(error)
     found = _KEY.match(said)
     if found is None:

@@ -44,7 +44,7 @@ def network_figure(accounted: AccountedSetting, *, unit: str, coalition: Sequenc
 
 
 def _party_positions(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Yield (name, (x, y)) of every party that is drawn."""
+    """Yield (name, (x, y)) of every party that is drawn; (x, y) in coordinates of the figure."""
     for trace in figure.data:
         if "customdata" in trace and trace["name"] != "adds noise":
             yield from zip(trace["customdata"], zip(trace["x"], trace["y"], strict=True), strict=True)
@@ -53,7 +53,10 @@ def _party_positions(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]
 def heatmaps(
     accounted: AccountedSetting, kept: AccountedSetting | None
 ) -> tuple[Figure | None, Figure | None]:
-    """The heatmap of the setting, and that of the kept one on the same colour scale; ``None`` without."""
+    """The heatmap of the setting, and that of the kept one on the same colour scale.
+
+    ``None`` for a setting without guarantees, and in the second place where ``kept`` is ``None``.
+    """
     both = [accounted] if kept is None else [accounted, kept]
     finite = finite_epsilons([one.matrix for one in both])
     drawn = [heatmap_figure(one.matrix, one.report.guarantees, one.report.delta, finite) for one in both]

@@ -248,7 +248,9 @@ def _use_section() -> Any:
 def dash_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False
 ) -> Any:
-    """A table; with ``scope`` the first cell of a row is its heading."""
+    """A table of Dash, of ``rows`` of texts below ``headers``; with ``scope`` the first cell of a row
+    heads it.
+    """
     first = (lambda cell: html.Th(cell, scope="row")) if scope else html.Td
     return html.Div(
         html.Table([

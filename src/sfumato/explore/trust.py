@@ -35,7 +35,10 @@ class Aggregator:
 
 
 def aggregators(accounted: AccountedSetting) -> tuple[Aggregator, ...]:
-    """All aggregators of the network with their titles and whether they are trusted, from the top down."""
+    """All aggregators of the network with their titles and whether they are trusted, from the top down.
+
+    Empty where the network is not known.
+    """
     shape = accounted.network.shape
     if isinstance(shape, Tree):
         return tuple(

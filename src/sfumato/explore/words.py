@@ -112,7 +112,9 @@ def _cost_rows_of_round(accounted: AccountedSetting, cost: TrainingCost) -> Iter
 
 
 def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
-    """The matrix of ε as a table for screen readers: headings, rows and caption."""
+    """The matrix of ε as a table for screen readers: headings, rows of texts with the class first, and
+    caption.
+    """
     matrix = accounted.matrix
     rows = []
     for r, row in enumerate(matrix.rows):
@@ -147,7 +149,10 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
 
 
 def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
-    """Sentences on how the setting differs from the kept one, in spec, ε and costs."""
+    """Sentences on how the setting ``now`` differs from the ``kept`` one, in trust, spec, ε and costs.
+
+    One sentence where they are the same.
+    """
     said = [*_trust_differences(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
         return ["The settings are the same."]
@@ -202,7 +207,11 @@ def _trust_differences(kept: AccountedSetting, now: AccountedSetting) -> Iterato
 
 
 def changed_keys(before: Spec, now: Spec) -> list[str]:
-    """Names, in words, of the keys in which two specs differ; keys of trust are left out."""
+    """A sentence for each key in which two specs differ, with both values, in words; keys of trust are left
+    out.
+
+    Of many the first, and a sentence with the number of the others.
+    """
     found = {
         key: pair
         for key, pair in changed_values(before, now).items()

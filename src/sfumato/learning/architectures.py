@@ -21,8 +21,9 @@ def softmax(shape: Shape, classes: int, *, bias: bool = True) -> nn.Module:
 
 
 def mlp(shape: Shape, classes: int, *, hidden: Sequence[int]) -> nn.Module:
-    """Make a perceptron on flattened examples with hidden ReLU layers of the widths ``hidden``, from
-    first to last.
+    """Make a perceptron with ``classes`` outputs on flattened examples of ``shape``.
+
+    ``hidden``: widths of the hidden layers, from first to last, each with ReLU; none make it linear.
     """
     layers: list[nn.Module] = [nn.Flatten()]
     width = math.prod(shape)

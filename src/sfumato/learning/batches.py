@@ -56,7 +56,7 @@ class BatchPlan:
         return self.rows.shape[2]
 
     def of(self, devices: slice | Tensor) -> BatchPlan:
-        """The plan of the devices with these indices, in that order."""
+        """The plan of the devices at these places, in that order; ``devices``: a slice, or int64 ``[p]``."""
         return replace(self, rows=self.rows[devices], counts=self.counts[devices], steps=self.steps[devices])
 
     def between(self, first: int, last: int) -> BatchPlan:
@@ -69,8 +69,10 @@ class BatchPlan:
         )
 
     def last_before(self, last: int, counts: Tensor) -> BatchPlan:
-        """Cut out, for device p, the last ``counts[p]`` of its first ``last`` steps; ``counts`` is
-        int64 ``[P]``.
+        """Cut out, for device p, the last ``counts[p]`` of its first ``last`` steps.
+
+        ``counts``: int64 ``[P]``. The plan has as many steps as the largest; those beyond a device's own are
+        empty.
         """
         each = torch.arange(int(counts.max()) if len(counts) else 0)
         places = (last - counts[:, None] + each).clamp(0, self.rows.shape[1] - 1)
@@ -216,11 +218,13 @@ def plan_poisson(
 def _rows_brought(
     persons: Sequence[Rows], drawn: Sequence[NDArray[np.int64]], rngs: Sequence[BatchDraws]
 ) -> NDArray[np.int64]:
-    """A row for each time that a person is drawn, among those of its device, device after device.
+    """Draw a row for each time that a person is drawn, device after device, in the order of ``drawn``.
+
+    Rows are places among those of the device.
 
     Args:
         persons: as of `plan_poisson`.
-        drawn: for each device, the persons who are drawn, in the order of steps.
+        drawn: for each device, numbers of the persons who are drawn, in the order of steps.
         rngs: a generator for each device.
     """
     brought = [
@@ -230,10 +234,12 @@ def _rows_brought(
 
 
 def _draws(trials: int, rate: float, rng: BatchDraws) -> NDArray[np.int64]:
-    """Draw which of ``trials`` independent trials succeed, each with probability ``rate``: indices,
-    ascending.
+    """Draw which of ``trials`` independent trials succeed, each with probability ``rate`` > 0.
 
     Gaps between them are drawn (geometric), so that the work is in proportion to the successes.
+
+    Returns:
+        Indices of the successes from 0, ascending.
     """
     found = [np.zeros(0, np.int64)]
     last = -1
@@ -264,8 +270,9 @@ class _Draft:
 
 
 def _empty_draft(devices: int, steps: int, width: int) -> _Draft:
-    """Make zero rows ``[devices, steps, width]`` and counts ``[devices, steps]``; width: examples of
-    the widest batch.
+    """Make zero rows int32 ``[devices, steps, width]`` and counts int32 ``[devices, steps]``.
+
+    ``width``: number of examples of the widest batch.
     """
     return _Draft(np.zeros((devices, steps, width), np.int32), np.zeros((devices, steps), np.int32))
 
@@ -273,8 +280,10 @@ def _empty_draft(devices: int, steps: int, width: int) -> _Draft:
 def _by_size(
     devices: Sequence[Rows], sizes: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.intp], int, NDArray[np.int32]]]:
-    """Yield devices with data in groups of equal size: their indices, the size, and their rows ``[group,
-    size]``.
+    """Yield devices with data in groups of equal size, the smallest first; those without data are left out.
+
+    Yields:
+        Their indices ``[group]``, how many rows each has, and these rows ``[group, size]``.
     """
     by_size = np.argsort(sizes, kind="stable")
     starts = np.flatnonzero(np.diff(sizes[by_size], prepend=-1))

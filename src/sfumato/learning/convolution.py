@@ -81,8 +81,9 @@ class Conv2dLayer:
         return patches.view(x.shape[0], -1, x.shape[1] * math.prod(self._pixels)).mT
 
     def _images(self, x: Tensor, *shape: int) -> Tensor:
-        """Zeros ``[n, B, *shape]`` for padded images, shared by steps of all sizes, which write the
-        insides only.
+        """Memory ``[n, B, *shape]`` for padded images, zero but where steps have written.
+
+        It is shared by steps of all sizes, which write the insides only. ``x`` gives n, B and the device.
         """
         n, examples = x.shape[:2]
         return self._zeros.at_least(x, n * examples * math.prod(shape)).view(n, examples, *shape)
@@ -142,9 +143,11 @@ class Conv2dLayer:
         return padded
 
     def _blocks_of(self, padded: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-        """A view of the block at (``top``, ``left``) of every window of channels-last images.
+        """A view of the block at (``top``, ``left``), ``height`` by ``width``, of every window of padded
+        images.
 
-        Its shape is ``[examples, out height, out width, height, width * channels]``.
+        ``padded``: channels-last ``[examples, H, W, C]``. Its shape is ``[examples, out height, out width,
+        height, width * C]``.
         """
         example, row, pixel, _ = padded.stride()
         return padded.as_strided(

@@ -54,8 +54,10 @@ class Masks:
 
     @contextmanager
     def recording_calls(self) -> Iterator[list[tuple[SeededDropout, tuple[int, ...]]]]:
-        """Yield a list that collects the dropout layers that forward passes call, and the shapes of their
-        masks.
+        """Context that collects which dropout layers forward passes call, with the shapes of their masks.
+
+        Yields:
+            A list, filled in the order of calls, of pairs (layer, shape of the mask for the whole batch).
         """
         self._asked = []
         try:
@@ -187,9 +189,9 @@ class DropoutCall:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def mask(self, uniforms: Tensor) -> Tensor:
-        """Turn uniform numbers ``[..., B, size]`` into masks of 0 or 1/(1-p), whose mean is 1.
+        """Turn uniform numbers ``[..., B, size]`` in [0, 1) into masks of 0 or 1/(1-p), whose mean is 1.
 
-        Their shape is ``[..., *shape]`` with B inserted at ``axis`` of the shape.
+        Their shape is ``[..., *shape]`` with B inserted at ``axis`` of the shape. With p = 1 all are 0.
         """
         kept = (uniforms >= self.p).float()
         if self.p < 1:
@@ -235,7 +237,11 @@ class DropoutLayout:
 
 
 def _calls(model: nn.Module, example: Tensor, count: int) -> list[tuple[SeededDropout, tuple[int, ...]]]:
-    """The dropout layers called in a forward pass of ``count`` examples, and the shapes of their masks."""
+    """The dropout layers in a forward pass of ``count`` examples, in the order of calls, and their masks'
+    shapes.
+
+    ``example``: ``[1, ...]``, repeated ``count`` times.
+    """
     own = deepcopy(model)
     masks = masks_of(own)
     assert masks is not None  # the caller asked
@@ -247,8 +253,10 @@ def _calls(model: nn.Module, example: Tensor, count: int) -> list[tuple[SeededDr
 def _call(layer: SeededDropout, of_two: tuple[int, ...], of_three: tuple[int, ...]) -> DropoutCall:
     """Make the `DropoutCall` of a layer from the shapes of its mask for a batch of two and of three examples.
 
-    Raises:
-        SpecError: no single axis counts the examples.
+    Args:
+        layer: that calls.
+        of_two: shape of the mask for two examples.
+        of_three: for three; what differs is the size of the batch.
     """
     axes = [i for i, sizes in enumerate(zip(of_two, of_three, strict=False)) if sizes == (2, 3)]
     if len(axes) == 1:

@@ -104,7 +104,7 @@ def apply_model(
     *,
     batch_size: int = PART,
 ) -> Scored:
-    """Predict examples with the parameters ``flat``; returns sums of right predictions and losses, not means.
+    """Predict examples with the parameters ``flat``.
 
     Args:
         model: the architecture; its own parameters are neither read nor changed.
@@ -113,6 +113,10 @@ def apply_model(
         targets: labels int64 ``[N]``, or what the loss takes ``[N, ...]``.
         scoring: how outputs are scored.
         batch_size: examples at a time.
+
+    Returns:
+        Sums over the examples of right predictions and losses, not means; the outputs where measures need
+        them.
     """
     right = torch.zeros((), dtype=torch.float64)
     of_label = torch.zeros(scoring.labels, dtype=torch.float64, device=features.device)
@@ -140,6 +144,9 @@ def score_of(parts: Sequence[Scored], targets: Tensor, scoring: Scoring) -> Scor
         parts: in the order of the examples.
         targets: of all of them, labels int64 ``[N]`` or what the loss takes ``[N, ...]``.
         scoring: how outputs are scored.
+
+    Returns:
+        Accuracy and loss as means over examples, and measures by name, NaN where outputs are not finite.
     """
     count = sum(part.count for part in parts)
     loss = sum(part.loss for part in parts) / count

@@ -46,9 +46,16 @@ class ProductTarget:
     scale: float
 
     def add_(self, target: Tensor, left: Tensor, right: Tensor) -> None:
-        """Do ``target <- keep target + scale left right``, by blocks of B.
+        """Do ``target <- keep target + scale (left @ right)`` in place, with `keep` and `scale` of this
+        object.
 
-        ``left`` is ``[n, a, B]`` and ``right`` ``[n, B, b]``.
+        The sum over B examples is formed in blocks of `BLOCK`, to keep rounding small; only the first block
+        multiplies the target by `keep`.
+
+        Args:
+            target: ``[n, a, b]``: `weight` or `bias`, perhaps flattened.
+            left: ``[n, a, B]``, one column for each example.
+            right: ``[n, B, b]``, one row for each example; B is at least 1.
         """
         keep = self.keep
         for some in _blocks(right.shape[1]):
@@ -139,7 +146,7 @@ class _OnePixel:
     target: ProductTarget
 
     def squares(self) -> Tensor:
-        """Squared norms of the examples' gradients, ``[n, B]``: the products of those of dy and x."""
+        """Squared l2 norms of the examples' gradients, weight and bias together, float64 ``[n, B]``."""
         of_input = _norms(self.x).square_()
         return _norms(self.dy).square_() * (of_input if self.target.bias is None else of_input.add_(1.0))
 
@@ -161,6 +168,7 @@ class _Stored:
     """Every gradient is small enough to be stored: only the sum over examples counts as rounding.
 
     Products are of float32, one for each gradient; those of `_NotStored` are of float64, and twice as many.
+    Arguments are those of `product_of`.
     """
 
     def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
@@ -170,7 +178,10 @@ class _Stored:
         self._biases = torch.empty(0)
 
     def squares(self) -> Tensor:
-        """Squared norms of the examples' gradients, ``[n, B]``; every gradient is computed and stored."""
+        """Squared l2 norms of the examples' gradients, weight and bias together, float64 ``[n, B]``.
+
+        Every gradient is computed and stored, for `add_`.
+        """
         torch.bmm(self._dy.flatten(0, 1).mT, self._x.flatten(0, 1), out=self._out)
         self._biases = self._dy.sum(dim=2)
         squares = _norms(self._gradients).square_()
@@ -191,7 +202,10 @@ class _Stored:
 
 
 class _NotStored:
-    """Norms follow from the products of all pixels with each other, in float64, as does the sum."""
+    """Norms follow from the products of all pixels with each other, in float64, as does the sum.
+
+    Arguments are those of `product_of`.
+    """
 
     def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
         self._dy, self._x, self._target = dy, x, target
@@ -199,8 +213,9 @@ class _NotStored:
         self._wide_weight = tape.empty(x, *target.weight.shape, dtype=torch.float64)
 
     def squares(self) -> Tensor:
-        """Squared norms of the examples' gradients, ``[n, B]``, from products of all pixels with each
-        other.
+        """Squared l2 norms of the examples' gradients, weight and bias together, float64 ``[n, B]``.
+
+        They follow from products of all pixels with each other, rounded up by what cancellation may hide.
         """
         dy, x = self._dy.double(), self._wide_x.copy_(self._x)
         of_outputs, of_inputs = dy @ dy.mT, x @ x.mT  # of every pixel with every other one

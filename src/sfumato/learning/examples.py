@@ -116,7 +116,7 @@ class Examples:
 
     @classmethod
     def of(cls, features: Tensor | FeatureSource, targets: Tensor | FeatureSource, device: str) -> Examples:
-        """Examples of a data set; tensors are moved to the device."""
+        """Examples of a data set; tensors are moved to ``device``, a source of features is kept as it is."""
         if isinstance(features, Tensor):
             assert isinstance(targets, Tensor)  # beside features in memory
             features, targets = features.to(device), targets.to(device)
@@ -140,6 +140,9 @@ class Examples:
             tiles: devices that train side by side, each int64 ``[n]``.
             most_bytes: what the features of a load may take; a single tile that needs more is loaded all the
                 same.
+
+        Yields:
+            Some of the tiles, in order, and their examples. Features in memory are one load with all of them.
         """
         if isinstance(self.features, Tensor):
             assert isinstance(self.targets, Tensor)

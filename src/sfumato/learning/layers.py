@@ -33,7 +33,12 @@ _max_pool_backward = torch.ops.aten.max_pool2d_with_indices_backward.grad_input
 class ParameterSlot:
     """A layer's parameters and where their gradients go: ``target <- keep target + scale gradient``.
 
-    ``clip`` is there where every example's gradient is clipped.
+    Attributes:
+        parameters: packed ``[n, size]``.
+        target: packed ``[n, size]``, perhaps the parameters themselves.
+        keep: what the target is multiplied by.
+        scale: what the gradient is multiplied by.
+        clip: where every example's gradient is clipped; ``None`` where it is not.
     """
 
     parameters: Tensor
@@ -116,13 +121,16 @@ class ReLULayer:
         self._y = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record max(x, 0), in place; returns ``x``."""
+        """Record max(x, 0), in place, on ``tape``; returns ``x``. ``slot`` is not used."""
         self._y = x
         tape.append(partial(x.clamp_min_, 0))
         return x
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record that ``dy`` becomes 0, in place, where the output is; returns ``dy``."""
+        """Record on ``tape`` that ``dy`` becomes 0, in place, where the output is; returns ``dy``.
+
+        The other arguments are not used.
+        """
         tape.append(partial(_relu_backward, dy, self._y, 0, grad_input=dy))
         return dy
 
@@ -165,7 +173,10 @@ class DropoutLayer:
         mask.copy_(found if self._image is None else found.flatten(2))
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the product of ``dy`` and the step's mask, in place; returns ``dy``."""
+        """Record the product of ``dy`` and the step's mask, in place, on ``tape``; returns ``dy``.
+
+        The other arguments are not used.
+        """
         tape.append(partial(dy.mul_, self._mask))
         return dy
 
@@ -219,7 +230,10 @@ class MaxPool2dLayer:
         self._x = self._where = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record max-pooling of channels-last images ``[n, B, H, W, C]``; returns the pooled images."""
+        """Record max-pooling of channels-last images ``x`` ``[n, B, H, W, C]`` on ``tape``.
+
+        Returns the pooled images, channels-last too; ``slot`` is not used, as the layer has no parameters.
+        """
         self._x = merged(x).movedim(-1, 1)
         _, rows, columns = self.out_shape
         shape = (len(self._x), rows, columns, x.shape[-1])
@@ -229,7 +243,11 @@ class MaxPool2dLayer:
         return torch.unflatten(y.movedim(1, -1), 0, x.shape[:2])
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the gradient at the input, which is returned, from ``dy`` at the pooled images."""
+        """Record the gradient at the input, which is returned, from ``dy`` at the pooled images, both
+        channels-last.
+
+        It is recorded whatever ``wants_dx``; ``slot`` is not used.
+        """
         dx = tape.empty(dy, *self._x.movedim(1, -1).shape).movedim(-1, 1)
         flat = merged(dy).movedim(-1, 1)
         tape.append(partial(_max_pool_backward, flat, self._x, *self._options, self._where, grad_input=dx))
@@ -263,7 +281,10 @@ class Product:
         return vectors[:, None, self._outputs * self._inputs :]
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record ``y = x W^T + b`` on ``tape``; returns ``y`` ``[n, rows, outputs]``."""
+        """Record ``y = x W^T + b`` on ``tape``; returns ``y`` ``[n, rows, outputs]``.
+
+        ``x``: ``[n, rows, inputs]``; ``slot``: holds W and b of the n models.
+        """
         n, rows = x.shape[:2]
         weight, bias = self._weight(slot.parameters), self._bias(slot.parameters)
         if self._by_output:
@@ -279,10 +300,10 @@ class Product:
         return y.mT if self._by_output else y
 
     def input_gradient(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the gradient at the input, ``dy W`` ``[n, rows, inputs]`` laid out as ``x``, which is
-        returned.
+        """Record the gradient at the input, ``dy W``, and return where it will be: ``[n, rows, inputs]``.
 
-        It must be recorded before `add_gradients`: the target may be the parameters themselves.
+        It is laid out as ``x``. It must be recorded before `add_gradients`: the target may be the parameters
+        themselves.
         """
         dx, weight = tape.empty_like(x), self._weight(slot.parameters)
         if dx.is_contiguous():

@@ -199,7 +199,9 @@ def _uniforms(
 def _noise_like(
     slope: Tensor, gradient: StackedGradient, noise: AddNoise, number: int, divisor: int
 ) -> Tensor:
-    """Packed noise of step ``number`` for gradients that were divided by ``divisor``, ``[n, M]``."""
+    """Packed noise of step ``number`` for gradients that were divided by ``divisor``, shaped as ``slope``
+    ``[n, M]``.
+    """
     flat, packed = torch.zeros_like(slope), torch.empty_like(slope)
     noise(flat, number, divisor)
     gradient.pack(flat, packed)
@@ -242,7 +244,8 @@ class _Descent:
         *,
         noisy: bool,
     ) -> _Descent:
-        """Prepare the first step.
+        """Prepare the first step: choose what the gradient step adds up to, and set drifts and moments to
+        zero.
 
         Args:
             memory: that the stack trains in.
@@ -273,9 +276,12 @@ class _Descent:
         return cls(sgd, settings, models, slope, state, starts, drift, corrections)
 
     def step_(self, clipped: Tensor, number: int) -> None:
-        """Move the first n models, in place, at step ``number`` (from 0), where ``clipped`` is ``[n]``.
+        """Move the first n models, or their drifts, in place, once the gradients of step ``number`` are
+        known.
 
-        Adds 1 to ``clipped`` for each model whose step was clipped.
+        Args:
+            clipped: ``[n]``; 1 is added for each model whose step was clipped.
+            number: of the step, from 0.
         """
         sgd, n = self.sgd, len(clipped)
         models, slope, rate = self.models[:n], self.slope[:n], sgd.learning_rate
@@ -349,9 +355,10 @@ def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Ten
 
 
 def _widths(counts: Tensor) -> list[int]:
-    """The width to use for the batches of each step, from the ``counts`` ``[P, steps]`` of drawn examples.
+    """The width to use for the batches of each step: at least the largest of the drawn ``counts`` ``[P,
+    steps]``.
 
-    In parts of 32 of the widest, since steps are kept by their width.
+    In parts of 1/32 of the widest, since steps are kept by their width; at least 1.
     """
     widest = int(counts.max())
     part = max(1, -(-widest // 32))

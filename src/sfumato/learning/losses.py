@@ -60,7 +60,10 @@ def _sigmoid_minus_target(outputs: Tensor, targets: Tensor, out: Tensor) -> None
 
 
 def _twice_the_error(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
-    """Write the gradient of mean squared error at ``outputs`` ``[n, B, K]`` to ``out``."""
+    """Write ``2 (outputs - targets) / K`` to ``out``, all ``[n, B, K]``.
+
+    That is the gradient of an example's squared error, which is a mean over its K outputs, at the outputs.
+    """
     torch.sub(outputs, targets, out=out)
     out.mul_(2 / out.shape[2])
 
@@ -78,13 +81,14 @@ def _sign_of_error(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of every example, ``[B]``."""
+    """Cross-entropy of every example, ``[B]``, of logits ``[B, classes]`` and labels ``[B]``."""
     return functional.cross_entropy(outputs, labels, reduction="none")
 
 
 def _next_token_loss(outputs: Tensor, tokens: Tensor) -> Tensor:
-    """Mean cross-entropy of tokens 2 to T, each predicted from the tokens before it, of every example
-    ``[B]``.
+    """Mean cross-entropy of tokens 2 to T, each predicted from those before it, of every example, ``[B]``.
+
+    ``outputs``: logits ``[B, T, tokens of the vocabulary]``; ``tokens``: ``[B, T]``.
     """
     predicted = outputs[:, :-1].flatten(0, 1)
     found = functional.cross_entropy(predicted, tokens[:, 1:].flatten(), reduction="none")
@@ -92,10 +96,9 @@ def _next_token_loss(outputs: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _mean_over_outputs(loss: Callable[..., Tensor]) -> PerExample:
-    """Make a function of outputs and targets ``[B, ...]`` that gives the mean of ``loss`` over each example,
-    ``[B]``.
+    """Make a function that gives the mean of ``loss`` over the outputs of each example, ``[B]``.
 
-    ``loss`` takes ``reduction="none"``, as those of torch.nn.functional.
+    ``loss`` takes outputs and targets ``[B, ...]`` and ``reduction="none"``, as those of torch.nn.functional.
     """
 
     def of_examples(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -157,7 +160,7 @@ def loss_of(task: str, name: str | None) -> Loss:
 
 
 def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
-    """Try a user's own loss on some outputs of the model.
+    """Try a user's own loss on some outputs of the model; nothing for a loss of this library.
 
     Raises:
         SpecError: it fails, or returns something else than one number an example.

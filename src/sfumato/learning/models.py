@@ -140,7 +140,10 @@ def check_model(model: nn.Module, *, kind: str, examples: Tensor, outputs: tuple
 
 
 def _draws_under_vmap(model: nn.Module, examples: Tensor) -> bool:
-    """Whether the model draws random numbers as ``torch.func.vmap`` finds it, from its own generators too."""
+    """Whether the model draws random numbers as ``torch.func.vmap`` finds it, from its own generators too.
+
+    ``examples``: any that the model takes, ``[B, ...]``.
+    """
     layout = ParameterLayout.of(model)
     two = layout.unflatten(layout.read(model).repeat(2, 1))
     with warnings.catch_warnings():

@@ -54,9 +54,12 @@ def drop_non_finite_(stack: Tensor, norms: Tensor) -> None:
 
 
 def clip_factors(stack: Tensor, bound: float) -> tuple[Tensor, Tensor]:
-    """Norms ``[P]`` of the rows of ``stack`` ``[P, M]``, and the factors that bring them within ``bound``.
+    """Norms of the rows of ``stack`` ``[P, M]``, and the factors that bring them within ``bound``.
 
-    Rows that are not finite are zeroed, in place.
+    Rows that are not finite are zeroed, in place; their factor is 0.
+
+    Returns:
+        Norms and factors, float32 ``[P]`` each.
     """
     norms = row_norms(stack)
     drop_non_finite_(stack, norms)

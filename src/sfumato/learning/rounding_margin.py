@@ -61,7 +61,7 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
 
 
 def most_drawn(expected: int) -> int:
-    """Bound the size of a batch of ``expected`` examples: exceeded with probability below 1e-30
+    """A size that a Poisson batch of ``expected`` examples exceeds with probability below 1e-30
     (Bernstein).
     """
     return math.ceil(expected + _TAIL / 3 + math.sqrt((_TAIL / 3) ** 2 + 2 * _TAIL * expected))

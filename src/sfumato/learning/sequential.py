@@ -120,7 +120,11 @@ class SequentialGradient:
             target.copy_(packed[:, start:stop].view(target.shape))
 
     def _blocks(self) -> list[tuple[int, int, Shape, Shape]]:
-        """(start, stop, flat shape, permutation to packed order) of every parameter in the flat vector."""
+        """Where each parameter is in the flat vector, and in which order of axes it is packed.
+
+        Returns:
+            For each parameter: start, stop, flat shape, and the permutation of its axes to the packed order.
+        """
         blocks = [block for layer in self._layers for block in layer.blocks]
         stops = [sum(math.prod(shape) for shape, _ in blocks[: i + 1]) for i in range(len(blocks))]
         spans = pairwise([0, *stops])

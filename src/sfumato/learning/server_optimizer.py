@@ -60,8 +60,10 @@ class ServerSGD:
         return ServerState(0, (torch.zeros_like(model),) if self.momentum else ())
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state
-        and model.
+        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state and a
+        new model.
+
+        ``state``: of the update before, which stays as it is.
         """
         if not self.momentum:
             return ServerState(state.rounds + 1, ()), model + self.learning_rate * update
@@ -94,8 +96,10 @@ class ServerAdam:
         return ServerState(0, (torch.zeros_like(model), torch.zeros_like(model)))
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state
-        and model.
+        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state and a
+        new model.
+
+        ``state``: of the update before, which stays as it is.
         """
         rounds = state.rounds + 1
         first = self.beta1 * state.moments[0] + (1 - self.beta1) * update
@@ -112,6 +116,6 @@ def _check_rate(value: float) -> None:
 
 
 def _check_decay(name: str, value: float) -> None:
-    """Raise `SpecError` unless ``server.NAME`` is in [0, 1)."""
+    """Raise `SpecError` unless ``value`` is in [0, 1); ``name``: of the key below ``server``."""
     if not 0 <= value < 1:
         raise SpecError(f"server.{name}", value, "must lie in [0, 1)")

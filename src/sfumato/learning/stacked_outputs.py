@@ -18,10 +18,10 @@ _STACK_FLOATS = 1 << 24  # float32 entries of what the models of a stack compute
 
 
 def stacks_of(model: nn.Module, count: int, features: Tensor) -> list[slice]:
-    """Divide ``count`` models into slices that are computed at a time for ``features`` ``[B, ...]``, within
-    64 MiB.
+    """Divide ``count`` models into slices that are computed at a time for ``features`` ``[B, ...]``.
 
-    It depends on the architecture and on the number of examples alone.
+    A stack takes about 64 MiB at most, but has one model at least; a model that is no chain of linear layers
+    is by itself. It depends on the architecture and on the number of examples alone.
     """
     a_model = _floats_of_chain(model, features)
     at_once = 1 if a_model is None else max(1, _STACK_FLOATS // (ParameterLayout.of(model).total + a_model))
@@ -53,8 +53,9 @@ def outputs_of(model: nn.Module, models: Tensor, features: Tensor) -> Tensor:
 
 
 def _floats_of_chain(model: nn.Module, features: Tensor) -> int | None:
-    """Entries that one model of a chain of linear layers computes for ``features``; ``None`` if it is no
-    chain.
+    """About how many entries one model of a chain of linear layers computes for ``features`` ``[B, ...]``.
+
+    ``None`` if the model is no such chain, or features are no floats.
     """
     layers = as_layers(model, tuple(features.shape[1:])) if features.is_floating_point() else None
     known = (FlattenLayer, LinearLayer, ReLULayer, DropoutLayer)
@@ -66,7 +67,10 @@ def _floats_of_chain(model: nn.Module, features: Tensor) -> int | None:
 
 
 def _outputs_of_chain(model: nn.Module, named: Mapping[str, Tensor], features: Tensor) -> Tensor:
-    """Outputs ``[B, c, K]`` of a chain of linear layers with parameters ``[c, *shape]``."""
+    """Outputs ``[B, c, K]`` of c models, each a chain of linear layers, for the same features ``[B, ...]``.
+
+    ``named``: parameters of the models by name, ``[c, *shape]``; ``model``: one such chain, for its layers.
+    """
     shared, x = True, features
     for name, module in model.named_children():
         if isinstance(module, nn.Linear):

@@ -24,8 +24,10 @@ class Memory:
         self._blocks: dict[int, Tensor] = {}
 
     def block(self, number: int, like: Tensor, entries: int, dtype: torch.dtype) -> Tensor:
-        """The first ``entries`` of block ``number``, made or enlarged as needed, on the device of
-        ``like``.
+        """The first ``entries`` of block ``number``, of this type, on the device of ``like``; not
+        initialised.
+
+        The block is made anew where it is too small or of another type or device.
         """
         block = self._blocks.get(number)
         if block is None or len(block) < entries or (block.device, block.dtype) != (like.device, dtype):
@@ -45,7 +47,9 @@ class Constant:
         self._block = torch.empty(0)
 
     def at_least(self, like: Tensor, floats: int) -> Tensor:
-        """The first ``floats`` entries, made or enlarged as needed, on the device of ``like``."""
+        """The first ``floats`` entries, float32, on the device of ``like``; made anew where there are too
+        few.
+        """
         if len(self._block) < floats or self._block.device != like.device:
             self._block = torch.full((floats,), self._value, device=like.device)
         return self._block[:floats]
@@ -76,8 +80,9 @@ class Tape:
         return self._memory.block(self._tensors, like, math.prod(shape), dtype).view(shape)
 
     def empty_like(self, x: Tensor) -> Tensor:
-        """A tensor like ``x`` ``[n, rows, columns]``, laid out in the same way (by rows or columns); not
-        initialised.
+        """A tensor like ``x`` ``[n, rows, columns]``, laid out in the same way, by rows or columns.
+
+        It is a block of float32 memory, not initialised.
         """
         if x.is_contiguous():
             return self.empty(x, *x.shape)

@@ -53,10 +53,13 @@ class StartModels:
 
     @classmethod
     def of(cls, models: Tensor, group_of: Tensor) -> StartModels:
-        """Let device p of n start from ``models[group_of[p]]``; ``models`` ``[G, M]``, ``group_of`` int64
-        ``[n]``.
+        """Let device p of n start from ``models[group_of[p]]``.
 
         Runs of devices that start from one model share its row, where runs are long.
+
+        Args:
+            models: ``[G, M]``.
+            group_of: int64 ``[n]``.
         """
         groups, counts = torch.unique_consecutive(group_of, return_counts=True)
         if len(groups) * _LONG_RUN > len(group_of) * models.shape[1]:
@@ -65,8 +68,12 @@ class StartModels:
         return cls(models[groups], list(zip(rows, counts.cumsum(0).tolist(), strict=True)))
 
     def beside(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield, piece by piece, the start models ``[1 or k, M]`` and the rows ``[k, M]`` of every stack
-        for them.
+        """Yield, piece by piece, start models and the rows of every stack whose devices start from them.
+
+        ``stacks``: each ``[n, M]``, of the first n devices, one or more.
+
+        Yields:
+            The start models ``[1 or k, M]``, 1 where one serves all, then the rows ``[k, M]`` of every stack.
         """
         begin = 0
         for rows, end in self.pieces:
@@ -79,7 +86,10 @@ class StartModels:
 
 
 def _stack_of(devices: int, size: int, device: torch.device) -> Tensor:
-    """Memory for vectors of so many devices ``[devices, size]``, every one of them aligned."""
+    """Memory, not initialised, for a float32 vector of each device, ``[devices, size]``, every one aligned.
+
+    ``device``: that holds it.
+    """
     return torch.empty(devices, -(-size // _ALIGNMENT) * _ALIGNMENT, device=device)[:, :size]
 
 
@@ -105,10 +115,10 @@ class TrainingMemory:
         self._steps: dict[tuple[int, int, StepSettings], tuple[Tensor, GradientStep]] = {}
 
     def reserve(self, devices: int, width: int) -> Tensor:
-        """Make room for that many devices and batches of ``width`` examples; returns packed models
-        ``[devices, M]``.
+        """Make room for ``devices`` models and for batches of ``width`` examples of each.
 
-        The models, and what lies beside them, hold what was left there.
+        Returns:
+            The packed models ``[devices, M]``. They, and what lies beside them, hold what was left there.
         """
         if len(self._models) < devices:
             self._models = _stack_of(devices, self._size, self._models.device)
@@ -128,8 +138,9 @@ class TrainingMemory:
         return self._beside("drifts", devices)
 
     def _beside(self, what: str, devices: int) -> Tensor:
-        """The stack called ``what``, ``[devices, M]``; made, with bound steps forgotten, if it is too
-        small.
+        """The stack of vectors called ``what``, ``[devices, M]``, which is not initialised.
+
+        Where it is made anew, as it is too small, bound steps are forgotten.
         """
         if what not in self._stacks or len(self._stacks[what]) < len(self._models):
             self._stacks[what] = _stack_of(len(self._models), self._size, self._models.device)
@@ -156,7 +167,11 @@ class TrainingMemory:
         return self._steps[devices, width, settings]
 
     def _lay_out(self, devices: int, width: int, settings: StepSettings) -> None:
-        """Bind a step for so many devices and examples, and keep it with its features."""
+        """Bind a step for so many ``devices``, each with a batch of ``width`` examples, and keep it with its
+        features.
+
+        The gradient is added to the models where ``settings`` say so; with a clip of examples, to drifts.
+        """
         models, features = self._models[:devices], self._features[: devices * width]
         target = self.slopes(devices)
         if settings.onto_models:

@@ -93,7 +93,11 @@ def check(decisions: Decisions, table: OwnTable) -> None:
 
 
 def _check_person(decisions: Decisions, table: OwnTable) -> None:
-    """Refuse a column of persons that is not there or is used otherwise, and persons without a column."""
+    """Refuse a column of persons that is not there or is used otherwise, and persons without a column.
+
+    Raises:
+        SpecError: one of these, with the option that is wrong.
+    """
     argument, person = Argument("person"), decisions.person
     if (decisions.protect == "person") != (person is not None):
         if person is None:
@@ -111,12 +115,18 @@ def _check_person(decisions: Decisions, table: OwnTable) -> None:
 
 
 def is_regression(label: str, table: OwnTable) -> bool:
-    """Whether labels are numbers that are not whole."""
+    """Whether the column ``label`` holds numbers of which some are not whole, so that quantities are
+    predicted.
+    """
     return label in table.numeric and any(not float(value).is_integer() for value in table.labels(label))
 
 
 def _check_labels(label: str, table: OwnTable) -> None:
-    """Refuse labels of one value, negative ones, and more texts than classes should be."""
+    """Refuse labels of one value, negative classes, and more texts than classes should be.
+
+    Raises:
+        SpecError: one of these.
+    """
     labels = table.labels(label)
     if len(labels) < 2:
         raise SpecError(Argument("label"), label, f"has {len(labels)} value; there is nothing to predict")
@@ -146,10 +156,10 @@ def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
 
 
 def range_of(text: str, argument: Argument, column: str) -> tuple[float, float]:
-    """The numbers of ``LOW:HIGH``.
+    """The two numbers of a ``text`` of the form ``LOW:HIGH``, the public range of ``column``.
 
     Raises:
-        SpecError: it is something else, or the first is not below the second.
+        SpecError: it is something else, or the first is not below the second; about ``argument``.
     """
     low, colon, high = text.partition(":")
     try:

@@ -61,12 +61,12 @@ class Given:
 
 
 def answered(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], object]) -> Given:
-    """What is given, completed by answers.
+    """What is given, completed by answers: every question is asked again until its answer is right.
 
     Args:
-        given: by options.
+        given: by options; what it holds is not asked for.
         table: whose columns are asked about.
-        ask: a question.
+        ask: a question, with the text of the default answer; returns the answer.
         say: what was wrong with an answer.
     """
 
@@ -101,7 +101,10 @@ def answered(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], objec
 
 
 def _sites(given: Given, until_right: Callable[..., object], column: Callable[[str, str], str]) -> Given:
-    """The column of sites, or how many sites there are."""
+    """``given`` with the column of sites, or with how many sites there are, as ``until_right`` answers.
+
+    ``column``: the column that a text names, for an option.
+    """
     question = f"Which column says whose row it is (hospital, branch)? (a name, or {_NONE})"
     site = until_right(question, _NONE, lambda text: None if text == _NONE else column(text, "site"))
     if site is not None:
@@ -112,7 +115,11 @@ def _sites(given: Given, until_right: Callable[..., object], column: Callable[[s
 
 
 def _persons(given: Given, until_right: Callable[..., object], column: Callable[[str, str], str]) -> Given:
-    """Whether several rows may be of one person, and the column that says whose they are."""
+    """``given`` with whether several rows may be of one person, and the column that says whose they are.
+
+    ``person`` stays ``None`` where there is one row each, or no such column. ``column``: the column that a
+    text names, for an option.
+    """
     several = until_right("May several rows be of one person? (yes or no)", "no", _yes_or_no)
     given = replace(given, several=cast("bool", several))
     if not several:
@@ -125,7 +132,7 @@ def _persons(given: Given, until_right: Callable[..., object], column: Callable[
 def _ranges(
     decisions: Decisions, table: OwnTable, until_right: Callable[..., object]
 ) -> dict[str, tuple[float, float]]:
-    """The public range of every feature that has one."""
+    """Ask for the public range (low, high) of every feature; features without one are left out."""
     found: dict[str, tuple[float, float]] = {}
     for name in decisions.features(table):
         question = f"Public range of {name}, known without the rows? (LOW:HIGH, or {_NONE})"
@@ -140,7 +147,7 @@ def _ranges(
 
 
 def _privacy(given: Given, until_right: Callable[..., object]) -> Given:
-    """The unit, ε and δ."""
+    """``given`` with the unit, ε and δ, each asked for where it is open."""
     if given.protect is None and given.person is None:
         question = f"Protect one {given.row} (record), or all rows of a site together (device)?"
         protect = until_right(question, DEFAULT_PROTECT, _protected)
@@ -159,28 +166,44 @@ def _privacy(given: Given, until_right: Callable[..., object]) -> Given:
 
 
 def _names(text: str, table: OwnTable) -> tuple[str, ...]:
-    """The columns that a text names."""
+    """The columns that a text names, with commas between them; none for "none".
+
+    Raises:
+        SpecError: a name that is no column.
+    """
     if text == _NONE:
         return ()
     return tuple(table.column_called(name.strip(), Argument("id")) for name in text.split(","))
 
 
 def _yes_or_no(text: str) -> bool:
-    """Whether a text says yes."""
+    """Whether a text says yes: ``y`` or ``yes``, in any case.
+
+    Raises:
+        SpecError: it says neither yes nor no.
+    """
     if text.lower() not in ("y", "yes", "n", "no"):
         raise SpecError(Argument("several"), text, "must be yes or no")
     return text.lower() in ("y", "yes")
 
 
 def _protected(text: str) -> Protected:
-    """The unit that a text names."""
+    """The unit that a text names, record or device.
+
+    Raises:
+        SpecError: it is neither.
+    """
     if text not in ("record", "device"):
         raise SpecError(Argument("protect"), text, "must be record or device")
     return cast("Protected", text)
 
 
 def _number(text: str, option: str, least: float, most: float) -> float:
-    """The number in a text."""
+    """The number in a text, the answer about ``option``; whole where that counts sites.
+
+    Raises:
+        SpecError: it is no number from ``least`` to ``most``, both allowed.
+    """
     try:
         number = float(text)
     except ValueError:

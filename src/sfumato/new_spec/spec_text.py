@@ -50,8 +50,9 @@ def site_names(decisions: Decisions, table: OwnTable) -> tuple[str, ...]:
 
 
 def units_at_sites(decisions: Decisions, table: OwnTable) -> Mapping[str, int]:
-    """How many rows, or persons where these are protected, each site has; of all, by "", without a column of
-    sites.
+    """How many units each site has, by its name; under "" for all rows together where no column gives sites.
+
+    Units are persons where these are protected, else rows.
     """
     if decisions.person is not None:
         return table.persons(decisions.person, decisions.site)
@@ -61,12 +62,16 @@ def units_at_sites(decisions: Decisions, table: OwnTable) -> Mapping[str, int]:
 
 
 def devices_can_be_named(names: Sequence[str]) -> bool:
-    """Whether sites of these names can be called so: numbers and signs that mean something else cannot."""
+    """Whether the topology can have these names of sites as names of its devices.
+
+    Not where there are none, or where one is a number or has signs that mean something else on a command
+    line.
+    """
     return bool(names) and all(unfit_party_name(name) is None for name in names)
 
 
 def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
-    """The section ``data``."""
+    """The lines of the section ``data``; ``regression``: whether labels are quantities."""
     lines = ["data:", f"  source: {_flow(os.path.relpath(table.path, Path.cwd()))}"]
     if table.csv is not None and table.csv.separator != ",":
         lines.append(f'  separator: "{table.csv.separator_name}"')
@@ -86,7 +91,9 @@ def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[st
 
 
 def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
-    """The section ``topology``: a star of sites."""
+    """The lines of the section ``topology``: a star of sites, by their names where devices can be named
+    so.
+    """
     names = site_names(decisions, table)
     lines = ["topology:  # every site talks to the server", "  kind: star"]
     lines.append(f"  devices: {len(names) or decisions.sites}")
@@ -96,7 +103,10 @@ def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
 
 
 def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
-    """The section ``training``: batches of about a fifth of the smallest site's rows or persons."""
+    """The lines of the section ``training``: batches of about a fifth of the smallest site's rows or persons.
+
+    ``regression``: whether labels are quantities, which take smaller steps.
+    """
     fewest = min(units_at_sites(decisions, table).values())
     if decisions.site is None:
         fewest //= decisions.sites
@@ -110,7 +120,7 @@ def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> lis
 
 
 def _privacy(decisions: Decisions) -> list[str]:
-    """The section ``privacy``."""
+    """The lines of the section ``privacy``, with the unit in words."""
     clip, unit = "update", "all rows of a site together"
     if decisions.protect == "person":
         clip, unit = "example", f"one person: all rows with one {decisions.person}"
@@ -130,11 +140,15 @@ def _privacy(decisions: Decisions) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """A value as YAML in one line."""
+    """A value as YAML in one line, without a line end."""
     listed = yaml.safe_dump([value], default_flow_style=True, width=10**9, allow_unicode=True).strip()
     return listed.removeprefix("[").removesuffix("]")
 
 
 def _one_line(text: str) -> str:
-    """A text without line ends, which would end a comment."""
+    """The first letters of a text, as many as fit a line, with single spaces in place of line ends and
+    blanks.
+
+    A line end would end a comment.
+    """
     return " ".join(text.split())[:_WIDTH]

@@ -53,11 +53,17 @@ class OwnTable:
         return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """The columns that are called as identifiers are, but those of labels, sites, persons: ``others``."""
+        """The columns that are called as identifiers are, without ``others``: those of labels, sites,
+        persons.
+        """
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
-        """``name``, refused if no column is called so."""
+        """``name``, if a column is called so.
+
+        Raises:
+            SpecError: none is; about ``argument``, with the nearest name.
+        """
         if name not in self.names:
             raise SpecError(
                 argument, name, f"is no column{closest(name, self.names)}; there are {self.listed}"
@@ -66,12 +72,12 @@ class OwnTable:
 
     @property
     def listed(self) -> str:
-        """The names of the first columns, joined by commas."""
+        """The names of the columns, joined by commas; of many the first, and how many there are in all."""
         more = f", ... ({len(self.names)} in all)" if len(self.names) > _MOST_LISTED else ""
         return ", ".join(self.names[:_MOST_LISTED]) + more
 
     def sites(self, name: str) -> Mapping[str, int]:
-        """How many rows each site of a column has, in order; rows without a site left out."""
+        """Site to its number of rows, by the column ``name``, in order; rows without a site are left out."""
 
         def find() -> Mapping[str, int]:
             found = Counter(self._texts(name))
@@ -80,7 +86,11 @@ class OwnTable:
         return self._once(("sites", name), find)
 
     def persons(self, name: str, site: str | None) -> Mapping[str, int]:
-        """How many different persons a column names at each site of another one; of all, by "", without."""
+        """Site to how many different persons the column ``name`` has there, in order of the sites.
+
+        ``site``: the column of sites, whose rows without a site are left out; ``None``: all are counted under
+        "".
+        """
 
         def find() -> Mapping[str, int]:
             who = self._texts(name)
@@ -91,16 +101,21 @@ class OwnTable:
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 
     def repeats(self, name: str) -> bool:
-        """Whether two rows have the same value in a column."""
+        """Whether two rows have the same text in the column ``name``; rows without a value count as the
+        same.
+        """
         texts = self._texts(name)
         return len(set(texts)) < len(texts)
 
     def _texts(self, name: str) -> list[str]:
-        """The values of a column as text."""
+        """The values of a column as text, one a row, without spaces around them; "" where there is none."""
         return [str(text or "").strip() for text in self.columns.column(name, "text").to_pylist()]
 
     def labels(self, name: str) -> tuple[str, ...]:
-        """The different labels of a column, in order: numbers as they are written shortest, or texts."""
+        """The different labels of a column, in order: numbers as they are written shortest, or texts.
+
+        Rows without a label are left out.
+        """
         if name not in self.numeric:
             return tuple(self.sites(name))
 

@@ -51,7 +51,10 @@ def _read_every_row(spec: Spec) -> None:
 
 
 def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """What was written, in lines: sites, features, labels, and which columns are left out."""
+    """Yield what was written, in lines: sites, features, labels, and which columns are left out if any are.
+
+    ``path``: of the spec.
+    """
     names, counts = site_names(decisions, table), units_at_sites(decisions, table)
     what = decisions.units
     if decisions.site is None:
@@ -72,7 +75,7 @@ def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator
 
 
 def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """What a user may not have meant, a line each."""
+    """What a user may not have meant, a line each; nothing where all is as usual."""
     if table.csv is not None and table.csv.separator != ",":
         sign = SIGNS_IN_WORDS[table.csv.separator]
         comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
@@ -114,7 +117,9 @@ def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
 
 
 def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str]:
-    """The largest ε towards every kind of observer, in words."""
+    """Lines on who learns what: the largest ε towards every kind of observer, largest first, and how sure
+    each gets.
+    """
     of_whom = {
         "record": f"one row ({decisions.row})",
         "person": f"one person (all rows with one {decisions.person})",
@@ -131,7 +136,11 @@ def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str
 
 
 def spec_path(name: str | None, table: OwnTable) -> Path:
-    """The file to write: ``NAME.yaml``, by default called as the table is."""
+    """The file to write, in the working directory: ``NAME.yaml``, by default called as the table is.
+
+    Raises:
+        SpecError: the name is empty or has a folder.
+    """
     stem = table.path.stem.strip().replace(" ", "-") if name is None else name.removesuffix(".yaml")
     if not stem or "/" in stem:
         raise SpecError(Argument("name"), name, "must be the name of a spec, without a folder")

@@ -114,16 +114,17 @@ class _Writer:
         record: RecordCharge | None,
         noise: Mapping[Release, Mapping[str, float]],
     ) -> dict[str, Any]:
-        """The part of a certificate that one bound follows from: its exposed set, terms, grid, method and ε.
+        """Build what one bound of a certificate follows from: exposed set, terms, grid, method and ε.
 
         Args:
             pair: the guarantee.
             exposure: the releases that the bound charges.
             record: how a record is charged; ``None`` where the device is the unit.
-            noise: variance of the noise of each release by kind of owner.
+            noise: for each release, its noise variance, a coordinate, by kind of owner (such as ``devices``).
 
         Returns:
-            A JSON object.
+            The value of one key of ``bounds``, a JSON object whose keys docs/certificates.md lists. Of
+            several ways to charge ``exposure``, it describes the one with the smallest ε.
         """
         stated = pair.row.bounds[exposure.bound_name]
         if record is not None and not record.counts_draws(exposure):
@@ -170,10 +171,16 @@ class _Writer:
     def _way_of_bound(
         self, exposure: Exposure, record: RecordCharge | None, delta: float
     ) -> tuple[int, Exposure, Composition]:
-        """The way of charging ``exposure`` that has the smallest ε at ``delta``.
+        """Find the way of charging ``exposure`` that has the smallest ε at ``delta``.
+
+        Args:
+            exposure: the releases that the bound charges.
+            record: how a record is charged; ``None`` where the device is the unit.
+            delta: δ in (0, 1).
 
         Returns:
-            The number of the alternative (0: ``exposure`` itself), that alternative, and its composed terms.
+            The number of the alternative (0: ``exposure`` itself, n: its n-th alternative), that alternative
+            without alternatives of its own, and the composition with the smallest ε.
         """
         ways = []
         for place, candidate in enumerate((exposure, *exposure.alternatives)):
@@ -187,12 +194,14 @@ class _Writer:
     def _draw_as_json(
         self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]
     ) -> dict[str, Any]:
-        """Write a draw of participants and the releases that it serves as JSON, releases by number in the
-        table.
+        """Write a draw of participants as a JSON object: ``sampling``, ``count``, and ``releases`` by number.
 
         Args:
             drawn: the draw, how often it happens, and its releases.
-            noise: for each release, noise variance by kind of owner.
+            noise: for each release, noise variance, a coordinate, by kind of owner.
+
+        Returns:
+            The object; ``max_weight_ratio`` and ``drawn_noise`` are in it only where they matter.
         """
         found = {"sampling": _to_json(drawn.sampling), "count": drawn.count}
         if drawn.max_weight_ratio != 1.0:
@@ -222,7 +231,10 @@ class _Writer:
         return [self._number_of(release, noise.get(release, {})) for release in releases]
 
     def _number_of(self, release: Release, noise: Mapping[str, float]) -> int:
-        """The number of ``release`` in the table, where it is added if it is new with this noise by owner."""
+        """The place, from 0, of ``release`` in the table; added at its end if it is new with this noise.
+
+        ``noise``: variance, a coordinate, by kind of owner; owners of 0 are left out.
+        """
         owners = tuple(sorted((owner, variance) for owner, variance in noise.items() if variance))
         key = release, owners
         if key not in self._numbers:
@@ -232,7 +244,10 @@ class _Writer:
 
 
 def _to_json(value: Any) -> Any:
-    """``value`` as JSON: a tuple as a list, a dataclass as an object of what differs from its defaults."""
+    """``value`` as JSON: a tuple as a list, a float that is not finite as ``"inf"``, a dataclass as object.
+
+    Of a dataclass only fields that differ from their defaults are written; other values stay as they are.
+    """
     if isinstance(value, tuple):
         return [_to_json(item) for item in value]
     if not hasattr(value, "__dataclass_fields__"):

@@ -42,7 +42,7 @@ class Composition:
 
     @cached_property
     def certain_and_drawn(self) -> tuple[float, tuple[GaussianTerm, ...]]:
-        """The summed μ² of the terms that always use the unit, and all sampled terms."""
+        """The sum of count · μ² over terms without sampling (0 without any), and the terms with sampling."""
         certain = math.fsum(
             term.count * squared_mu_of_term(term) for term in self.terms if term.sampling is None
         )
@@ -50,7 +50,7 @@ class Composition:
 
 
 def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
-    """Every sound way to charge ``exposure``, its alternatives and elections included.
+    """Every sound way to charge ``exposure``, its alternatives and elections included; at least one.
 
     Each gives a valid ε of its own, so the smallest of them counts (`smallest_epsilon`).
     """
@@ -124,7 +124,8 @@ def _term_with_noise_of_others(
     """One draw whose noise comes from the others who are drawn, as a visible mixture over who they are.
 
     Returns:
-        The term, and the probability that any of its rounds has no noise at all, a failure of the guarantee.
+        The term, with multiplier ∞ where no outcome tells anything, and the probability that any of its
+        rounds has no noise at all, a failure of the guarantee.
     """
     found = noise_outcomes(draw, neighbours)
     rate = draw.sampling.rate if hidden else draw.moved_rate
@@ -199,6 +200,8 @@ def _charge_round_outcomes(
 ) -> Composition:
     """Rounds that each have one of several draws, as the observer sees: a visible mixture over the outcomes.
 
+    Under *remove* the composition has no terms and fails with probability 1.
+
     Args:
         exposure: its draws, one for each outcome of a round.
         outcomes: the probability of each, and what decides it.
@@ -243,7 +246,7 @@ def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
 def _increase_of_mu_squared(
     more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours
 ) -> float:
-    """By how much a round's ``mu^2`` grows if ``more`` is met in place of ``less``.
+    """By how much a round's μ² grows if the coalition sees the releases ``more`` in place of ``less``.
 
     At least 0, and 0 where that of ``less`` is infinite already.
     """
@@ -282,6 +285,9 @@ def smallest_epsilon(
         delta: of the ε; what fails with some probability leaves less of it for the terms.
         known: ε of another bound of the same pair; where the result is sure to be larger, every draw may be
             charged as seen, which is quick and still a bound. ∞: none is known.
+
+    Returns:
+        The bound: ε, its method, and ``how`` of the way that gave it, the first one among equals.
     """
     found = []
     for charge in ways:
@@ -383,12 +389,12 @@ def _composed(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: fl
 
 
 def _multiplier_of_release(release: Release, neighbours: Neighbours) -> float:
-    """Noise std over the sensitivity of ``release`` under ``neighbours``; ∞ where the unit moves nothing."""
+    """Noise std over the sensitivity of ``release``; ∞ where the unit moves nothing, 0 without noise."""
     sensitivity = release.sensitivity(neighbours)
     return math.inf if sensitivity == 0 else math.sqrt(release.variance) / sensitivity
 
 
 def _multiplier_of_draw(releases: Sequence[Release], neighbours: Neighbours) -> float:
-    """Noise multiplier of the one Gaussian that ``releases``, all of one draw, amount to."""
+    """Multiplier of the Gaussian that ``releases`` of a draw amount to; ∞ if unmoved, 0 if one is raw."""
     mu_squared = total_mu_squared(releases, neighbours)
     return math.inf if mu_squared == 0 else 1 / math.sqrt(mu_squared)

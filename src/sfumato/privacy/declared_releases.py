@@ -58,12 +58,15 @@ def unit_classes(
 
     Args:
         first: number of the first of the devices.
-        count: how many there are.
+        count: how many there are, at least 1.
         devices: gives the numbers of all of them, ascending; called only where rates or sites are known.
         rates: for every device of the run, the probability that a record is in a local step; ``None`` where
             that makes no difference.
         sites: for every device of the run, the number of its site; ``None`` where a user named none.
         apart: whether sites that differ in the largest or the smallest rate are classes of their own.
+
+    Yields:
+        One class; with ``apart``, rates and sites, one for each pair of a site's largest and smallest rate.
     """
     if rates is None and sites is None:
         yield UnitClass(first, count)
@@ -110,7 +113,7 @@ class DeclaredReleases(Protocol):
         """Number of devices, numbered from 0."""
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``, such as ``edge:0``."""
+        """What the command line calls ``party``, such as ``edge:0``; a ValueError if there is none such."""
 
     @property
     def noise_law(self) -> NoiseLaw:
@@ -147,11 +150,11 @@ class DeclaredReleases(Protocol):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """Compute the smallest ε at ``delta`` that the ways of charging ``exposure`` give.
+        """Compute the bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
 
         Args:
             exposure: the releases charged, one of `exposures`.
-            delta: of the ε.
+            delta: of the ε, in (0, 1).
             neighbours: the neighbouring relation.
             known: the ε of another bound of the same pair: a larger one may be computed more coarsely, as if
                 every draw were seen. ∞: none is known.
@@ -180,11 +183,10 @@ class DeclaredReleases(Protocol):
         """
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """List classes of the devices outside ``members``; within one, a coalition of ``members`` sees all
-        alike.
+        """Yield classes of the devices that are not in ``members``, numbers of devices.
 
-        ``apart``: whether sites that a user named are classes of their own where their records are drawn
-        unequally often.
+        A coalition of ``members`` sees all devices of a class alike. ``apart``: whether sites that a user
+        named are classes of their own where their records are drawn unequally often.
         """
 
     def after(self, rounds: int) -> Self:
@@ -222,10 +224,10 @@ def bounds_of(
 
 @dataclass(frozen=True, eq=False)
 class PairCharge:
-    """One pair of a unit and a coalition.
+    """One pair of a unit and a coalition, and how it is charged.
 
     Attributes:
-        declared: the declared releases.
+        releases: the declared releases.
         device: the unit, or the device of the record.
         coalition: who observes it.
         neighbours: the relation of the spec.
@@ -253,7 +255,7 @@ class PairCharge:
         drawn_like: int | None = None,
         by_filter: bool = False,
     ) -> PairCharge:
-        """Charge one pair of a unit and a coalition.
+        """Set up the charge of one pair of a unit and a coalition; nothing is composed yet.
 
         Args:
             declared: the declared releases.
@@ -290,7 +292,7 @@ class PairCharge:
         return self.releases.exposures(self.device, self.coalition)
 
     def bounds(self, delta: float) -> dict[str, EpsilonBound]:
-        """Compute every bound at ``delta`` towards the coalition itself, not the larger one, by its name."""
+        """Compute every bound at ``delta``, by its name, such as ``flow``; `larger` is left aside."""
         if self.record is None:
             return bounds_of(self.releases, self.exposures, delta=delta, neighbours=self.neighbours)
         return {
@@ -304,16 +306,12 @@ class PairCharge:
 
     @cached_property
     def _ways_of_record(self) -> dict[str, tuple[Composition, ...]]:
-        """List, for every bound by name, the sound ways to charge the record; only where a record is
-        the unit.
-        """
+        """For every bound by name, the sound ways to charge the record; only where a record is the unit."""
         assert self.record is not None
         return {e.bound_name: self.record.ways(e) for e in self.exposures}
 
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
-        """List every sound way to charge ``exposure``, which is one of `exposures`; the smallest ε of
-        them counts.
-        """
+        """List every sound way to charge ``exposure``, one of `exposures`; the smallest ε of them counts."""
         if self.record is None:
             return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
@@ -326,11 +324,13 @@ class PairCharge:
         return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
-        """Choose this pair or the same towards the larger coalition, whichever has the smaller ε at
-        ``delta``.
+        """Bound ε at ``delta`` towards this coalition and towards the larger one; keep the smaller result.
+
+        What the larger coalition learns at most, this one learns at most.
 
         Returns:
-            The pair chosen, and its bounds by name.
+            The pair with the smallest ε, either this one or `larger` (this one if there is no `larger`, or
+            both are equal), and all bounds of that pair by name.
         """
         bounds = self.bounds(delta)
         if self.larger is None:
@@ -340,9 +340,7 @@ class PairCharge:
         return (self.larger, found) if smaller else (self, bounds)
 
     def epsilon(self, delta: float) -> float:
-        """Compute the smallest ε at ``delta`` among all bounds, the larger coalition's included; ∞ if
-        unprotected.
-        """
+        """The smallest ε at ``delta`` among all bounds, those towards `larger` included; ∞ if unprotected."""
         _, bounds = self.least(delta)
         return min(bound.epsilon for bound in bounds.values())
 

@@ -27,14 +27,15 @@ _LARGE = 20.0
 
 
 def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
-    """The messages that a sum is made of, as releases, each with how many are equal to it.
+    """Split a sum into the messages that it is made of.
 
     Args:
         release: a sum of messages that are drawn independently. Its noise is that of those who move it, in
             equal parts.
 
     Returns:
-        The unit's own message and those of the linking workers; the sum itself where only one moves it.
+        Pairs of a message, as a release, and how many are equal to it: the unit's own if it contributes, and
+        those of the linking workers. The sum itself, once, where at most one party moves it or none links.
     """
     own = release.own_sensitivity > 0
     movers = release.linking + own
@@ -56,7 +57,8 @@ def cheaper_split(release: Release, rate: float) -> tuple[tuple[Release, int], .
         rate: Poisson rate of the draw, seen by the observer.
 
     Returns:
-        Releases, each with its number; compared by the Rényi divergence of order 2 under zero-out.
+        Pairs of a release and how many are equal to it; compared by the Rényi divergence of order 2 under
+        zero-out. The sum, if both cost the same.
     """
     parts = messages_of(release)
     movers = release.linking + (release.own_sensitivity > 0)
@@ -69,9 +71,12 @@ def renyi_2(square: float, weight: float) -> float:
     """Rényi divergence of order 2 of a Gaussian that moves with some probability, log(1 + w (e^(μ²) - 1)).
 
     Args:
-        square: μ², the squared sensitivity over the noise variance.
-        weight: w: q² for a hidden draw at rate q that amplifies; for a draw that is seen the probability that
-            it moves.
+        square: μ², the squared sensitivity over the noise variance; ∞ gives ∞.
+        weight: w in (0, 1]: q² for a hidden draw at rate q that amplifies; for a draw that is seen the
+            probability that it moves.
+
+    Returns:
+        The divergence in nats.
     """
     if square == 0 or weight == 1.0 or math.isinf(square):
         return square

@@ -33,7 +33,10 @@ def are_ways_at_most(ways: Ways, other: Ways) -> bool:
 
 
 def undominated(ways: Ways) -> Ways:
-    """``ways`` without those that another one is surely at most: they have the same smallest ε."""
+    """``ways`` without those that another one is surely at most, in their order: the smallest ε is the same.
+
+    Of two that are at most each other the first stays, so the result is empty only if ``ways`` is.
+    """
     return tuple(
         way
         for number, way in enumerate(ways)
@@ -79,9 +82,10 @@ def _is_draw_at_most(draw: Sampling, other: Sampling) -> bool:
 
 
 def approximate_size(ways: Ways) -> float:
-    """A rough size of what ``ways`` charge, a sum of μ² times rates; ∞ if anything is without noise.
+    """A rough size of what the first of ``ways`` charges: the sum over its terms of count · rate · μ².
 
-    A sort key: of charges with one way each, a charge that `is_at_most` another has no larger size.
+    ∞ if a term is without noise or the way fails for certain. A sort key: of charges with one way each, a
+    charge that `is_at_most` another has no larger size.
     """
     way = ways[0]
     if way.failure_probability >= 1 or any(term.multiplier == 0 for term in way.terms):
@@ -90,10 +94,11 @@ def approximate_size(ways: Ways) -> float:
 
 
 def monotone_figures(ways: Ways) -> tuple[float, ...]:
-    """Figures of ``ways`` of which none is larger than that of other ways that they are at most.
+    """Five figures of ``ways``; none is larger than that of other ways which they are surely at most.
 
-    Quick to compare where many are. Of every way what is compared term by term, the largest of its terms; of
-    these the smallest of all ways, as each of the others has one of ``ways`` that is at most it.
+    The figures: failure probability, summed μ² of the terms without sampling, and of the sampled terms the
+    largest μ, the largest rate and the largest count (0 without such terms). Each is the smallest that any of
+    ``ways`` has. They are quick to compare: where one is larger, `are_ways_at_most` is ``False``.
     """
     each = [
         (

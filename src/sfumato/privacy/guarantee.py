@@ -194,7 +194,10 @@ def json_number(value: float) -> float | str:
 
 
 def smallest(bounds: Mapping[str, EpsilonBound]) -> str:
-    """Name of the bound with the smallest ε; a tie (to rounding) is named flow."""
+    """Name of the bound with the smallest ε: ``flow`` if its ε is that, to a relative 1e-9.
+
+    ``bounds``: by name, one or more.
+    """
     best = min(bounds.values(), key=lambda bound: bound.epsilon).epsilon
     if "flow" in bounds and (bounds["flow"].epsilon == best or bounds["flow"].epsilon <= best * (1 + 1e-9)):
         return "flow"

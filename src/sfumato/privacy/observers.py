@@ -70,7 +70,10 @@ class Relation:
 
     @classmethod
     def of_words(cls, words: str) -> Relation:
-        """The relation of a row saved before rows had ``observer_kind``: its kind is taken from the words."""
+        """The relation of a row saved before rows had ``observer_kind``: its kind is taken from the words.
+
+        Unknown words count as another edge; none, or ``asked for``, as an observer that a caller named.
+        """
         who = words.replace(",", " ").partition(" ")[0]
         found: ObserverKind
         match who:

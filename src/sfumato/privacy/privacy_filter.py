@@ -64,9 +64,14 @@ class GaussianFilter:
         return bool(np.all(self.spent[units] + charge <= self.budget[units] * (1 + _ROUNDING)))
 
     def tightest(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> tuple[int, int]:
-        """Find the unit and the observer (its column) that would have used the largest share of their budget.
+        """The unit and the observer that would have used the largest share of their budget.
 
-        ``charge``: μ² ``[len(units), observers]`` of the units with the numbers ``units``.
+        Args:
+            charge: μ² ``[len(units), observers]``, added to what is spent.
+            units: numbers of the units charged, one or more.
+
+        Returns:
+            The number of the unit, and the column of the observer; the first of equals.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             used = np.nan_to_num((self.spent[units] + charge) / self.budget[units], posinf=np.inf)

@@ -53,10 +53,13 @@ def noise_outcomes(drawn: DrawnReleases, neighbours: Neighbours) -> list[tuple[f
 
 
 def _directions(drawn: DrawnReleases) -> list[tuple[Array, list[tuple[float, int]]]]:
-    """The two commonest proportions in which devices spread their noise over the releases.
+    """The two commonest proportions in which devices spread their noise over the releases, or fewer.
 
-    Each comes with pairs of the largest variance that a device adds and how many such devices there are.
     Noise in other proportions is not counted.
+
+    Returns:
+        For each, an array ``[releases]`` with largest entry 1, and pairs of the largest variance that a
+        device adds to a release and how many such devices there are.
     """
     found: defaultdict[tuple[float, ...], list[tuple[float, int]]] = defaultdict(list)
     for noise in drawn.drawn_noise:
@@ -99,9 +102,14 @@ def _sums_of_variances(parts: Sequence[tuple[float, int]], rate: float) -> tuple
 
 
 def _without_rare_ends(weights: Array) -> tuple[int, Array]:
-    """The place of the first value kept, and the probabilities without ends that are next to never reached.
+    """Cut both ends off a distribution, where no more than 1e-20 of it lies.
 
-    What lies above the last value kept counts as that value.
+    Args:
+        weights: probabilities ``[values]`` of the values 0, 1, 2 ...
+
+    Returns:
+        The first value kept, and the probabilities from it on. What lies above the last value kept counts as
+        that value; what lies below the first is lost.
     """
     below, above = np.cumsum(weights), np.cumsum(weights[::-1])[::-1]
     kept = np.flatnonzero((below > _NEGLIGIBLE) & (above > _NEGLIGIBLE))
@@ -144,13 +152,16 @@ Outcome = tuple[float, float]
 def round_of_outcomes(
     draws: Sequence[DrawnReleases], chances: Sequence[float], neighbours: Neighbours
 ) -> tuple[GaussianTerm, float]:
-    """Charge all rounds as one Gaussian term, and compute the probability that a round has no noise at all
-    where the unit moves it.
+    """Charge all rounds as one Gaussian term: a mixture over the outcomes, one of which each round has.
 
     Args:
         draws: of a round, for each outcome; they are drawn at one rate, as often.
         chances: the probability of each outcome.
         neighbours: zero-out or replace.
+
+    Returns:
+        The term, with multiplier ∞ where no outcome tells anything, and the probability that one round has
+        no noise at all where the unit moves it.
     """
     hidden: list[Outcome] = []
     seen: list[Outcome] = []
@@ -186,9 +197,14 @@ def _possible_mu_squared(draw: DrawnReleases, neighbours: Neighbours) -> Iterato
 
 
 def _shares_of_largest(outcomes: Sequence[Outcome], largest: float, most: int) -> tuple[Outcome, ...]:
-    """``outcomes`` with μ² replaced by the share of the largest μ, thinned to about ``most`` of them.
+    """Turn outcomes (probability, μ²) into about ``most`` outcomes (probability, share of the largest μ).
 
-    Outcomes that tell nothing are left out.
+    Shares are in (0, 1] and rounded up; outcomes that tell nothing are left out.
+
+    Args:
+        outcomes: with finite μ²; none: the result is empty.
+        largest: the largest μ², > 0.
+        most: about how many to keep.
     """
     if not outcomes:
         return ()

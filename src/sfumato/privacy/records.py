@@ -69,9 +69,7 @@ class BatchFacts:
     of_leaf: tuple[BatchFacts, ...] = ()
 
     def at(self, leaf: int) -> BatchFacts:
-        """Return the facts for devices under leaf number ``leaf`` of the tree; these facts if all
-        leaves are alike.
-        """
+        """The facts for devices under leaf number ``leaf`` of the tree; these facts if leaves are alike."""
         return self.of_leaf[leaf] if self.of_leaf else self
 
     def to_dict(self) -> dict[str, object]:
@@ -96,10 +94,13 @@ class BatchFacts:
         }
 
     def _shares(self, replaced: bool) -> list[list[float]]:
-        """List, for each aggregation, the share of the message that moves if the record is first drawn at
-        each step.
+        """By how much the record may move each message: numbers ``[aggregation][step]``, as lists for JSON.
 
-        ``replaced``: the shares for a record that is replaced, not zeroed out.
+        Entry ``[a][s]`` is the share of the sensitivity of the message of aggregation a (from 0, within a
+        round) by which it moves at most if local step s is the first one that the record is drawn in.
+
+        Args:
+            replaced: whether the record is replaced in the other world; ``False``: it is zeroed out.
         """
         listed = self.replaced_moves or self.moves if replaced else self.moves
         return [list(steps) for steps in listed]
@@ -173,6 +174,10 @@ def releases_by_batches(
         one_draw: whether the messages share their local steps.
         sure: whether the record counts as in every message.
         rounded: whether the device rounds a message that has no noise yet, on a grid that its data choose.
+
+    Yields:
+        One part for each release; one for all of them where they share local steps, or, without noise, where
+        nothing bounds how far gradients of other examples move.
     """
     others = any(map(_others_move, drawn.releases))
     sure = sure or others
@@ -217,7 +222,7 @@ def noised_steps(multiplier: float, count: int) -> RecordReleases:
 
 
 def _others_move(release: Release) -> bool:
-    """Whether other devices' messages may move the release because of the unit's data."""
+    """Whether the unit's data may move ``release`` through the messages of other devices."""
     return release.propagated_sensitivity > 0 or release.linking > 0
 
 
@@ -279,15 +284,18 @@ class RecordCharge:
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, ways: Sequence[Composition] = ()
     ) -> EpsilonBound:
-        """The smallest ε of the record at ``delta``, where the releases of its device are ``exposure``.
+        """The bound of the record with the smallest ε at ``delta``; its device's releases are ``exposure``.
 
-        ``ways`` are the ways to charge it, where they are known already.
+        ``ways``: the result of `ways` for ``exposure`` where it is known already; empty: it is computed.
         """
         bound = smallest_epsilon(ways or self.ways(exposure), self._number_of_releases(exposure), delta=delta)
         return replace(bound, neighbours=self.neighbours)
 
     def _number_of_releases(self, exposure: Exposure) -> int:
-        """How many releases the bound named like ``exposure`` charges for the record."""
+        """How many releases the bound of ``exposure`` charges for the record, repeated ones counted.
+
+        Where draws of the record count, under flow, they are those of `drawn`; else those of ``exposure``.
+        """
         if self.rate is None or exposure.bound_name != "flow":
             return exposure.release_count
         return sum(part.count * len(part.releases) for part in self.drawn)

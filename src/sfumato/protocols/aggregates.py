@@ -142,8 +142,9 @@ class IntegerAggregates:
 
 
 def _means(values: Tensor, parents: IntArray) -> Tensor:
-    """Average the rows of ``values`` ``[nodes, M]`` by parent, ``[parents, M]``; ``parents`` ``[nodes]``
-    ascend.
+    """Average the rows of ``values`` ``[nodes, M]`` by parent, ``[parents, M]``.
+
+    ``parents``: ``[nodes]``, ascending; every parent has a child.
     """
     starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend
     return torch.stack([part.mean(dim=0) for part in torch.tensor_split(values, starts[1:].tolist())])

@@ -100,9 +100,7 @@ class DeviceVectors:
         self.write_(new, came)
 
     def whole(self) -> Self:
-        """Gather all vectors on rank 0, and none on others; every rank calls it. Returns new ones that are
-        not shared.
-        """
+        """The same vectors, all on rank 0 and none on others, not shared any more; every rank calls it."""
         if not self.is_shared:
             return self
         every, found = np.array(sorted(self.holders), dtype=np.int64), self.copy()
@@ -118,10 +116,10 @@ class DeviceVectors:
         return replace(self, ranks=ranks, written=own, holders=holders)
 
     def pack(self) -> list[Tensor]:
-        """Pack, for a checkpoint: the devices with a vector, ascending int64 ``[k]``, and their vectors ``[k,
-        M]``.
+        """Pack all vectors, which must be here (`whole`), for a checkpoint.
 
-        Both are on the CPU. All vectors must be here (`whole`).
+        Returns:
+            The devices with a vector, ascending int64 ``[k]``, and their vectors ``[k, M]``, both on the CPU.
         """
         devices = np.array(sorted(self.written), dtype=np.int64)
         return [torch.from_numpy(devices), self._rows(devices).cpu()]

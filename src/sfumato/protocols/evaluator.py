@@ -80,11 +80,14 @@ class Evaluator:
         return replace(found, measures={**found.measures, **more})
 
     def score_personalised(self, models: Tensor, membership: MembershipClasses) -> PersonalScores:
-        """Score the models ``[classes, P]`` of all membership classes, as means over workers.
+        """Score the models of all membership classes, as means over workers.
 
         Scores are on the whole test set, and on the distribution of labels that each worker holds (NaN for
-        data without labels). ``membership`` tells each worker's class: the workers in the same groups share a
-        model.
+        data without labels).
+
+        Args:
+            models: ``[classes, P]``.
+            membership: each worker's class: the workers in the same groups share a model.
         """
         if self.scoring.task != "classification":
             scores = mean_scores(self._score_each(models), membership)
@@ -136,9 +139,7 @@ class Evaluator:
         return apply_model(self.model, model, self.features[part], self.targets[part], scoring)
 
     def _score_each(self, models: Tensor) -> list[Score]:
-        """Score every model of ``[C, P]``, in order; a rank, and one of its threads, works on a whole
-        model.
-        """
+        """Score every model of ``models`` ``[C, P]``, in order; each model by one thread of one rank."""
 
         def score(model: Tensor) -> Score:
             parts = [self._scored(model, part, self.scoring) for part in parts_of(len(self.targets))]

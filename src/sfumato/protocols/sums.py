@@ -60,8 +60,8 @@ class Sums:
         return [Grid(_DIGIT * digit, WIDEST), Grid(_DIGIT * (digit - 1), WIDEST)]
 
     def rounded(self, messages: Tensor) -> Tensor:
-        """``messages`` ``[p, M]`` as they will be added: truncated to the grid, float32; without a grid
-        unchanged.
+        """``messages`` ``[p, M]`` as they will be added: truncated to the grid, float32; as they are
+        without one.
         """
         if self._grid is None:
             return messages
@@ -118,8 +118,11 @@ class Sums:
         return True
 
     def _raise_to(self, number: int, digit: int) -> None:
-        """Make ``digit`` (of 32 bits) the highest one kept of sum ``number``, with the one below; lower ones
-        are dropped.
+        """Make room for larger numbers in sum ``number``, which keeps two digits of 32 bits each.
+
+        ``digit``: the place of the higher of the two from now on, in powers of 2^32; below 0 after the point.
+        What was kept below the lower one is dropped; nothing happens if ``digit`` is not above the present
+        place.
         """
         raised = digit - int(self._digit[number])
         if raised > 0:
@@ -145,7 +148,7 @@ class Sums:
 
 
 def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of rows and columns that cover an array in blocks of limited size."""
+    """Yield pairs of a slice of rows and one of columns that cover an array, each of at most 2^18 numbers."""
     for first in range(0, rows, _ROWS):
         some = slice(first, min(first + _ROWS, rows))
         wide = _AT_ONCE // (some.stop - some.start)

@@ -164,10 +164,9 @@ class Recorder:
             self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the sums that members receive, of ``values`` ``[nodes, M]``; not where they receive every
-        message.
+        """Keep the sums that members receive in aggregation ``index``; not where they receive every message.
 
-        ``number`` is the round, ``index`` the aggregation, ``tier`` the nodes'.
+        ``number`` is the round, ``values`` ``[nodes, M]`` what all nodes of ``tier`` received.
         """
         view = self._position.view(number, index)
         for at, node in sorted(view.summed):
@@ -175,10 +174,9 @@ class Recorder:
                 self._keep(index, "received", tier, node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that members receive, of ``values`` ``[nodes, M]`` that nodes of ``tier`` send
-        down.
+        """Keep the models that members receive in aggregation ``index``.
 
-        ``number`` is the round, ``index`` the aggregation in it.
+        ``number`` is the round, ``values`` ``[nodes, M]`` what all nodes of ``tier`` send down.
         """
         view = self._position.view(number, index)
         for at, node in sorted(view.averages):
@@ -186,10 +184,12 @@ class Recorder:
                 self._keep(index, "broadcast", tier, node, values[node])
 
     def write(self, folder: Path, number: int) -> str:
-        """Write what was heard in round ``number`` (from 0) to the run folder and clear it; returns the
-        file's SHA-256.
+        """Write what was heard in round ``number`` (from 0) to its file in ``folder``, and forget it.
 
-        It may be raw updates: only the owner may read the file.
+        It may be raw updates: only the owner may read the file. Written also if nothing was heard.
+
+        Returns:
+            The file's SHA-256.
         """
         steps, kinds, tiers, parties = zip(*self._rows, strict=True) if self._rows else ((), (), (), ())
         vectors = np.stack(self._vectors) if self._vectors else np.zeros((0, self._parameters), np.float32)

@@ -38,6 +38,10 @@ def batch_facts(
         pieces: number of local steps behind each message of a round; one list for each place where they
             differ.
         starts_from_hidden: whether devices may start from models that no release determines.
+
+    Returns:
+        The facts. They have no rates, and say why, where records are not drawn one by one, devices remember
+        earlier messages, or the number of records is not known before the data are read.
     """
     training, compression = spec.training, spec.compression
     if training.batches != "poisson":
@@ -96,11 +100,14 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
 
 
 def _most_answering(spec: Spec, most: int) -> tuple[int, float]:
-    """Bound how many gradients a step adds up where other records answer, and the probability of more.
+    """Bound how many gradients a step adds up where other records answer.
 
     At most those of all ``most`` records of the largest device. At least k of the others are drawn
     with probability at most exp(k - b) (b/k)^k, for k above their expected number, which is at most b, the
     batch size (Chernoff); the record itself is one more.
+
+    Returns:
+        The bound, and the probability that one step exceeds it; 0.0 where the bound is ``most``.
     """
     expected = float(_expected_batch_size(spec))
     count = math.ceil(expected) + 1
@@ -135,7 +142,10 @@ def _facts_of_messages(
 
 
 def _known_record_counts(spec: Spec, places: IntArray) -> IntArray | None:
-    """The records of every place ``[places]``; ``None`` where only reading the data tells."""
+    """The number of records of every device; ``None`` where only reading the data tells.
+
+    ``places``: number of devices at each place that data are divided among.
+    """
     try:
         return known_examples(spec, places)
     except DataError:
@@ -154,9 +164,9 @@ def _expected_batch_size(spec: Spec) -> int:
 
 
 def _moved_shares(spec: Spec, steps: int) -> tuple[float, ...]:
-    """Share of a message that moves if a record is first drawn at each of its local steps.
+    """Shares of a message that move if a record is first drawn at each of its ``steps`` local steps.
 
-    Of a clipped update, all of it; of a sum of clipped steps, what the steps from there on weigh in it.
+    Of a clipped update it is 1; of a sum of clipped steps, what the steps from there on weigh in it.
     """
     clip, momentum = spec.privacy.clip, spec.training.momentum
     if clip is None or clip.kind == "update":
@@ -166,11 +176,11 @@ def _moved_shares(spec: Spec, steps: int) -> tuple[float, ...]:
 
 
 def _moved_shares_of_example(spec: Spec, steps: int, most: int, gradients: int) -> tuple[float, ...]:
-    """Compute, for a record first drawn at each of ``steps`` local steps, how far it moves a message,
-    ``[steps]``, over twice what one example alone can move it by.
+    """How far a record moves a message that is first drawn at each of ``steps`` local steps, one a step.
 
-    One or two ``gradients`` at the first draw; after it whole batches, of at most ``most`` gradients, may
-    answer: the others of a batch turn round, and the record's own is added, or exchanged.
+    In units of twice what one example alone can move it by. One or two ``gradients`` at the first draw; after
+    it whole batches, of at most ``most`` gradients, may answer: the others of a batch turn round, and the
+    record's own is added (1), or exchanged (2).
     """
     gain = [momentum_gain(left, spec.training.momentum) for left in range(steps, -1, -1)]
     return tuple(

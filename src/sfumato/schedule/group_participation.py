@@ -85,7 +85,10 @@ class GroupTurnout:
 
 @lru_cache(maxsize=1)
 def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
-    """Which messages of round ``number`` are sent and summed in each group; ``None`` if none can be lost."""
+    """Which messages of round ``number`` are sent and summed in each group; ``None`` if none can be lost.
+
+    With intervals, of the workers drawn for the interval that the round is in.
+    """
     faults = plan.spec.faults
     if faults is None or not any(faults.drop_rates):
         return None
@@ -106,7 +109,11 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
 
 
 def _draw_dropout_phases(plan: GroupPlan, number: int, group: int, workers: IntArray) -> IntArray:
-    """The phase from which each of ``workers`` that ``group`` has drawn is silent, ``[workers]``."""
+    """The phase of round ``number`` from which each of ``workers`` that ``group`` has drawn is silent,
+    ``[workers]``.
+
+    They are those of `dropout_phases`, drawn by the spec's seed.
+    """
     faults, members = plan.spec.faults, plan.groups.members_of(group)
     assert faults is not None
     draws = generator(plan.spec.seed, Stream.FAULTS, DROPOUTS, number, group).random(

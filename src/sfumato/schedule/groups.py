@@ -104,7 +104,10 @@ class GroupPlan:
 
     @property
     def shares_drawn(self) -> FloatArray:
-        """Probability that a worker of a group is drawn ``[M]``."""
+        """Probability that a given worker of each group is drawn for a step, float64 ``[M]`` for M groups.
+
+        In the first era; 1 where all take part.
+        """
         return np.array(self.cohort) / self.groups.sizes if self.cohort else self.rates
 
     @property
@@ -169,8 +172,8 @@ class GroupPlan:
         return self.clips * (math.sqrt(self.merge_every) if self.by_interval else 1.0)
 
     def noise_std(self, number: int) -> FloatArray:
-        """Compute the standard deviation a coordinate of each noiser's noise in the sum released in round
-        ``number`` ``[M]``.
+        """Std, a coordinate, of each noiser's noise in the sum that round ``number`` releases, ``[M]`` for M
+        groups.
 
         Where gradients of examples are clipped, relative to what one example by itself moves a message by.
         """
@@ -180,14 +183,16 @@ class GroupPlan:
         return self.multipliers * np.where(self.multipliers > 0, bounds, 0.0)
 
     def example_bound(self, number: int) -> float:
-        """Bound how far one example by itself moves a message of round ``number``, l2; needs clips of
-        examples.
+        """How far one example by itself may move a message of round ``number``, l2, over all its local steps.
+
+        Only where gradients of examples are clipped.
         """
         return self.gradient_bound(number) * momentum_gain(self._message_steps, self.spec.training.momentum)
 
     def gradient_bound(self, number: int) -> float:
-        """Bound how far one gradient of an example moves a message of round ``number``, l2; needs clips
-        of examples.
+        """How far one gradient of an example may move the model in a step of round ``number``, l2.
+
+        It is step size times clip norm over batch size. Only where gradients of examples are clipped.
         """
         training, clip = self.spec.training, self.spec.privacy.clip
         assert clip is not None  # of examples
@@ -200,8 +205,10 @@ class GroupPlan:
         return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
     def model_noise_std(self, number: int) -> FloatArray:
-        """Compute the expected std of the noise, a coordinate, that the release of a round leaves in
-        each group's model ``[M]``.
+        """Std, a coordinate, of the noise that the release of round ``number`` leaves in each group's model,
+        ``[M]``.
+
+        It is the expected one, with as many noisers as are drawn on average.
         """
         noisers = np.where(self.trusted, 1.0, self.denominators)
         return self.noise_std(number) * np.sqrt(noisers) / self.denominators

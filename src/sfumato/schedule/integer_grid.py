@@ -63,7 +63,9 @@ class IntegerGrid:
 
     @cached_property
     def weights(self) -> tuple[FloatArray, ...]:
-        """The weight of each node's average in the global average, for every tier."""
+        """For every tier, the weight of each node's average in the global average, ``[nodes]``; the
+        cloud's is 1.
+        """
         return average_weights(self.tree)
 
     @property
@@ -76,7 +78,9 @@ class IntegerGrid:
         return replace(self.grid, bits=RING_BITS) if self.secure[tier] else self.grid
 
     def averages(self, tier: int, sums: IntArray) -> FloatArray:
-        """The averages that ``sums`` ``[nodes, M]``, in steps, of all nodes of ``tier`` are."""
+        """Convert the ``sums`` of all nodes of ``tier``, steps ``[nodes, M]``, to averages, float
+        ``[nodes, M]``.
+        """
         found: FloatArray = sums / (self.scale * self.weights[tier][:, None])
         return found
 
@@ -99,14 +103,16 @@ class IntegerGrid:
         )
 
     def node_steps(self, tier: int, node: int, std: float) -> float:
-        """Convert the std that the average of node ``node`` of ``tier`` needs to a std in steps of the
-        grid.
+        """Convert the std of a node's noise in its average to a std in steps of the grid, inflated for
+        rounding.
+
+        ``node``: its index in ``tier``; ``std``: a coordinate.
         """
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
 
 
 def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
-    """Bound how long the message of each of ``devices`` may be at aggregation ``index``, declared units,
+    """Bound the l2 length of the message of each of ``devices`` at aggregation ``index``, declared units,
     ``[P]``.
 
     Where gradients of examples are clipped, a batch may hold all records of a device, and local steps may
@@ -192,7 +198,11 @@ def integer_grid_of(
 def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: FloatArray) -> None:
     """Raise a `SpecError` if noise on the grid is no Gaussian, or rounding costs too much noise.
 
-    ``noises``: std of every device's noise, in units of the global average, ``[devices]``.
+    Args:
+        plan: of the tree.
+        index: of the aggregation.
+        ring: the grid of its messages.
+        noises: std of every device's noise, in units of the global average, ``[devices]``.
     """
     quietest = [noises[noises > 0] * ring.scale * ring.inflation]
     for tier in range(plan.tree.depth):
@@ -228,7 +238,7 @@ def _largest_masked_sums(
     unit: float,
     weights: tuple[FloatArray, ...],
 ) -> Iterator[tuple[int, float, float]]:
-    """Bound, for each tier with masks, its largest sum: number of vectors, l2 length, std of the noise.
+    """Bound the largest sum of each tier with masks.
 
     Args:
         plan: of the run.
@@ -238,6 +248,10 @@ def _largest_masked_sums(
         noises: std of each device's noise, likewise, ``[devices]``.
         unit: of the declared figures.
         weights: for every tier, the weight of a node's average in the global one.
+
+    Yields:
+        For each such tier, from the leaves up: the number of vectors in the sum, its l2 length, and the std
+        of the noise in it, a coordinate.
     """
     tree, facts = plan.tree, plan.releases.steps[index]
     first = tree.first_device[:-1]

@@ -70,7 +70,7 @@ class Aggregation:
     edge_broadcasts: tuple[bool, ...] = ()
 
     def title(self, names: Sequence[str]) -> str:
-        """The aggregation in words, by the ``names`` of the tiers."""
+        """The aggregation in words, such as ``global aggregation at step 10``; ``names``: of the tiers."""
         who = "global" if self.tier == 0 else names[self.tier]
         return f"{who} aggregation at step {self.step}"
 
@@ -88,8 +88,10 @@ class Aggregation:
 def aggregations(steps: int, periods: Sequence[int]) -> tuple[Aggregation, ...]:
     """The aggregations of a round of ``steps`` local steps, in order; the global one comes last.
 
-    ``periods`` are local steps between aggregations of the tiers below the cloud, top down. Where
-    several fall on one step only the highest tier's happens, as it brings everybody below together.
+    Args:
+        steps: of a round, at least 1.
+        periods: local steps between aggregations of each tier below the cloud, top down. Where several fall
+            on one step only the highest tier's happens, as it brings everybody below together.
     """
     done: list[Aggregation] = []
     previous = 0

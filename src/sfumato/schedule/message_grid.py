@@ -141,10 +141,10 @@ def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
 
 
 def _needs_grid(plan: TreePlan | GroupPlan, *, noisy: bool) -> bool:
-    """Whether sums must be exact: noise is added to bounded messages, not already at the local steps.
+    """Whether sums must be formed on a grid: noise is added to messages or sums (``noisy``).
 
-    Without noise nothing is promised. Where it is added at the local steps, what follows is post-processing:
-    and messages of clipped examples may then be longer than any stated length (Adam).
+    Not where it is added at the local steps to gradients of clipped examples: what follows is post-processing
+    then, and messages may be longer than any stated length (Adam). Without noise nothing is promised.
     """
     return noisy and not (plan.spec.privacy.clips_examples and plan.spec.privacy.step_noise)
 

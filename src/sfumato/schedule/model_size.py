@@ -133,7 +133,10 @@ def _conv_size(channels: int, following: int, side: int, *, bias: bool = True) -
 
 
 def _resnet18_size(channels: int, classes: int) -> int:
-    """The parameters of a ResNet-18, whose convolutions have no bias and a normalisation behind each."""
+    """Number of parameters of a ResNet-18, whose convolutions have no bias and a normalisation behind each.
+
+    ``channels``: of an image; ``classes``: number of outputs.
+    """
 
     def normed(width: int, following: int, side: int) -> int:
         return _conv_size(width, following, side, bias=False) + 2 * following

@@ -129,7 +129,10 @@ def _refuse_what_needs_one_tree(spec: Spec, place: str) -> None:
 
 
 def _check_size(spec: Spec, trees: Trees, place: str) -> None:
-    """Raise a `SpecError` if there are more trees, or devices with own histories, than are accounted for."""
+    """Raise a `SpecError` if there are more trees, or devices with own histories, than are accounted for.
+
+    ``place``: the key to blame; ``trees``: each with its first round.
+    """
     leaves = np.stack([tree.leaves_of(np.arange(tree.device_count)) for _, tree in trees])
     histories = np.unique(leaves, axis=1).shape[1]
     cells = histories * (histories + trees[0][1].leaf_count)

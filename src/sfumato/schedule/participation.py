@@ -136,7 +136,14 @@ def _with_denominators(
 def _bounds_on_drawn_weight(
     tree: Tree, kind: Literal["all", "poisson", "fixed"], drawn: FloatArray, weights: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """The least and the most that the devices drawn in each leaf can weigh, ``[leaves]`` each."""
+    """The least and the most that the devices drawn in each leaf can weigh together, ``[leaves]`` each.
+
+    Args:
+        tree: of the run.
+        kind: of the draw.
+        drawn: devices of each leaf in a round; a fixed number is read from it.
+        weights: of every device, ``[devices]``; ``None``: 1.
+    """
     each = np.ones(tree.device_count) if weights is None else weights
     bounds = []
     for first, last, count in zip(tree.first_device, tree.first_device[1:], drawn, strict=False):
@@ -171,7 +178,7 @@ class GuaranteedSurvivors:
 
     Attributes:
         least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
-        always_sent: whether every node sends in every round.
+        all_nodes_always_send: whether every node sends in every round.
         elections: expected number of supernodes a round in every zone, where they are elected.
     """
 
@@ -181,8 +188,9 @@ class GuaranteedSurvivors:
 
 
 def threshold_of(faults: Faults | None, parties: int) -> int:
-    """Compute the fewest survivors with which a session of secure aggregation has a sum, of a session
-    of ``parties``: more than 2/3, or the share that faults set, but more than half.
+    """The fewest survivors with which a session of secure aggregation has a sum, of ``parties`` in it.
+
+    More than 2/3 of them, or the share that ``faults`` set, but always more than half.
     """
     if faults is None or faults.survival_threshold is None:
         return 2 * parties // 3 + 1

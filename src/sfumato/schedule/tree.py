@@ -59,7 +59,7 @@ class TreePlan:
         return tuple(plan for _, plan in self.eras) or (self,)
 
     def at(self, number: int) -> TreePlan:
-        """The plan of round ``number``, with the tree of that round."""
+        """The plan of round ``number`` (from 0), with the tree of that round."""
         return self.structures[max(0, sum(first <= number for first, _ in self.eras) - 1)]
 
     def require_one_tree(self, reason: str) -> None:
@@ -178,9 +178,13 @@ class TreePlan:
         Args:
             present: messages in a leaf's average, ``[aggregations, leaves]``, or alike for all aggregations
                 ``[leaves]``.
-            channel: variance of the channel's noise in every leaf's average, for each aggregation; the least
-                there may be, where it is not known.
-            formed: which leaves send anything, for each aggregation ``[aggregations, leaves]``.
+            channel: variance of the channel's noise in every leaf's average, for each aggregation; where it
+                is not known (``None``, or empty) the declared one counts.
+            formed: which leaves send anything, for each aggregation ``[aggregations, leaves]``; ``True``:
+                all.
+
+        Returns:
+            One variance for each aggregation of a round, in squared units of `message_scale`.
         """
         tree, variances = self.tree, []
         shape = (len(self.releases.steps), tree.leaf_count)
@@ -242,12 +246,17 @@ class TreePlan:
         return self.example_bounds_of(step, devices)
 
     def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """As `bounds_of`; where examples are clipped, how far one example by itself moves the message."""
+        """How far one example by itself moves the message of each of ``devices`` at ``step``, l2, ``[P]``.
+
+        In the unit of the round. Where examples are not clipped, the bound of the message itself.
+        """
         bounds = self.releases.classes.bounds(self.releases.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
 
     def device_stds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """Noise that each of ``devices`` adds at ``step``, in the unit of the round, ``[P]``."""
+        """Std, a coordinate, of the noise that each of ``devices`` adds at ``step``, in the unit of the
+        round, ``[P]``.
+        """
         std = np.sqrt(self.releases.classes.variance(self.releases.steps[step].device_std))
         return std[self._classes_of(devices)]
 

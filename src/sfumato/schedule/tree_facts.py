@@ -69,7 +69,14 @@ class TreeRounds:
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The declared releases of all rounds as if they were all on ``tree``, a tree of ``rounds``."""
+    """The declared releases of all rounds as if they were all on ``tree``.
+
+    Args:
+        rounds: resolved.
+        tree: one of theirs.
+        participants: who takes part in a round.
+        noise: of every source.
+    """
     spec, air = rounds.spec, None
     if spec.sends_over_the_air:
         from sfumato.schedule.air.power_control import air_of  # which needs radios
@@ -119,7 +126,10 @@ def _noise_shows_trust(tree: Tree, noise: NoisePlan) -> bool:
 
 
 def _sites(tree: Tree) -> IntArray | None:
-    """The site of every device, ``[devices]``, where the topology names devices or their aggregators."""
+    """The number of the site of every device, ``[devices]``; ``None`` where the topology names no sites.
+
+    ``None`` too where only aggregators are named and devices have moved.
+    """
     if tree.device_names:
         return np.arange(tree.device_count)
     if tree.tiers[-1].labels and tree.placed is None:
@@ -183,7 +193,10 @@ def _facts_of_aggregations(
 
 
 def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
-    """How far the steps behind a message can move the model, in clip norms ``[aggregations, leaves]``."""
+    """How far the steps behind a message can move the model, in clip norms: ``[aggregations, leaves]``.
+
+    0 for an aggregation that a leaf takes no part in; ``momentum``: of the steps, 0 for none.
+    """
     steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in aggregations])
     found = np.zeros(steps.shape)
     for count in np.unique(steps[steps > 0]).tolist():
@@ -194,10 +207,11 @@ def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], mome
 def _node_std(
     tree: Tree, noise: NoisePlan, aggregation: Aggregation, message: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """Standard deviation of the noise of the nodes of every tier at ``aggregation``.
+    """Std, a coordinate, of the noise of every node at ``aggregation``: for each tier ``[nodes]``.
 
     An edge that broadcasts its own average at a global aggregation adds the noise of its own aggregations,
     where something in what it broadcasts would be raw: where not all devices add noise, nor it for the cloud.
+    ``message``: bound of a device's message times its weight in its leaf's average, ``[leaves]``.
     """
     aggregating = aggregation.tier
     found = [

@@ -46,7 +46,9 @@ def refuse_all(problems: Sequence[Refused]) -> PydanticCustomError:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The word of ``known`` that ``word`` may be a misspelling of; ``None`` where none is near."""
+    """The word of ``known`` that ``word`` may be a misspelling of, whatever its case; ``None`` where none
+    is near.
+    """
     near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return near[0] if near else None
 

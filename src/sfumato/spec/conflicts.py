@@ -148,7 +148,7 @@ def _local_optimizer(spec: Spec) -> Refusals:
 
 
 def _reasons_for_plain_steps(spec: Spec) -> Iterator[tuple[bool, str]]:
-    """Pairs: whether local steps must be plain SGD for a reason, and that reason."""
+    """Yield (applies, reason) for each reason why local steps must be plain SGD; not all of them apply."""
     sums_securely = "secure-aggregation" in spec.transport.values() and family_of(spec) is TREE
     yield (spec.privacy.clips_examples and sums_securely,
            "under secure aggregation messages are bounded by their gradients; use privacy.clip.kind: update")
@@ -293,7 +293,10 @@ def _topology(spec: Spec) -> Refusals:
 
 
 def _too_many_participants(spec: Spec, topology: StarTopology | TreeTopology) -> Refusals:
-    """Refusals of more participants than the smallest edge has devices, as far as the spec tells."""
+    """Refusals of more participants than the smallest edge has devices, as far as the spec tells.
+
+    None where sites are listed one by one: these are counted when the tree is built.
+    """
     participation = spec.training.participation
     if isinstance(topology, StarTopology):
         fewest, where = topology.devices, "the star"

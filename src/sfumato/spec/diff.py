@@ -19,7 +19,7 @@ def changed_values(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
 
 
 def differing_values(documents: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    """Dotted keys in which documents differ, with the value in each; ``None`` where there is none."""
+    """Dotted keys in which documents differ, to the value in each document, ``None`` where it has none."""
     flat = [_flat(document) for document in documents]
     keys = dict.fromkeys(key for one in flat for key in one)
     found = {key: tuple(one.get(key) for one in flat) for key in keys}
@@ -27,7 +27,17 @@ def differing_values(documents: Sequence[Mapping[str, Any]]) -> dict[str, tuple[
 
 
 def first_difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """Where two values at ``key`` begin to differ, down lists and sections, and what stands there in both."""
+    """Where two values at ``key`` begin to differ, down lists of one length and sections.
+
+    Args:
+        key: of both, dotted.
+        old: one value.
+        new: the other, which must differ from it.
+
+    Returns:
+        The dotted key of the first difference, such as ``sites[2].name``, and what stands there in ``old``
+        and in ``new``; ``None`` where one has nothing.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         places = [(f"{key}.{name}", old.get(name), new.get(name)) for name in {**old, **new}]
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
@@ -38,7 +48,10 @@ def first_difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    """``value`` with one dotted key for every leaf; lists are leaves."""
+    """``value`` as a mapping of one level: dotted keys to the values that are no sections; lists stay whole.
+
+    ``prefix``: the key of ``value`` itself, which stands alone where it is no section.
+    """
     if not isinstance(value, Mapping):
         return {prefix: value}
     found: dict[str, Any] = {}

@@ -168,7 +168,11 @@ SECTIONS = {
 
 
 def key_meant(word: str) -> str | None:
-    """The key to write instead of ``word``, or a remark; ``None`` where the word says nothing."""
+    """The dotted key to write instead of ``word``, or a remark in words; ``None`` where the word says
+    nothing.
+
+    Case does not count, nor whether words are joined by ``-`` or ``_``.
+    """
     plain = word.lower().replace("-", "_")
     return KEYS.get(plain) or REMARKS.get(plain)
 
@@ -187,7 +191,12 @@ def value_hint(word: str, known: list[str]) -> str:
 
 
 def loss_hint(word: str, known: list[str]) -> str:
-    """The hint on a loss ``word``: one of those ``known``, which go with the task, or else another task."""
+    """The hint on a loss ``word``, with a leading space; empty where the word says nothing.
+
+    Args:
+        word: that was written.
+        known: the losses that go with the task; a word for another one is answered by its task.
+    """
     meant = LOSSES_OF_REGRESSION.get(word.strip().lower())
     return value_hint(word, known) or ("" if meant is None else f" (write {meant})")
 

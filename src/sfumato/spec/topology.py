@@ -106,7 +106,10 @@ class Site(Section):
 
 
 def size_problem_of_levels(levels: tuple[int, ...]) -> str | None:
-    """A sentence on what is too large in a tree with so many children a level, top down; or ``None``."""
+    """The end of an error, "must ...", on what is too large in a tree by levels; ``None`` if nothing is.
+
+    ``levels``: how many children each node of a level has, top down; the last are the devices.
+    """
     if len(levels) - 1 > MAX_LEVELS:
         between = "levels between the cloud and the devices"
         return f"must have at most {MAX_LEVELS} {between}, not {len(levels) - 1:,}"
@@ -118,7 +121,12 @@ def size_problem_of_levels(levels: tuple[int, ...]) -> str | None:
 
 
 def size_problem(aggregators: int, devices: int) -> str | None:
-    """A sentence on what is too large in a tree with so many nodes; ``None`` if nothing is."""
+    """The end of an error, "must ...", on what is too large in a tree; ``None`` if nothing is.
+
+    Args:
+        aggregators: number of nodes between the cloud and the devices.
+        devices: number of leaves.
+    """
     if aggregators > MAX_AGGREGATORS:
         most = f"{MAX_AGGREGATORS:,} aggregators: each is named in the resolved spec"
         return f"must make at most {most}; these make {aggregators:,}"

@@ -321,7 +321,8 @@ class Training(Section):
 
 
 def _aggregations(steps: int, periods: tuple[int, ...]) -> int:
-    """Number of aggregations in a round of ``steps`` local steps, for edges with these periods.
+    """How many local steps of a round of ``steps`` end with an aggregation at an edge, where edges have
+    ``periods``.
 
     A lower bound where there are more than ``MAX_AGGREGATIONS``.
     """

@@ -84,7 +84,11 @@ def all_problems(document: dict[str, Any]) -> list[Problem]:
 
 
 def _follow_up_places(problem: Problem) -> tuple[str, ...]:
-    """Dotted keys at which errors may follow only from what `_replace_unknown_key` made of ``problem``."""
+    """Dotted keys at which later problems may only follow from how an unknown key was replaced.
+
+    For the problem of an unknown key: the section that it stands in ("" for the whole spec), and the key that
+    may have been meant, in that section. Empty for any other problem.
+    """
     if not problem.is_unknown:
         return ()
     section, dot, _ = problem.place.rpartition(".")

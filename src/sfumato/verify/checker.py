@@ -149,7 +149,13 @@ def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
 
 
 def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
-    """Describe, one text each, what a run folder states and this checker takes on trust."""
+    """Describe, one text each, what a run folder states and this checker takes on trust.
+
+    Args:
+        spec: content of spec.yaml.
+        privacy: content of privacy.json.
+        ledger: content of ledger.json.
+    """
     rows = privacy["guarantees"]
     stated = {
         "claims of papers and the figures beside them": privacy.get("claims"),

@@ -47,11 +47,12 @@ class EqualReleaseLosses(NamedTuple):
 
 
 def least_epsilon_below_delta(curve: Callable[[float], float], delta: float, above: float) -> float:
-    """The least ε ≥ 0 with ``curve(ε) <= delta``, by root finding.
+    """The least ε ≥ 0 with ``curve(ε) <= delta``, by root finding; 0 if every ε has it.
 
     Args:
         curve: δ as a function of ε, which falls.
-        above: an ε at which the curve is known to be at most ``delta``; with ∞ the answer may be ∞.
+        delta: δ in (0, 1).
+        above: an ε at which the curve is known to be at most ``delta``; with ∞ the answer is 0 or ∞.
     """
     if curve(0.0) <= delta:
         return 0.0
@@ -66,8 +67,15 @@ def masses_on_grid(losses: LossCurve, reverse: LossCurve, interval: float) -> tu
     """A distribution on the grid whose curve is nowhere below ``losses``: chords between its grid points.
 
     A curve is convex in e^ε, so chords lie above it. A loss of -l is e^-l times as likely as one of l the
-    other way round (``reverse``), where no small differences of numbers near 1 are taken. Returns the first
-    grid point, the masses from there on, and the mass at infinity.
+    other way round (``reverse``), where no small differences of numbers near 1 are taken.
+
+    Args:
+        losses: the curve of one world against the other.
+        reverse: that of the other against the one.
+        interval: of the grid, in nats.
+
+    Returns:
+        The number of the first grid point (0 is the loss 0), the masses from there on, the mass at infinity.
     """
     above, infinite = _masses_above_zero(losses, interval)
     below, _ = _masses_above_zero(reverse, interval)
@@ -77,9 +85,7 @@ def masses_on_grid(losses: LossCurve, reverse: LossCurve, interval: float) -> tu
 
 
 def _masses_above_zero(losses: LossCurve, interval: float) -> tuple[Array, float]:
-    """Masses at the grid points ``interval``, 2 ``interval``, … of losses above 0, and the mass at
-    infinity.
-    """
+    """Masses at the grid points ``interval``, 2 ``interval``, … (nats) of losses above 0, and at infinity."""
     points = max(1, math.ceil(losses.most / interval)) + 1
     curve = np.clip(losses.curve(np.arange(points, dtype=np.float64) * interval), 0.0, 1.0)
     curve = curve[: max(2, np.count_nonzero(curve > NEXT_TO_NOTHING) + 1)]
@@ -97,10 +103,15 @@ def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int
 
 
 def epsilon_on_grid(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
-    """ε at ``delta`` of all ``terms`` composed, with losses on a grid of this ``interval``.
+    """ε ≥ 0 at ``delta`` of all ``terms`` composed, with losses on a grid; one direction only.
 
-    One direction only: ``forward`` compares the world with the unit to that without, else the reverse. The
-    result of dp_accounting counts where it is exact enough, else that of the integral of moments.
+    The result of dp_accounting counts where it is exact enough, else that of the integral of moments.
+
+    Args:
+        terms: what is composed, one or more.
+        delta: δ in (0, 1).
+        interval: of the grid, in nats.
+        forward: whether the world with the unit is compared to that without it, else the reverse.
     """
     losses = [
         EqualReleaseLosses(*_masses_of_release(replace(term, count=1), forward, interval), term.count)
@@ -124,7 +135,8 @@ def _rounding(size: int, factors: int, norm: float) -> float:
 def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float | None:
     """ε at ``delta`` of the composed losses by dp_accounting's PLD.
 
-    ``None`` where its rounding could change ε by more than 1e-7 of it, or it would take too much memory.
+    ``None`` where its rounding could change ε by more than 1e-7 of it, where infinite losses alone exceed
+    ``delta``, or where it would take too much memory. ``interval``: of the grid, in nats.
     """
     from dp_accounting.pld import common, pld_pmf
 
@@ -156,9 +168,9 @@ def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, inter
 
 
 def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float:
-    """ε at ``delta`` of the composed losses, by the integral of moments (see the module).
+    """ε at ``delta`` of composed losses, on a grid of ``interval`` nats; ∞ if infinite losses exceed δ.
 
-    The line runs through the θ at which Chernoff's bound of ε is smallest. ∞ if infinite losses exceed δ.
+    By the integral of moments (see the module), through the θ at which Chernoff's bound of ε is smallest.
     """
     infinite = (n * math.log1p(-lost) if lost < 1 else -math.inf for _, _, lost, n in losses)
     delta += math.expm1(math.fsum(infinite))

@@ -28,11 +28,14 @@ OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
 
 
 def noise_of_drawn_others(draw: Draw) -> list[tuple[Array, Array, Array]]:
-    """Distributions of the noise variance that other devices add if they are drawn.
+    """Distributions of the noise variance that other devices add if they are drawn, at most two.
 
-    Devices that add noise to the draw's releases in the same proportions form one entry: those proportions
-    (one a release, the largest 1), the possible variances, and their probabilities. Only the two entries
+    Devices that add noise to the draw's releases in the same proportions form one entry. Only the two entries
     with the most noise count; leaving others out can only raise μ².
+
+    Returns:
+        For each entry: the proportions ``[releases]``, the largest 1; the possible variances, ascending; and
+        their probabilities.
     """
     sides: dict[tuple[float, ...], list[tuple[float, int]]] = {}
     for count, variances in draw.drawn_noise:
@@ -46,11 +49,11 @@ def noise_of_drawn_others(draw: Draw) -> list[tuple[Array, Array, Array]]:
 def _law_of_drawn_variance(parts: Sequence[tuple[float, int]], rate: float) -> tuple[Array, Array]:
     """Possible sums of the variances of drawn devices, ascending, and their probabilities.
 
-    Args:
-        parts: (variance that one device adds, number of such devices).
-        rate: probability with which each device is drawn, independently.
-
     Variances that differ are rounded down to a common step, so that noise is never counted too high.
+
+    Args:
+        parts: (variance that one device adds, number of such devices), one or more.
+        rate: probability with which each device is drawn, independently.
     """
     largest, total = max(v for v, _ in parts), sum(count for _, count in parts)
     shares = 1 if all(v == largest for v, _ in parts) else max(32, (1 << 14) // total)
@@ -73,11 +76,13 @@ def chances_of_larger_mu(draw: Draw, relation: str, levels: Array) -> tuple[Arra
     """The distribution of μ² of one round over which other devices are drawn and add noise.
 
     Args:
+        draw: the releases of a round, and the noise of others who may be drawn.
         relation: ``zero-out``, ``remove`` or ``replace``.
         levels: ascending values of μ².
 
-    Returns for every level the probability that μ² is above it but finite, and the probability that μ² is
-    infinite, because there is no noise at all.
+    Returns:
+        For every level the probability that μ² is above it but finite, ``[levels]``, and the probability that
+        μ² is infinite, because there is no noise at all.
     """
     moves = np.array([stated_sensitivity(r, relation) for r in draw.releases])
     sure = np.array([read.figure(r["variance"]) for r in draw.releases])
@@ -126,6 +131,7 @@ def mixture_problems(
     its releases amount to.
 
     Args:
+        draws: the certificate's draws.
         relation: ``zero-out``, ``remove`` or ``replace``.
         widened: the factor by which every μ² exceeds that of the releases.
         terms: the certificate's terms.
@@ -158,6 +164,7 @@ def _mixture_problems_of_draw(
     value is the probability that any of the draw's rounds has no noise.
 
     Args:
+        draw: of the certificate.
         relation: ``zero-out``, ``remove`` or ``replace``.
         widened: the factor by which every μ² exceeds that of the releases.
         terms: the certificate's term for this draw, if there is one.
@@ -197,6 +204,11 @@ def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: st
 
     A ratio is the distance of a replaced unit's world from that of a draw without it, over the distance of
     its two worlds. None is needed but under ``replace``.
+
+    Args:
+        sampling: the draw of a stated term.
+        hidden: the draws that the term stands for, if nobody sees them; else none.
+        relation: ``zero-out``, ``remove`` or ``replace``.
     """
     wanted, stated = distance_ratios_of_replaced(hidden, relation), stated_distance_ratios(sampling)
     least = max(wanted, default=0.0) * (1 - ROUNDING)

@@ -15,14 +15,22 @@ from sfumato.verify.loss_curves import Event
 
 @dataclass(frozen=True)
 class Draw:
-    """The releases that one draw of participants serves."""
+    """The releases that one draw of participants serves.
+
+    Attributes:
+        sampling: how participants are drawn, as a certificate states it.
+        count: how often there is such a draw.
+        releases: of one draw, as in the certificate's table.
+        max_weight_ratio: weight of the heaviest device over the unit's, for draws of a fixed number.
+        drawn_noise: others whose noise is there if they are drawn: how many, and the variance that each adds
+            to each release.
+    """
 
     sampling: Json
     count: int
     releases: tuple[Json, ...]
     max_weight_ratio: float
     drawn_noise: tuple[tuple[int, tuple[float, ...]], ...] = ()
-    """Others whose noise is there if they are drawn: how many, and the variance each adds to each release."""
 
     @property
     def kind(self) -> str:
@@ -76,7 +84,11 @@ class Draw:
 
 
 def read_draw(draw: Json, table: Sequence[Json]) -> Draw:
-    """A `Draw` from its JSON; ``table`` holds all releases, which the draw names by index.
+    """Read a `Draw` from its JSON.
+
+    Args:
+        draw: an entry of ``draws`` of a certificate.
+        table: all releases, which the draw names by index.
 
     Raises:
         ValueError: ``drawn_noise`` does not give one variance for each release.
@@ -143,7 +155,7 @@ def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[f
 def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
     """The `Event` terms to compose for ``draws``, and the probability that nothing protects.
 
-    That is 1, with no terms, where ``remove`` shows by the mere size of a round who took part; else 0.
+    That is 1, with no terms, where under ``remove`` the observer sees who takes part; else 0.
     """
     if relation == "remove" and any(d.moved_by_unit and not is_amplified(d, relation) for d in draws):
         return [], 1.0
@@ -151,7 +163,9 @@ def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], f
 
 
 def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
-    """The `Event` terms of one draw; ``hidden``: it is not seen, so that its terms are amplified.
+    """The `Event` terms of one draw: one a release where everybody is drawn, else one of all its releases.
+
+    ``hidden``: whether the draw is not seen, so that its term is amplified.
 
     Raises:
         UnknownKindError: the draw is neither ``all``, ``poisson`` nor ``fixed``.

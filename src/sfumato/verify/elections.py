@@ -23,7 +23,7 @@ class ElectableZone(NamedTuple):
 
 
 def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> ElectableZone | None:
-    """The only zone in which a member of the coalition may be elected, or ``None``.
+    """The only zone in which a member of the coalition may be elected; ``None`` where there is none.
 
     Raises:
         UnknownKindError: members are in several zones.
@@ -63,8 +63,10 @@ def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: Electable
 
 
 def _term_of_office_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
-    """Yield a line where a certificate with ``elections`` does not charge, for every round, what is met
-    out of office, and beside it the further releases of a term of office with its probability.
+    """Yield a line where a certificate with ``elections`` does not charge the releases that the facts give.
+
+    These are, for every round, what is met out of office, and beside it the further releases of a term of
+    office with its probability. ``zone``: the one that may elect a member.
     """
     table, unit, coalition, rounds = (
         bound.table,
@@ -110,13 +112,14 @@ def terms_of_office(
 ) -> tuple[list[Event], float]:
     """What terms of office add to μ², as `Event` terms of draws that are seen.
 
-    Also returns the probability that, in a term of office, something is met that has no noise.
-
     Args:
         events: the certificate's ``elections``: probability a round, rounds, and releases in and out of
             office.
         table: all releases, which events name by index.
         relation: ``zero-out``, ``remove`` or ``replace``.
+
+    Returns:
+        The terms, and the probability that a term of office ever shows something that has no noise.
     """
     terms: list[Event] = []
     failure = 0.0

@@ -35,9 +35,13 @@ def epsilon_of_mixture(squares: Array, chances: Array, lost: float, delta: float
     """ε at ``delta`` of a Gaussian release whose μ² is random, and which value it has everybody sees.
 
     Args:
-        squares: the values of μ².
+        squares: the values of μ², one or more.
         chances: their probabilities.
         lost: probability that is charged to δ in full.
+        delta: δ in (0, 1).
+
+    Returns:
+        ε ≥ 0; ∞ where ``lost`` is all of ``delta``, or a μ² is infinite.
     """
     if lost >= delta or math.isinf(float(squares.max())):
         return math.inf
@@ -50,7 +54,10 @@ def epsilon_of_mixture(squares: Array, chances: Array, lost: float, delta: float
 
 
 def binomial_law(count: int, rate: float) -> tuple[Array, Array, float]:
-    """Values and probabilities of Binomial(count, rate), and the negligible probability that is left out."""
+    """Binomial(count, rate): values, their probabilities, and the probability of the values left out.
+
+    Values are left out that are less likely than 1e-30 each.
+    """
     times = np.arange(count + 1, dtype=np.float64)
     ways = special.gammaln(count + 1.0) - special.gammaln(times + 1) - special.gammaln(count - times + 1)
     chances = np.exp(ways + special.xlogy(times, rate) + special.xlog1py(count - times, -rate))
@@ -61,7 +68,7 @@ def binomial_law(count: int, rate: float) -> tuple[Array, Array, float]:
 def sum_of_independent(
     values: Array, chances: Array, more: Array, weights: Array
 ) -> tuple[Array, Array, float]:
-    """Distribution of the sum of two independent variables: values, probabilities, and the mass left out.
+    """Distribution of the sum of two independent variables, its values rounded up to a grid where too many.
 
     Args:
         values: of the first variable.
@@ -69,7 +76,8 @@ def sum_of_independent(
         more: values of the second variable.
         weights: their probabilities.
 
-    Where there are too many sums they are rounded up to a grid.
+    Returns:
+        Values, their probabilities, and the probability of values left out, less likely than 1e-30 each.
     """
     sums = np.add.outer(values, more).ravel()
     products = np.outer(chances, weights).ravel()
@@ -83,7 +91,10 @@ def sum_of_independent(
 
 
 def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
-    """ε at ``delta`` of terms whose draws everybody sees: a finite mixture of Gaussian curves."""
+    """ε at ``delta`` of terms whose draws everybody sees: a finite mixture of Gaussian curves.
+
+    0 without terms; ∞ where nothing protects with a probability of at least ``delta``.
+    """
     sure = math.fsum(t.square * t.count for t in terms if t.rate == 1 and t.kind != "visible")
     squares, chances, lost = np.array([sure]), np.ones(1), 0.0
     for term in terms:
@@ -102,7 +113,7 @@ def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
 
 
 def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
-    """Values of Σ μ² over all releases of a ``visible`` term, and their probabilities.
+    """Values of Σ μ² over all releases of a ``visible`` term, and their probabilities, which add up to 1.
 
     A value between two points of the grid, used where there are many values, is shared out between them so
     that the mean stays: what that changes is of the order of the grid's step squared, far below the rounding
@@ -123,7 +134,11 @@ def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
 
 
 def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    """(values, probabilities) of the sum of two independent variables; on a grid where there are many."""
+    """(values, probabilities) of the sum of two independent variables, each given so, values ascending.
+
+    Where there are many pairs, on an even grid: every value is split between its two neighbours so that its
+    mean is kept, and negligible probabilities at the ends are left out.
+    """
     first, last = one[0][0] + other[0][0], one[0][-1] + other[0][-1]
     if len(one[0]) * len(other[0]) <= MOST_PRODUCTS:
         values, places = np.unique(np.add.outer(one[0], other[0]).ravel(), return_inverse=True)
@@ -169,7 +184,19 @@ def require_known_kinds(events: Iterable[Event]) -> None:
 def _epsilon_of_merged_terms(
     terms: tuple[Event, ...], method: str, delta: float, interval: float | None
 ) -> float:
-    """`recomputed_epsilon` of terms of known kinds, each of which is listed once."""
+    """Compute ε ≥ 0 at ``delta`` of the composition of ``terms``; the last 4096 results are kept.
+
+    Args:
+        terms: each listed once, with its count, and of a known kind; none gives 0.
+        method: ``gdp`` for the closed form and mixtures of Gaussians, else losses on a grid.
+        delta: δ in (0, 1).
+        interval: step of the stated grid of losses in nats; ``None`` for 1e-4. It is halved where memory
+            allows.
+
+    Returns:
+        ε, the larger one of both directions; ∞ if a release without noise uses the unit for certain, or, on a
+        grid, ever.
+    """
     if any(math.isinf(t.square) and t.rate == 1 for t in terms):
         return math.inf
     if method == "gdp":
@@ -226,8 +253,13 @@ def epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delta
     """Yield a line where a certificate's ε is below the recomputed one, or above it by more than rounding.
 
     Args:
+        cert: the certificate of one bound.
         terms: what was composed.
         failure: probability that nothing protects, taken off ``delta``.
+        delta: δ of the row.
+
+    Raises:
+        UnknownKindError: the method, or the kind of a term, is none that this checker has a rule for.
     """
     stated, method = read.figure(cert["epsilon"]), str(cert["method"])
     if method not in STATED_ABOVE:

@@ -27,10 +27,12 @@ Pool: TypeAlias = tuple[int, Array | None]
 
 
 def examples_held(spec: Json) -> tuple[Array | None, str]:
-    """The number of training examples that every device holds, and "".
+    """The number of training examples that every device holds, if the spec determines it.
 
-    Where the spec does not determine them, ``None`` and the name of the key on which they depend. The data
-    set must be made or tabulated; the seed of the spec fixes every draw of the rule of partition.
+    The data set must be made or tabulated; the seed of the spec fixes every draw of the rule of partition.
+
+    Returns:
+        The numbers ``[devices]`` and "", or ``None`` and the name of the key on which they depend.
     """
     data, topology = spec["data"], spec["topology"]
     places = [worker_count(topology)] if topology["kind"] == "groups" else tree_shape(topology)[2]
@@ -88,11 +90,13 @@ class _Partition:
     def pools(
         self, rule: Json, pool: Pool, weights: npt.NDArray[np.int64], level: int, place: int
     ) -> list[Pool] | None:
-        """The pool that each part (an edge or a device) gets of ``pool``; ``None`` where counts do not
-        determine it.
+        """The pool that each part (an edge or a device) gets of ``pool``, in order.
+
+        ``None`` where counts of labels do not determine it.
 
         Args:
             rule: the rule of ``data.partition``.
+            pool: what is parted.
             weights: devices of each part.
             level: of the draw, 0 for edges or 1 for devices.
             place: index of the edge.
@@ -125,9 +129,15 @@ class _Partition:
     def _labels(
         each: int, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """Examples by part and label, ``[parts, labels]``, where each part holds ``each`` labels.
+        """Examples by part and label, int64 ``[parts, labels]``, where each part holds ``each`` labels.
 
         A label is cut among the parts that hold it in proportion to their ``weights``.
+
+        Args:
+            each: number of labels in a part.
+            counts: of examples by label; labels without any are left out.
+            weights: of the parts, ``[parts]``.
+            rng: that the labels are dealt by.
         """
         present = rng.permutation(np.flatnonzero(counts))
         table = np.zeros((len(weights), len(counts)), np.int64)
@@ -159,8 +169,9 @@ class _Partition:
         return table
 
     def zones(self, zones: Json, count: int) -> npt.NDArray[np.int64] | None:
-        """Which share of the partition each device gets, by ``topology.zones``; ``None`` where the data
-        decide.
+        """For each device, the number of the share of the partition that it gets, by ``topology.zones``.
+
+        ``None`` where the data decide.
         """
         kind = zones["kind"]
         if kind == "random":

@@ -21,7 +21,19 @@ FACTS: dict[str, type[CheckedTree] | type[CheckedMovingTree] | type[CheckedGroup
 
 
 class CertifiedBound(NamedTuple):
-    """A bound of a row as its certificate states it, and what it is checked against."""
+    """A bound of a row as its certificate states it, and what it is checked against.
+
+    Attributes:
+        name: ``flow``, ``cut`` or ``min-cost``.
+        cert: what the certificate states of this bound.
+        draws: read from it.
+        table: all releases of ``ledger.json``, which certificates name by index.
+        spec: contents of spec.yaml.
+        facts: of ``ledger.json``.
+        unit: index of the device.
+        coalition: who observes it.
+        is_record: whether the unit is a record or a person.
+    """
 
     name: str
     cert: Json

@@ -178,10 +178,13 @@ class FoldedRows:
         """The terms and failure probability of a pair's bound, in each way in which it may be charged.
 
         Args:
+            unit: index of the device.
+            observer: who observes it.
             bound: ``flow``, ``cut`` or ``min-cost``.
-            exposed: aggregations of a round that ``min-cost`` exposes.
+            exposed: aggregations of a round that ``min-cost`` exposes, from 0.
 
-        Returns [] where this set may not be charged for the pair.
+        Returns:
+            One entry a way; [] where this set may not be charged for the pair.
         """
         facts, coalition = self.facts, [observer]
         steps = facts.sending_steps(facts.leaf_of(unit))
@@ -217,8 +220,10 @@ def _place_of(key: Any) -> Any:
 
 
 def _is_at_most(own: Amount, other: Amount) -> bool:
-    """Whether one charge bounds no more ε than another: μ² in all of what is not drawn, and term by term of
-    draws.
+    """Whether ``own`` surely has no more ε than ``other``.
+
+    It has if its failure is no likelier, its summed μ² of terms that are not drawn no more, and if its drawn
+    terms, one by one, have no larger μ² and rate.
     """
     (terms, failure), (others, most) = own, other
     certain, of_other = (
@@ -235,7 +240,7 @@ def _is_at_most(own: Amount, other: Amount) -> bool:
 
 
 def _is_term_at_most(term: Event, other: Event) -> bool:
-    """Whether a drawn term has no larger μ² and rate than another of the same kind and count."""
+    """Whether a drawn term has no larger μ² and rate than another of the same kind, count and detail."""
     return (
         (term.kind, term.count, term.detail) == (other.kind, other.count, other.detail)
         and term.square <= other.square * (1 + ROUNDING)

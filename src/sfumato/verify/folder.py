@@ -93,9 +93,14 @@ def json_hash(value: Any) -> str:
 
 
 def hash_problems(folder: Path, manifest: Json, spec: Json, documents: Mapping[str, Json]) -> Iterator[str]:
-    """Yield a line for each file whose hash is not that of the manifest, or that names another spec.
+    """Yield a line for each file that is missing, whose hash is not that of the manifest, or that names
+    another spec.
 
-    ``documents``: content of privacy.json and ledger.json by file name.
+    Args:
+        folder: of the run.
+        manifest: content of manifest.json.
+        spec: content of spec.yaml.
+        documents: content of privacy.json and ledger.json by file name.
     """
     body = {key: value for key, value in manifest.items() if key != "sha256"}
     if json_hash(body) != manifest.get("sha256"):

@@ -26,8 +26,11 @@ class CheckedGroups(CheckedGroupStructure):
 
         A hidden model holds the unit's data once the unit, or a worker that started from such a model, was in
         its group. A worker starts from its own group's model, or, at a merging step, from those of all its
-        groups. Returns two counters: of (group, era, whether the unit contributes, workers that link), and of
-        (group, era) in which the unit itself starts from models of which one is hidden.
+        groups.
+
+        Returns:
+            Two counters: of (group, era, whether the unit contributes, workers that link), and of (group,
+            era) in which the unit itself starts from models of which one is hidden.
         """
         until = np.array(exposed)
         others = self.sizes.copy()
@@ -61,8 +64,8 @@ class CheckedGroups(CheckedGroupStructure):
         """Sets that may be exposed, each as a number of first releases by group; and whether these are all.
 
         Once a release is hidden, later ones determine nothing until workers start from the mean of several
-        groups' models, or the structure changes. Where there are too many sets, only the smallest and the
-        largest are returned, with False.
+        groups' models, or the structure changes. Where there are too many sets, there are two, the smallest
+        and the largest, and ``False``.
         """
         seen = self.received_releases(coalition)
         reach = self.releases_upstream(unit, seen)
@@ -97,12 +100,12 @@ class CheckedGroups(CheckedGroupStructure):
         self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party],
         *, composed: bool = False,
     ) -> list[tuple[ExpectedRelease, Json, int]]:  # fmt: skip
-        """The releases of one charged sum that the coalition meets: release, draw (JSON), and how often.
+        """The releases that the coalition meets of one charged sum, each with its draw (JSON) and how often.
 
-        Args:
-            row: group, era, whether the unit contributes, and how many workers link (`charged_sums`).
-            seen: releases of each group that the coalition receives.
-            composed: count noise also where its law is not one that is composed.
+        Several where single messages are received: the unit's own, and those of workers that link. ``row``:
+        group, era, whether the unit contributes, and how many workers link (`charged_sums`); ``seen``:
+        releases of each group that the coalition receives; ``composed``: count noise also where its law is
+        not one that is composed.
         """
         group, era, own, linking = row
         members = [i for kind, _, i in coalition if kind == "device"]
@@ -160,7 +163,8 @@ class CheckedGroups(CheckedGroupStructure):
         """Whether neither the noise of a sum nor its being sent depends on who is drawn.
 
         Args:
-            sure: the rate of the draw is 1.
+            group: whose sum it is.
+            sure: whether the rate of the draw is 1.
             count: workers drawn where that is a fixed number.
             least: fewest messages in a sum where messages may be lost.
         """
@@ -198,6 +202,8 @@ class CheckedGroups(CheckedGroupStructure):
             parts: of the record's charge in the certificate.
             table: all releases, which parts name by index.
             exposed: number of exposed releases by group.
+            unit: index of the worker.
+            coalition: who observes together.
             gaussian: whether the law of the noise is Gaussian, so that it counts for records.
         """
         left: dict[tuple[str, str], list[tuple[float, int]]] = {}
@@ -225,11 +231,11 @@ class CheckedGroups(CheckedGroupStructure):
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Yield a line for each mismatch between what a certificate's bound charges and what the facts
-        expose.
+        """Yield a line for each mismatch between what a bound charges and what the facts expose.
 
         Args:
             bound: name of the bound; not used in groups.
+            cert: what the certificate states of this bound.
             draws: the certificate's draws.
             unit: index of the worker.
             coalition: who observes together.
@@ -274,8 +280,9 @@ def _group_problems(
     """Yield a line where one kind of sum is not charged as often, or with such releases, as the facts give.
 
     Args:
-        key: name, vector and whether the unit moves it.
-        wanted: releases of the facts, with draw and count.
+        key: name, vector and whether the unit moves it, of each release of a draw.
+        stated: draws of the certificate with this key.
+        wanted: releases of the facts with this key, each with draw and count.
     """
     total, least = sum(draw.count for draw in stated), sum(count for *_, count in wanted)
     if total != least:

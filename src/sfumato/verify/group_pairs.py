@@ -104,8 +104,9 @@ class CheckedGroupPairs:
         return frozenset(found.items())
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield workers that are in the same groups in every era, and the count of each kind of pairs of one
-        of them.
+        """Yield workers that are in the same groups in every era, with the pairs of one of them.
+
+        The pairs are counted by `key_of`; each worker of the list has as many.
         """
         facts = self.facts
         for kind, unit in enumerate(self.first):

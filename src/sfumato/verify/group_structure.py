@@ -137,8 +137,9 @@ class CheckedGroupStructure:
         return found
 
     def releases_upstream(self, unit: int, seen: Sequence[int]) -> list[int]:
-        """How many first releases of each group the first ``seen[g]`` ones depend on, by workers other than
-        the unit.
+        """For each group, how many of its first releases the first ``seen[g]`` of all groups g depend on.
+
+        The unit is no link: only other workers carry models from group to group. At least ``seen``.
         """
         until = np.array(seen)
         others = self.sizes.copy()

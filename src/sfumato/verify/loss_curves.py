@@ -18,7 +18,7 @@ TAIL = 9.5  # standard deviations: beyond is a probability of 1e-21
 def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
     """δ(ε) = Φ(a) − e^ε Φ(a − μ) with a = μ/2 − ε/μ, of N(μ, 1) against N(0, 1).
 
-    Elementwise with broadcasting, at any real ε and μ from 0 to ∞, without cancellation.
+    Elementwise with broadcasting, at any real ε and μ from 0 to ∞, without cancellation; in [0, 1].
     """
     e, m = np.broadcast_arrays(np.asarray(epsilon, dtype=np.float64), np.asarray(mu, dtype=np.float64))
     with np.errstate(all="ignore"):
@@ -34,7 +34,15 @@ def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
 
 @dataclass(frozen=True, order=True)
 class Event:
-    """``count`` independent releases of μ² = ``square`` where the unit is used, under one draw."""
+    """``count`` independent releases of μ² = ``square`` where the unit is used, under one draw.
+
+    Attributes:
+        square: μ²; ∞ without noise.
+        count: of releases.
+        kind: of the draw, one of `CURVES`.
+        rate: probability that the draw uses the unit.
+        detail: what else the curve of the kind needs; that function says what.
+    """
 
     square: float
     count: int
@@ -52,7 +60,13 @@ Profile: TypeAlias = Callable[[Array], Array]
 
 
 class LossCurve(NamedTuple):
-    """The hockey-stick curve of one release in one direction, and the range of its privacy losses."""
+    """The hockey-stick curve of one release in one direction, and the range of its privacy losses.
+
+    Attributes:
+        curve: δ as a function of an array of ε, which may be negative.
+        least: a privacy loss, in nats, below which there is next to nothing.
+        most: one above which there is next to nothing.
+    """
 
     curve: Profile
     least: float
@@ -167,7 +181,8 @@ def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of a fixed number drawn unseen: with probability γ the unit takes another's place.
 
     Given all the others, A and A' are what is sent with the unit in the two worlds, and B with that device;
-    or B without the unit, where each is drawn by itself and the unit is replaced.
+    or B without the unit, where each is drawn by itself and the unit is replaced. ``term.detail``: distances
+    of A and of A' from B, over that of A from A'.
     """
     one, other = term.detail
     return shared_part_curve([(term.rate, term.mu, term.mu * one, term.mu * other)], forward)
@@ -227,7 +242,8 @@ def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
 def visible_mixture_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of a release whose noise is random, where everybody sees which noise it has.
 
-    ``term.detail`` lists the ways: probability, factor on μ², rate of a draw inside it.
+    ``term.detail`` lists the ways: probability, factor on μ², rate of a draw inside it, and, if the unit is
+    replaced there, the two ratios of `fixed_size_curve`.
     """
     ways = []
     for chance, ratio, rate, *ratios in term.detail:

@@ -48,11 +48,11 @@ class CheckedMovingTree:
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Yield a line for each mismatch between what a certificate's bound charges and what every era
-        exposes.
+        """Yield a line for each mismatch between what a bound charges and what every era exposes.
 
         Args:
             bound: ``flow`` or ``cut``; any other raises `UnknownKindError`.
+            cert: what the certificate states of this bound.
             draws: the certificate's draws, one an era.
             unit: index of the device.
             coalition: who observes together.
@@ -111,12 +111,13 @@ class EraFacts(CheckedTree):
     def _computed_once(
         self, bound: str, charged: Callable[..., list[ExpectedRelease]], unit: int, coalition: Sequence[Party]
     ) -> list[ExpectedRelease]:
-        """``charged(unit, coalition)``, cached for all pairs of one leaf that a symmetry of the tree makes
-        alike.
+        """``charged(unit, coalition)``, computed once for all pairs of one leaf that are alike.
 
         Args:
             bound: name of the bound, for the key of the cache.
             charged: `CheckedTree.flow` or `CheckedTree.cut`.
+            unit: index of the device.
+            coalition: who observes it; several are computed anew each time.
         """
         if len(coalition) > 1:
             return charged(unit, coalition)
@@ -149,8 +150,9 @@ class CheckedMovingPairs:
         self.observers += [("device", 2, device) for device in range(self.count)]
 
     def _placement_of(self, unit: int, party: Party) -> str:
-        """How an observer is placed towards a unit over all eras: "node near", "device elsewhere", "public",
-        ….
+        """How an observer is placed towards a unit over all eras.
+
+        "public" or "node" for the cloud; else "node" or "device" with " near" or " elsewhere" behind it.
         """
         who, tier, _ = party
         near = "near" if self.facts.is_near(unit, party) else "elsewhere"
@@ -163,9 +165,7 @@ class CheckedMovingPairs:
         return float((rounds @ squares).min())
 
     def problems(self, rows: Sequence[Json]) -> Iterator[str]:
-        """Yield a line where the rows of privacy.json do not stand for all pairs, or for one that is charged
-        more.
-        """
+        """Yield a line where the rows of privacy.json do not stand for all pairs, or for one charged more."""
         stated: dict[Any, list[tuple[Any, int]]] = {}
         drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
         figure_of: Callable[[int, Party], Any] = self._key_in_eras if drawn else self._squared_mu
@@ -192,8 +192,8 @@ class CheckedMovingPairs:
         return self.places[unit], self._placement_of(unit, party), self._key_in_eras(unit, party)
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield devices that are under the same edge in every era, and the count of each kind of pairs of
-        one.
+        """Yield devices that are under the same edge in every era, with the pairs of one of them by
+        `key_of`.
         """
         alike: dict[Any, list[int]] = {}
         for device, place in enumerate(self.places):

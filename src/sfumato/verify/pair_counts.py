@@ -20,11 +20,11 @@ from sfumato.verify.tree_pairs import CheckedTreePairs
 def pair_problems(
     rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
 ) -> Iterator[str]:
-    """Yield a line where rows do not stand for every pair of unit and observer exactly as often as it is
-    there.
+    """Yield a line where rows do not stand for every pair of unit and observer as often as it is there.
 
     Args:
         rows: rows of privacy.json about one kind of unit (devices, records or persons).
+        facts: of ``ledger.json``.
         relation: ``zero-out``, ``remove`` or ``replace``.
         sites: site of each device, by index.
     """
@@ -75,6 +75,12 @@ def _record_rate_and_site_problems(
 
     Such pairs differ in how often the records of their devices are drawn. None has a larger ε than its row if
     at least as many as lie above any row are stood for by rows above it.
+
+    Args:
+        rows: of privacy.json, of one kind of unit.
+        facts: of the network.
+        pairs: its classes of pairs.
+        sites: name of the site of each device that has one.
     """
     first = facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts
     of_records = any(map(is_within_device, rows)) and "batches" in first.ledger

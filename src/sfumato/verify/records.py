@@ -53,7 +53,13 @@ def _parts_by_era(parts: Sequence[Json], sizes: Sequence[int]) -> Iterator[list[
 def _part_problems(
     bound: CertifiedBound, facts: CheckedTree | CheckedGroups, parts: Sequence[Json]
 ) -> Iterator[str]:
-    """Yield a line where parts of a record's charge do not fit the releases of one tree, or of groups."""
+    """Yield a line where parts of a record's charge do not fit the releases of one tree, or of groups.
+
+    Args:
+        bound: whose draws are those of the tree or the groups.
+        facts: of the tree or the groups.
+        parts: of the record's charge, about these releases.
+    """
     batches, table, unit = facts.ledger["batches"], bound.table, bound.unit
     if multiplier := read.figure(batches["noise_at_steps"]):
         yield from _noised_step_problems(parts, table, multiplier, facts, unit)
@@ -105,7 +111,16 @@ def _release_hash(release: Json) -> int:
 
 
 class _ReleaseOfRecord(NamedTuple):
-    """A release that records move, the most noise behind it, its draw, and how far a first step moves it."""
+    """A release that records move, and what may be said of it at most.
+
+    Attributes:
+        release: as the certificate states it.
+        most: the most noise variance behind it.
+        draw: of participants, that it belongs to.
+        shares: for each local step, the share of its bound by which it moves if the record is first drawn
+            there: where the record is zeroed out, and where it is replaced.
+        all_steps: number of local steps of a round.
+    """
 
     release: Json
     most: float
@@ -122,8 +137,7 @@ class _ReleaseOfRecord(NamedTuple):
             parts: of the record's charge.
             table: all releases, which parts name by index.
             limit: where gradients of examples are clipped: the most examples in a step, and the probability
-                of
-                more; else ``None``.
+                of more; else ``None``.
         """
         release, draw, most = self.release, self.draw, self.most
         where = f"record: {release['name']}"
@@ -179,7 +193,10 @@ def _noised_step_problems(
     """Yield a line where noise at local steps is not charged as one part: every step, the device's own noise.
 
     Args:
+        parts: of the record's charge.
+        table: all releases, which parts name by index.
         multiplier: noise multiplier of a step.
+        facts: of the tree or the groups.
         unit: index of the device.
     """
     ledger, rounds = facts.ledger, read.count(facts.ledger["rounds"])
@@ -208,6 +225,7 @@ def hidden_start_problems(
 
     Args:
         parts: of the record's charge.
+        facts: of the groups.
         exposed: number of exposed releases by group.
         unit: index of the worker.
         table: all releases, which parts name by index.

@@ -17,7 +17,19 @@ OWNERS = ("devices", "aggregators", "channel")
 
 
 class ExpectedRelease(NamedTuple):
-    """A release as the facts have it; its noise by kind of owner."""
+    """A release as the facts have it.
+
+    Attributes:
+        name: when it happens.
+        vector: which sum or message it is.
+        own: how far the unit's own contribution moves it, l2, if it is zeroed out.
+        others: how far other devices move it because of the unit's data.
+        noise: variance, a coordinate, by kind of owner as `OWNERS`, ``[3]``.
+        draw_independent: whether the noise is the same whoever is drawn.
+        divides_by_drawn: whether what the sum is divided by depends on who is drawn.
+        linking: workers that move it without the unit.
+        amplifies_propagated: whether a hidden draw amplifies ``others`` too.
+    """
 
     name: str
     vector: str
@@ -71,6 +83,7 @@ def sampling_problems(stated: Draw, wanted: Json, count: int, ratio: float = 1.0
     """Yield a line where a stated draw differs from that of the facts.
 
     Args:
+        stated: the draw of the certificate.
         wanted: the draw of the facts: kind, rate, hidden, population, sample.
         count: how often it happens.
         ratio: heaviest device's weight over the unit's; the stated one must not be smaller.

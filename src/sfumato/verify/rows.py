@@ -45,6 +45,8 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
     Args:
         row: of privacy.json.
         cert: its certificate of ledger.json.
+        spec: contents of spec.yaml.
+        facts: of ledger.json.
         table: all releases of ledger.json, which certificates name by index.
     """
     relation = spec["privacy"].get("neighbours", "zero-out")
@@ -106,7 +108,16 @@ def _stated_epsilon_problems(row: Json) -> Iterator[str]:
 
 
 def _observer_kind_problems(row: Json, facts: Facts, unit: int, coalition: Sequence[Party]) -> Iterator[str]:
-    """Yield a line where ``observer_kind`` of a row (own-edge, peer, …) is not what the facts give."""
+    """Yield a line where ``observer_kind`` of a row (own-edge, peer, …) is not what the facts give.
+
+    Nothing for a row that was asked for, which may be about any pair.
+
+    Args:
+        row: of privacy.json.
+        facts: of the network.
+        unit: index of the device.
+        coalition: the observers of the row.
+    """
     (kind, tier, _), near = coalition[0], facts.is_near(unit, coalition[0])
     wanted = ("own-edge" if near else "other-edge") if tier else "cloud"
     if kind in ("public", "device"):
@@ -125,7 +136,11 @@ def _gap_problems(
 
     Args:
         stated: a bound of the row, with ``exposed``, ``gap`` and ``certified``.
-        name: the row's unit.
+        facts: of ledger.json.
+        unit: index of the device.
+        coalition: who observes it.
+        name: the row's unit; nothing is compared unless it is a device.
+        relation: ``zero-out``, ``remove`` or ``replace``.
     """
     gap = read.figure(stated["gap"])
     if not gap >= 1:
@@ -189,7 +204,9 @@ def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
 
 
 def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """Yield a line where a bound's terms do not follow from its releases, or its ε not from its terms."""
+    """Yield a line where a bound's terms do not follow from its releases, or its ε at ``delta`` not from
+    its terms.
+    """
     cert, draws, table = bound.cert, bound.draws, bound.table
     stated = tuple(stated_term(term) for term in cert["terms"])
     require_known_kinds(stated)
@@ -221,12 +238,15 @@ def terms_from_releases(
     """The terms that a certificate's releases amount to, derived again.
 
     Args:
+        cert: what the certificate states of one bound.
         stated: the certificate's terms; they say if draws are charged without replacement.
         draws: the certificate's draws.
+        spec: contents of spec.yaml.
         table: all releases.
         is_record: whether the unit is a record.
 
-    Returns the terms, the probability that nothing protects, and the relation that they are under.
+    Returns:
+        The terms, the probability that nothing protects, and the relation that they are under.
     """
     relation = under = spec["privacy"].get("neighbours", "zero-out")
     if is_record:

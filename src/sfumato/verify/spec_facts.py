@@ -39,6 +39,7 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
     """Yield a line where Adam or weight decay is used though bounds of messages assume plain SGD steps.
 
     Args:
+        spec: contents of spec.yaml.
         in_tree: whether the protocol is one of trees, in which clipped gradients with weight decay are
             bounded.
     """

@@ -18,7 +18,11 @@ from sfumato.verify.spec_settings import (
 
 
 def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Yield a line where a fact of overlapping groups in ``ledger.json`` differs from spec.yaml."""
+    """Yield a line where a fact of overlapping groups in ``ledger``, of ``ledger.json``, differs from
+    spec.yaml.
+
+    ``spec``: its contents.
+    """
     topology, training, clip = spec["topology"], spec["training"], spec["privacy"].get("clip") or {}
     listed, part, bare = groups_in_spec(topology), training["participation"], ledger["kind"] == "ms-fedavg"
     groups, workers = len(listed), 1 + max(max(group) for group in listed)
@@ -47,6 +51,8 @@ def _session_problems(
     spec.yaml.
 
     Args:
+        spec: contents of spec.yaml.
+        ledger: contents of ledger.json.
         structures: of every era, the workers of every group.
         rates: rate of the draw of every group.
     """
@@ -73,7 +79,10 @@ def _session_problems(
 
 
 def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str]:
-    """Yield a line where a group's noise multiplier, or who adds its noise, differs from spec.yaml."""
+    """Yield a line where a group's noise multiplier, or who adds its noise, differs from spec.yaml.
+
+    ``groups``: how many there are.
+    """
     sources = spec["privacy"]["noise"].get("sources") or () if ledger["kind"] != "ms-fedavg" else ()
     wanted, by = np.zeros(groups), ["master" if one else "devices" for one in _trusted_masters(spec, groups)]
     owners = [(owner, source["multipliers"][0]) for source in sources for owner in source["owners"]]
@@ -92,7 +101,11 @@ def _group_noise_problems(spec: Json, ledger: Json, groups: int) -> Iterator[str
 
 
 def _trusted_masters(spec: Json, groups: int) -> list[bool]:
-    """Whether each master is trusted; all are where the spec names none."""
+    """Whether each of so many masters, one a group, is trusted; all are where the spec names none.
+
+    Raises:
+        UnknownKindError: the spec states a share of trusted masters.
+    """
     trust = spec.get("trust") or {}
     listed, named = trust.get("trusted_aggregators"), trust.get("trusted") or []
     if listed is None and not named:
@@ -120,6 +133,12 @@ def _least_survivors_of_group(spec: Json, size: int, group: int, rates: Sequence
     """Fewest messages that a released sum of a group of ``size`` workers holds.
 
     0 without secure aggregation and under Poisson draws, where a sum may hold none.
+
+    Args:
+        spec: contents of spec.yaml.
+        size: number of workers.
+        group: its number.
+        rates: of the groups, with which they draw a worker.
     """
     masked = (spec.get("transport") or {}).get("devices_to_master") == "secure-aggregation"
     part = spec["training"]["participation"]

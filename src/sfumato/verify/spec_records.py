@@ -120,6 +120,7 @@ def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: in
 
     Args:
         batch_size: expected examples in a step.
+        max_batch: the stated limit.
         excess: the stated probability; must not be below Chernoff's bound.
         most: records of the largest device; a limit of as many needs no probability.
     """
@@ -133,9 +134,11 @@ def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: in
 
 
 def moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    """For every message of a leaf's devices in a round, the share of its bound that a record moves, by the
-    local
-    step that the record is first in. Two lists: where the record is zeroed out, and where it is replaced.
+    """For every message of a leaf's devices in a round, the shares of its bound that a record moves.
+
+    Returns:
+        Two lists ``[messages][local steps]``, where the record is zeroed out and where it is replaced; an
+        entry is the share if the record is first in the batch of that step.
     """
     found = []
     for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):

@@ -15,7 +15,15 @@ from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, shorten
 
 
 class WrittenEra(NamedTuple):
-    """Rounds in a row with the same devices under the same edges, and the same trust."""
+    """Rounds in a row with the same devices under the same edges, and the same trust.
+
+    Attributes:
+        first: the first of them, from 1.
+        rounds: how many.
+        places: the edge of every device.
+        trusted: indices of the trusted edges, ascending.
+        trust_changes: whether the trusted edges differ between eras of the spec.
+    """
 
     first: int
     rounds: int
@@ -85,10 +93,11 @@ def unlike_spec(name: str, held: Any, wanted: Any) -> Iterator[str]:
 
 
 def tree_shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
-    """Names of the tiers from the root, the parent of each node by tier, and the number of devices of each
-    leaf.
+    """The shape of the tree that a topology describes.
 
-    The parent of the root is -1.
+    Returns:
+        Names of the tiers from the root; for each tier the parent of each node (-1 for the root); and the
+        number of devices of each leaf.
 
     Raises:
         UnknownKindError: the tree is written in a form without a rule.
@@ -142,7 +151,11 @@ def one_per_edge(value: Any, edges: int) -> list[int]:
 
 
 def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
-    """For each leaf under a cloud, whether spec.yaml calls it trusted in all rounds."""
+    """For each leaf under a cloud, whether spec.yaml calls it trusted in all rounds, ``[leaves]``.
+
+    Raises:
+        UnknownKindError: a share of the edges is trusted, not listed ones.
+    """
     trust, found = spec.get("trust") or {}, np.zeros(leaves, dtype=np.bool_)
     sites = spec["topology"].get("sites") or ()
     for place, site in enumerate(sites):
@@ -159,8 +172,9 @@ def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
 
 
 def places_of_named_sites(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
-    """Name to (tier, index) of every site that has a name, below a node of ``tier`` - 1 as well as further
-    down.
+    """(tier, index) of every site that has a name, by name, at any depth; {} without names.
+
+    ``sites``: the nodes of tier ``tier``, each with its own ``sites`` below.
     """
     found: dict[str, tuple[int, int]] = {}
     below: list[Json] = []

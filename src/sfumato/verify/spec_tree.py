@@ -30,6 +30,7 @@ def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) ->
     """Yield a line where a fact of a tree, or of one era of it, differs from spec.yaml.
 
     Args:
+        spec: contents of spec.yaml.
         tree: the tree of ``ledger.json``.
         era: the rounds that it is of; ``None`` where neither places nor trust change.
     """
@@ -49,7 +50,10 @@ def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) ->
 
 
 def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Yield a line where tiers, parents of nodes or devices of leaves differ from spec.yaml."""
+    """Yield a line where tiers, parents of nodes or devices of leaves differ from spec.yaml.
+
+    ``topology``: its section; the other arguments are those of `tree_spec_problems`.
+    """
     names, parents, devices = tree_shape(topology)
     if era is not None:
         devices = np.bincount(era.places, minlength=len(devices)).tolist()
@@ -62,7 +66,10 @@ def _shape_problems(topology: Json, tree: CheckedTree, era: WrittenEra | None) -
 
 
 def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Yield a line where the classes of devices (leaf, weight, noisy or not) do not fit spec.yaml."""
+    """Yield a line where the classes of devices (leaf, weight, noisy or not) do not fit spec.yaml.
+
+    The arguments are those of `tree_spec_problems`.
+    """
     inside = np.bincount(tree.class_leaf, tree.class_size, len(tree.devices))
     yield from unlike_spec("device_classes: devices of each leaf", inside, tree.devices)
     listed = tree.ledger.get("class_per_device")
@@ -89,7 +96,10 @@ def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> It
 
 
 def _participation_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
-    """Yield a line where the draw, who sees it, divisors or unmasking shares differ from spec.yaml."""
+    """Yield a line where the draw, who sees it, divisors or unmasking shares differ from spec.yaml.
+
+    The arguments are those of `tree_spec_problems`.
+    """
     ledger, part = tree.ledger, spec["training"]["participation"]
     drawn = tree.devices * part["rate"] if part["kind"] == "poisson" else tree.devices.astype(float)
     if part["kind"] == "fixed":
@@ -146,8 +156,14 @@ def reach_of_steps(steps: int, momentum: float) -> float:
 
 
 class SpecAggregation(NamedTuple):
-    """Of a round: after which local step, of which tier, local steps of each leaf since its last one (0: it
-    takes no part), and which leaves broadcast their own average besides."""
+    """An aggregation of a round as the spec asks for it.
+
+    Attributes:
+        step: after which local step, from 1.
+        tier: of the nodes that aggregate.
+        new: local steps of each leaf since its last one, ``[leaves]``; 0: the leaf takes no part.
+        both: which leaves broadcast their own average besides, ``[leaves]``.
+    """
 
     step: int
     tier: int
@@ -182,8 +198,9 @@ def aggregations_of_round(training: Json, ledger: Json) -> list[SpecAggregation]
 
 
 def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Yield a line where the aggregations of a round, or how far one device moves each, differ from
-    spec.yaml.
+    """Yield a line where an aggregation of a round, or how far one device moves it, differs from spec.yaml.
+
+    The arguments are those of `tree_spec_problems`.
     """
     training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     rounds = aggregations_of_round(training, tree.ledger)
@@ -266,8 +283,9 @@ def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
 def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array], npt.NDArray[np.bool_]]:
     """Noise multipliers that spec.yaml gives, by the tier of the aggregation.
 
-    Returns those of devices ``[leaves, tiers]``, those of the nodes of each tier ``[nodes, tiers]``, and
-    whether each device adds noise ``[devices]``.
+    Returns:
+        Those of devices ``[leaves, tiers]``, those of the nodes of each tier ``[nodes, tiers]``, and whether
+        each device adds noise ``[devices]``.
     """
     device = np.zeros((len(tree.devices), tree.depth))
     node = [np.zeros((len(parents), tree.depth)) for parents in tree.parents]
@@ -291,10 +309,16 @@ def _noise_multipliers(spec: Json, tree: CheckedTree) -> tuple[Array, list[Array
 def _multipliers_in_era(
     device: Array, node: list[Array], spec: Json, era: WrittenEra
 ) -> tuple[Array, list[Array]]:
-    """The multipliers (as of `_noise_multipliers`) of those who add noise in an era.
+    """The multipliers (as of `_noise_multipliers`) of those who add noise in an era; 0 for all others.
 
     Noise is added where messages leave trusted hands: by devices of edges that are not trusted, else by the
     edge, or by the cloud if it is trusted too.
+
+    Args:
+        device: multipliers of devices, by edge and tier.
+        node: multipliers of the cloud and of edges, in that order.
+        spec: contents of spec.yaml.
+        era: says which edges are trusted.
     """
     trusted = np.isin(np.arange(len(device)), era.trusted)
     cloud = bool((spec.get("trust") or {}).get("cloud"))

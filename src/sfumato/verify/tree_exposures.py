@@ -44,15 +44,13 @@ class CheckedTree(CheckedTreeNoise):
         return ExpectedRelease(facts["name"], vector, own, 0.0, noise, independent, bool(divides))
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the flow bound charges: one for each aggregation of the unit's
-        messages.
-        """
+        """The releases of a round that the flow bound charges: one an aggregation of the unit's messages."""
         return [self.release(step, unit, coalition) for step in self.sending_steps(self.leaf_of(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the cut bound charges: one for each average that the coalition
-        receives,
-        together with what was hidden before it.
+        """The releases of a round that the cut bound charges: one an average that the coalition receives.
+
+        Each counts together with what was hidden before it.
         """
         return self.releases_between(unit, coalition, self.seen_steps(unit, coalition))
 
@@ -88,7 +86,14 @@ class CheckedTree(CheckedTreeNoise):
     def squared_mu_of_set(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party], relation: str
     ) -> float | None:
-        """Σ μ² over one round if ``exposed`` are exposed; ``None`` where devices are drawn."""
+        """Σ μ² over one round if the aggregations ``exposed`` are exposed; ``None`` where devices are drawn.
+
+        Args:
+            exposed: indices of aggregations in the round, ascending.
+            unit: index of the device.
+            coalition: the observers.
+            relation: between neighbouring data sets.
+        """
         if self.sampling_seen_by(unit, coalition)[0]["kind"] != "all":
             return None
         return math.fsum(one.squared_mu(relation) for one in self.releases_between(unit, coalition, exposed))
@@ -96,8 +101,7 @@ class CheckedTree(CheckedTreeNoise):
     def exposed_problems(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Yield a line for each reason why the aggregations ``exposed`` of a round may not be charged by
-        themselves.
+        """Yield a line for each reason why the aggregations ``exposed`` may not be charged by themselves.
 
         Once an average is exposed, devices outside its node must not have started from a hidden one: nothing
         above it was hidden since an average was exposed. And what is sent again at the end of a round moves
@@ -126,7 +130,8 @@ class CheckedTree(CheckedTreeNoise):
     ) -> ExpectedRelease:
         """`release` of one aggregation, moved also by the ``hidden`` aggregations before it.
 
-        Sensitivities add up; only the noise of the exposed aggregation counts.
+        Sensitivities add up; only the noise of the exposed aggregation counts. ``hidden``: indices in the
+        round, ascending; the other arguments are those of `release`.
         """
         seen = self.release(step, unit, coalition)
         if not hidden:
@@ -165,6 +170,9 @@ class CheckedTree(CheckedTreeNoise):
         Args:
             step: the aggregation that they send in.
             bounds: the aggregation whose bounds C_j count.
+            unit: index of the device.
+            widest: tier of the hidden average; one past the last tier: none is hidden, and the result is 0.
+            to: tier of the average that they move.
         """
         if widest >= self.depth:
             return 0.0
@@ -183,11 +191,11 @@ class CheckedTree(CheckedTreeNoise):
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
         allowed: Sequence[ExpectedRelease] | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        """Yield a line for each mismatch between what a certificate's bound charges and what the facts
-        expose.
+        """Yield a line for each mismatch between what a bound charges and what the facts expose.
 
         Args:
             bound: ``flow``, ``cut`` or ``min-cost``.
+            cert: what the certificate states of this bound.
             draws: the certificate's draws; must be one.
             unit: index of the device.
             coalition: who observes together.
@@ -210,7 +218,13 @@ class CheckedTree(CheckedTreeNoise):
             yield from release_problems(mine, theirs)
 
     def _exposed_steps(self, bound: str, cert: Json, unit: int, coalition: Sequence[Party]) -> list[int]:
-        """Indices of the aggregations of a round that a bound charges as exposed.
+        """Indices of the aggregations of a round that a bound charges as exposed, ascending.
+
+        Args:
+            bound: its name.
+            cert: its certificate.
+            unit: index of the device.
+            coalition: the observers.
 
         Raises:
             UnknownKindError: the bound is neither ``flow``, ``cut`` nor ``min-cost``.

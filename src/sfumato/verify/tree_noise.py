@@ -23,7 +23,9 @@ class CheckedTreeNoise(CheckedTreeStructure):
 
         Args:
             step: index of the aggregation in the round.
+            leaf: its index.
             unit: class of the unit if it sends in this leaf, else ``None``.
+            coalition: whose members know their own noise.
         """
         variance = self.message_variance(step)
         members = Counter(self.class_of(i) for kind, _, i in coalition if kind == "device")
@@ -51,8 +53,12 @@ class CheckedTreeNoise(CheckedTreeStructure):
         It is that in the average of the unit's ancestor on ``tier``, at aggregation ``step``.
 
         Args:
+            step: index of the aggregation in the round.
+            unit: index of the device.
+            coalition: who observes together.
+            tier: of the node.
             sent: with the noise that this node adds before it sends on.
-            present: False as if the unit dropped out.
+            present: ``False`` as if the unit dropped out.
         """
         facts, path = self.steps[step], self.paths[self.leaf_of(unit)]
         alone = float(self.message_variance(step)[self.class_of(unit)]) if present else 0.0
@@ -108,7 +114,10 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return np.asarray(noise * ("noise_not_composed" not in self.ledger))
 
     def _draw_independent(self, step: int, leaf: int) -> bool:
-        """Whether the noise counted in a leaf's average is the same whether or not the unit is drawn."""
+        """Whether the noise counted in a leaf's average is the same whether or not the unit is drawn.
+
+        ``step``: index of the aggregation in the round.
+        """
         kind = self.ledger["draw"]["kind"]
         noises = self.message_variance(step)[self.class_leaf == leaf]
         if kind == "all" or self.steps[step]["tells_who_was_drawn"]:
@@ -121,8 +130,10 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return constant and int(self.sure[leaf]) == round(float(self.drawn[leaf]))
 
     def _variance_added_if_drawn(self, step: int, unit: int, coalition: Sequence[Party]) -> Array:
-        """Variance, ``[classes]``, that a device of each class adds to the charged sum of ``step`` if it
-        is drawn.
+        """Variance, ``[classes]``, that a drawn device of each class adds to the charged sum of ``step``.
+
+        0 for a class whose messages are not in that sum, or whose noise the coalition can take away.
+        ``unit``: index of the device that the sum is charged for.
         """
         mine, (tier, _) = self.leaf_of(unit), self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:
@@ -161,7 +172,11 @@ class CheckedTreeNoise(CheckedTreeStructure):
     ) -> Iterator[str]:
         """Yield a line where a draw states more noise of others who may be drawn than the facts give.
 
-        ``steps``: the aggregations that its releases are of.
+        Args:
+            draw: of a certificate.
+            steps: the aggregations that its releases are of.
+            unit: index of the device.
+            coalition: the observers, whose own noise does not count.
         """
         if not draw.drawn_noise:
             return

@@ -57,15 +57,17 @@ class CheckedTreePairs:
 
     @staticmethod
     def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
-        """Noise std that a node adds at an aggregation, and that of its channel (0 without one)."""
+        """Standard deviations of the noise that a node adds at an aggregation ``step``, and of its channel's
+        (or 0).
+
+        ``node``: its index in ``tier``.
+        """
         channel = step["channel_noise_std"]
         own = read.figure(step["node_noise_std"][tier][node])
         return own, read.figure(channel[tier][node]) if channel else 0.0
 
     def _facts_of_leaf(self, leaf: int) -> Any:
-        """A hashable key of all facts of a leaf: divisors, its devices, and its bounds and noise by
-        aggregation.
-        """
+        """A hashable key of all facts of a leaf: divisors, devices, and bounds and noise by aggregation."""
         facts = self.facts
         steps = tuple(
             (s["message_bound_per_leaf"][leaf], s["device_noise_std_per_leaf"][leaf],
@@ -114,7 +116,11 @@ class CheckedTreePairs:
                 yield alike.get(mine, []), found
 
     def _observers_of(self, leaf: int) -> Counter[Any]:
-        """Number of observers of each kind towards a device of ``leaf``; the public is not among them."""
+        """Number of observers of each kind towards a device of ``leaf``; the public is not among them.
+
+        A kind, as a tuple: node or device, the lowest tier shared, its tier, its class, and of a device its
+        own class. The device itself is counted too.
+        """
         facts, found = self.facts, Counter[Any]()
         for tier in range(facts.depth):
             above = np.arange(len(facts.parents[tier]))

@@ -107,9 +107,7 @@ class CheckedTreeStructure:
         return listed is not None and read.flag(listed[leaf])
 
     def _nodes_with_known_average(self, step: int, coalition: Sequence[Party]) -> set[tuple[int, int]]:
-        """(tier, index) of the nodes whose average, as they send it, the coalition has at aggregation
-        ``step``.
-        """
+        """(tier, index) of the nodes whose average, as they send it at ``step``, the coalition has."""
         found = {(tier, index) for kind, tier, index in coalition if kind == "node"}
         leaves = {self.leaf_of(index) for kind, _, index in coalition if kind == "device"}
         return found | {(self.depth - 1, leaf) for leaf in leaves if self.broadcasts(step, leaf)}
@@ -125,8 +123,7 @@ class CheckedTreeStructure:
         """Whether a node of the coalition sees no single message of its children, only their sum.
 
         That holds over the air, and with secure aggregation while too few of its children are in the
-        coalition
-        to remove the masks.
+        coalition to remove the masks.
         """
         _, tier, index = node
         hop = self.ledger["hops"][tier]
@@ -145,13 +142,23 @@ class CheckedTreeStructure:
         return index
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether an aggregator is above the unit, or a device is under the same leaf."""
+        """Whether an aggregator is above the unit, or a device is under the same leaf; ``unit``: index of
+        a device.
+        """
         kind, tier, index = party
         near = self.leaf_of(index) if kind == "device" else index
         return int(self.paths[self.leaf_of(unit), min(tier, self.depth - 1)]) == near
 
     def sees_average(self, step: int, unit: int, coalition: Sequence[Party]) -> bool:
-        """Whether the coalition receives the average that the unit's message enters at a step."""
+        """Whether the coalition receives the average that the unit's message enters at an aggregation.
+
+        A global average is received by everybody.
+
+        Args:
+            step: index of the aggregation in the round.
+            unit: index of the device.
+            coalition: the observers.
+        """
         tier = read.count(self.steps[step]["aggregating_tier"])
         above = int(self.paths[self.leaf_of(unit), tier])
         for kind, t, index in coalition:
@@ -164,9 +171,9 @@ class CheckedTreeStructure:
     def finest_known_sum(self, step: int, unit: int, coalition: Sequence[Party]) -> tuple[int, bool]:
         """The smallest sum with the unit's message that the coalition knows at aggregation ``step``.
 
-        Returns its node's tier (one more than the last for the message itself), and whether the noise that
-        this
-        node adds is in it.
+        Returns:
+            Its node's tier (one more than the last for the message itself), and whether the noise that this
+            node adds is in it. Where the coalition knows none: the aggregating tier, and ``True``.
         """
         aggregating = read.count(self.steps[step]["aggregating_tier"])
         path = self.paths[self.leaf_of(unit)]

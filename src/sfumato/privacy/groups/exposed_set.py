@@ -88,7 +88,8 @@ def search_all_sets(
         most_extensions: how many extensions of partial sets are tried before the search gives up.
 
     Returns:
-        The set, or none if no set is cheaper (``certain``) or the search gave up (not ``certain``).
+        The set, ``[groups]``, or none if no set is cheaper (``certain``) or the search gave up (not
+        ``certain``).
     """
     last = int(scene.reach.max(initial=0))
     costs, rest = _Costs(scene, price), _least_cost_from_each_block(scene, price, last)
@@ -266,7 +267,10 @@ def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXA
 
 
 def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
-    """The cheaper one of flow (all upstream is exposed) and cut (only what is seen), with its lower bound."""
+    """The cheaper one of flow (all upstream is exposed) and cut (only what is seen), with its lower bound.
+
+    ``price``: of one charged sum. The bound is the cost itself where no other set can be cheaper.
+    """
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     blocks, spent = (scene.reach, flow) if flow <= cut else (scene.seen, cut)
     only = spent == 0 or np.array_equal(scene.seen, scene.reach)
@@ -274,7 +278,10 @@ def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
 
 
 def _cheaper_of(scene: ExposureProblem, price: Price, best: Exposed, blocks: IntArray | None) -> Exposed:
-    """``best``, or the set ``blocks`` if it costs less."""
+    """The set ``blocks`` (``[groups]``) with its cost if it costs less than ``best``, else ``best``.
+
+    ``best`` also stays where ``blocks`` is ``None``; its lower bound is kept in any case.
+    """
     spent = math.inf if blocks is None else cost(scene, blocks, price)
     return best._replace(blocks=blocks, cost=spent) if blocks is not None and spent < best.cost else best
 

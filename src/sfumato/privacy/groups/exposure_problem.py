@@ -88,6 +88,9 @@ class ExposureProblem:
 
         At a merging step it starts from the mean of all its groups' models; with one group, or in other
         steps, from the group's own, whose earlier releases are exposed with this one.
+
+        Returns:
+            Number of blocks by (group, era); pairs without such a block are missing.
         """
         found: Counter[tuple[int, int]] = Counter()
         for number, block in enumerate(self.blocks):

@@ -80,7 +80,7 @@ class GroupDraw:
         return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
 
     def norms_moved_by_others(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
-        """How far the messages of others may move a sum, in units of one message's norm.
+        """How far the messages of others may move a sum, in units of one message's norm; 0 without others.
 
         The unit and n - 1 others may be drawn, or n others without the unit.
 
@@ -331,7 +331,9 @@ def _validate(declared: GroupFacts) -> None:
 
 
 def _validate_owners(declared: GroupFacts, groups: int) -> None:
-    """Raise a ValueError unless ``noise_owner`` suits the number of groups and the protocol."""
+    """Raise a ValueError unless ``noise_owner`` of ``declared`` suits the number of ``groups`` and the
+    protocol.
+    """
     owners = declared.noise_owner
     if owners and (len(owners) != groups or not set(owners) <= set(get_args(NoiseOwner))):
         raise ValueError(

@@ -138,10 +138,10 @@ class LinksInto(dict[int, list[Link]]):
         return found
 
     def _into(self, group: int) -> list[Link]:
-        """List the links into ``group``: for each kind of linking workers, what it adds to the price of its
-        sum.
+        """List the links into ``group``: what each kind of linking workers adds to the price of its sum.
 
-        Empty where no worker of the group is in another one.
+        One entry with the groups of all kinds where one linking worker costs as much as all together. Empty
+        where no worker of the group is in another one; a cost is 0 where the sum costs ∞ without them.
         """
         kinds = self._scene.bridges[self._era].into.get(group)
         if not kinds:
@@ -172,7 +172,8 @@ def minimum_cut(
         dearer: factor on the capacity of links; with 1 the value bounds the cost of every set from below.
 
     Returns:
-        The number of exposed blocks of every group, or ``None`` with ∞ if all cuts are infinite.
+        The number of exposed blocks of every group, int64 ``[groups]``, or ``None`` if all cuts are infinite;
+        and the value of the cut, ∞ then.
     """
     graph = _Graph()
     groups = np.flatnonzero(scene.reach > 0)

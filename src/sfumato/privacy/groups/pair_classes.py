@@ -24,7 +24,7 @@ class GroupPairs:
     """Classes of pairs.
 
     Attributes:
-        declared: facts and exposures of the groups.
+        releases: facts and exposures of the groups.
     """
 
     releases: GroupReleases
@@ -32,7 +32,9 @@ class GroupPairs:
 
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
-        """One kind of workers for every orbit of the groups' symmetries, and the number of its workers."""
+        """For every orbit of workers under the groups' symmetries: its first kind, and its number of
+        workers.
+        """
         alike = self._orbits_of_kinds
         _, firsts = np.unique(alike, return_index=True)
         return tuple(
@@ -85,7 +87,7 @@ class GroupPairs:
         return any(group in era for era in self.releases.kinds.groups[self.releases.kinds.of[party.index]])
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """List one pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all
+        """Yield one pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all
         pairs.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
@@ -118,7 +120,9 @@ class GroupPairs:
             )
 
     def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
-        """Classes of the pairs of units ``found``: observers with equal relation, trust and exposures."""
+        """Yield classes of the pairs of units ``found``: observers with equal relation, trust and
+        exposures.
+        """
         unit, unit_kind = found.unit, int(self.releases.kinds.of[found.unit])
         classes: dict[Any, PairClass] = {}
         for party, count in self._observers_of(unit, unit_kind):
@@ -158,8 +162,10 @@ class GroupPairs:
         return relation.kind == "own-edge" and not self.releases.noised_by_devices(party.index)
 
     def _relation(self, unit_kind: int, party: Party) -> Relation:
-        """Say how ``party`` is placed towards units of kind ``unit_kind``: own master, peer, or so many
-        groups away.
+        """Say how ``party`` is placed towards units of kind number ``unit_kind``.
+
+        It is their own master or a peer if it shares a group with them in any era. Else the words say how
+        many groups away it is, or, where groups change, only that no group is in common.
         """
         is_master = party.kind == "node"
         theirs = (

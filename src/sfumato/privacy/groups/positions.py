@@ -49,7 +49,10 @@ class Position(NamedTuple):
         )
 
     def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
-        """Map this position by a symmetry, given by the images of all ``groups`` and of all ``kinds``."""
+        """Map this position by a symmetry.
+
+        ``groups`` and ``kinds``: the image of every group, and of every kind of workers, by number.
+        """
         return Position(
             kinds[self.unit],
             _images(self.seen, groups),
@@ -58,15 +61,18 @@ class Position(NamedTuple):
         )
 
     def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
-        """``scene`` mapped by the symmetry of groups ``images``, which leads to this position."""
+        """``scene`` mapped by the symmetry that leads to this position; ``images``: the image of every
+        group.
+        """
         seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
         seen[list(images)], reach[list(images)] = scene.seen, scene.reach
         return replace(scene, unit=self.unit, seen=seen, reach=reach)
 
     @property
     def received(self) -> tuple[CoalitionView, dict[int, int]]:
-        """What a coalition in this position receives, to make `ReceivedSums` from: its view, and its number
-        of devices by kind of workers.
+        """What a coalition in this position receives: its view, and its number of devices by kind of workers.
+
+        The view has no senders; `ReceivedSums` can be made from it all the same.
         """
         single = frozenset((1, group) for group, alone in self.masters if alone)
         summed = frozenset((1, group) for group, alone in self.masters if not alone)
@@ -79,7 +85,7 @@ _Figure = TypeVar("_Figure", int, bool)
 def _images(
     figures: tuple[tuple[int, _Figure], ...], images: Sequence[int]
 ) -> tuple[tuple[int, _Figure], ...]:
-    """Each of ``figures`` at the image of its place, sorted by place."""
+    """Map pairs of a place and a figure: ``images[place]`` for every place; sorted by the new place."""
     if len(figures) > 1:
         return tuple(sorted([(images[place], figure) for place, figure in figures]))
     return tuple([(images[place], figure) for place, figure in figures])

@@ -33,7 +33,7 @@ class ReceivedSums:
     _prices: dict[ChargedSum, float] = field(default_factory=dict, init=False, repr=False)
 
     def price(self, row: ChargedSum) -> float:
-        """Rényi divergence of order 2 of one sum ``row`` as this coalition receives it."""
+        """Rényi divergence of order 2, in nats, of one sum ``row`` as this coalition receives it."""
         if row not in self._prices:
             self._prices[row] = self._price(row)
         return self._prices[row]
@@ -74,14 +74,19 @@ class ReceivedSums:
 
         Args:
             row: the sum, received or charged as if it were.
-            count: how many of them.
-            split: charge message by message each sum that can be (`privacy.divergence`), whatever is cheaper.
+            count: how many of them, over the whole training.
+            split: charge message by message each sum that can be (`privacy.divergence`), even where that
+                costs more; ``False``: only where it costs less.
+
+        Returns:
+            One or more draws; their counts are ``count``, or that times the number of equal messages.
         """
         key = ("releases", row, count, split, *self._how_received(row))
         return self.facts.once(key, lambda: self._releases(row, count, split))
 
     def _releases(self, row: ChargedSum, count: int, split: bool) -> tuple[DrawnReleases, ...]:
-        """Compute the draws and releases charged for ``count`` sums like ``row``.
+        """Compute what `releases` keeps: the draws charged for ``count`` sums like ``row``, with their
+        releases.
 
         ``split``: charge a sum that can be split by its single messages; else only where that costs less.
         """

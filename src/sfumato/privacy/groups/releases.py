@@ -75,7 +75,7 @@ class GroupReleases(GroupFacts):
         return self.once(("view", members, era), lambda: self._view(members, era))
 
     def _view(self, coalition: Sequence[Party], era: int) -> CoalitionView:
-        """`view` in an epoch of the era with number ``era``."""
+        """What a coalition sees, as `view`, in the era with number ``era``."""
         for party in coalition:
             self.require_party(party)
         masters = frozenset((1, p.index) for p in coalition if p.kind == "node")
@@ -215,7 +215,9 @@ class GroupReleases(GroupFacts):
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """Charge the choice of releases of ``exposure``, of other facts of these groups, by these facts."""
+        """Charge what ``exposure``, of other facts of these groups, exposes, by these facts; same name of
+        bound.
+        """
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
@@ -257,12 +259,12 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """Add a worker of every group of ``unit`` that ``coalition`` does not see; ``None`` where no record
+        """``coalition`` and a worker of every group of ``unit`` that it does not see, towards which a record
         gains.
 
-        What holds towards the larger coalition holds towards ``coalition`` too. A unit of several groups that
-        starts from their mean starts from a hidden model where a group is unseen, and its record counts as
-        drawn. Where all its groups are seen, every draw of records counts.
+        ``None`` where there is none. What holds towards the larger one holds towards ``coalition`` too. A
+        unit of several groups that starts from their mean starts from a hidden model where a group is unseen,
+        and its record counts as drawn. Where all are seen, every draw of records counts.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None
@@ -322,9 +324,11 @@ class GroupReleases(GroupFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """Compute the smallest ε at ``delta`` that the ways of charging ``exposure`` give; results are kept.
+        """Compute the bound with the smallest ε at ``delta`` among the ways of charging ``exposure``; it is
+        kept.
 
-        ``known``: the ε of another bound of the pair; a larger one may be computed more coarsely. ∞: none.
+        ``known``: the ε of another bound of the same pair; where the result is sure to be larger, it may be
+        computed more coarsely, and is still a bound. ∞: none is known.
         """
         key = ("bound", exposure.without_names, delta, neighbours, known)
         return self.once(
@@ -332,7 +336,7 @@ class GroupReleases(GroupFacts):
         )
 
     def after(self, rounds: int) -> GroupReleases:
-        """These releases as they are once the first ``rounds`` epochs are done."""
+        """These releases as they are once the first ``rounds`` epochs, at least 0, are done."""
         return replace(self, rounds=rounds)
 
     def to_dict(self) -> dict[str, Any]:
@@ -371,7 +375,7 @@ class GroupReleases(GroupFacts):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """List one pair of a unit and an observer for every class of pairs that are charged alike.
+        """Yield one pair of a unit and an observer for every class of pairs that are charged alike.
 
         ``unit``: only pairs of this device; ``apart``: sites whose records are drawn unequally often are
         apart; ``every_unit`` makes no difference here.
@@ -379,7 +383,7 @@ class GroupReleases(GroupFacts):
         return self.pairs.of(unit, apart=apart)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """List classes of the workers outside ``members``; ``apart``: also by sites' rates of records."""
+        """Yield classes of the workers outside ``members``; ``apart``: also by sites' rates of records."""
         outside = np.setdiff1d(np.arange(self.device_count), np.fromiter(members, np.int64))
         for kind in np.unique(self.kinds.of[outside]):
             yield from self.units_of(outside[self.kinds.of[outside] == kind], apart=apart)

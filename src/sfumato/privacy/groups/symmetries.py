@@ -84,8 +84,12 @@ def with_stabilisers(
     """Find symmetries that generate the others, stabilisers of single groups among them.
 
     After ``found``, of `generators`, which connect all groups in the same position, come those that fix one
-    group, two, and so on: a chain of stabilisers. It ends when nothing moves any more, or after `_MOST_FIXED`
-    groups.
+    group, two, and so on: a chain of stabilisers. It ends when nothing moves any more, or after four groups.
+
+    Args:
+        found: symmetries, from `generators`.
+        kinds: of workers, with their groups.
+        colours: the parameters of every group; symmetries keep them.
     """
     chain, last, marked = [*found], found, list(colours)
     for level in range(_MOST_FIXED):
@@ -126,7 +130,13 @@ def _kind_invariants(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
 
 
 def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds: IntArray) -> list[Hashable]:
-    """Invariants of every group: its colour, and the era and orbit of every kind of worker in it."""
+    """Invariants of every group: its colour, and the era and orbit of every kind of worker in it.
+
+    Args:
+        kinds: of workers.
+        colours: of the groups.
+        of_kinds: orbit of every kind of worker.
+    """
     members: list[list[tuple[int, int]]] = [[] for _ in colours]
     for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
         for era, groups in enumerate(eras):
@@ -138,6 +148,11 @@ def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds:
 def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
     """Raise a RuntimeError unless every member has the facts of its orbit's smallest member,
     ``orbit[member]``.
+
+    Args:
+        what: the members are, for the error.
+        orbit: of every member, the number of the smallest one in its orbit.
+        facts: of every member.
     """
     for member, first in enumerate(orbit.tolist()):
         if not 0 <= first <= member or facts[first] != facts[member]:
@@ -203,7 +218,12 @@ class _Search:
         self.index = {rows: kind for kind, rows in enumerate(kinds.groups)}
 
     def generators(self) -> list[list[int]]:
-        """Symmetries, as maps of groups, that connect all groups found to be in the same position."""
+        """Symmetries, each a list with the image of every group, that connect all groups in the same
+        position.
+
+        Empty where all groups differ, there are more than 3000 vertices, or the search gave up; some may be
+        missing where it gave up later.
+        """
         if len(self.start) > _MOST_VERTICES:
             return []
         base = self._refine_both(self.start, self.start)

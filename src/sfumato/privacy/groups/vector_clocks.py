@@ -80,7 +80,11 @@ def split_at_merges_and_eras(steps: int, period: int, era_starts: Sequence[int])
 
 
 def next_unlike_blocks(blocks: Sequence[Block]) -> IntArray:
-    """For every block, the number of the first later one that differs in length, era or merging."""
+    """For every block, the number of the first later one that differs in length, era or merging:
+    ``[blocks]``.
+
+    It is the number of blocks where all later ones are alike.
+    """
     out = np.full(len(blocks), len(blocks), dtype=np.int64)
     for number in range(len(blocks) - 2, -1, -1):
         here, after = blocks[number], blocks[number + 1]
@@ -218,7 +222,9 @@ class WorkerKinds:
 
 
 def hops_between_groups(links: BoolArray) -> IntArray:
-    """Lengths of shortest paths over ``links``, ``[groups, groups]``; `UNREACHED` where there is none.
+    """Lengths of shortest paths over ``links``, a symmetric mask; int64 ``[groups, groups]``.
+
+    0 from a group to itself, and `UNREACHED` where there is no path.
 
     Raises:
         RuntimeError: an internal error: scipy found a way longer than the shortest, which would hide
@@ -248,7 +254,13 @@ def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
         steps                              if ρ = 0
         period · max(0, ⌈steps/period⌉ − ρ)   otherwise.
 
-    ``hops`` holds ρ, ``[groups, groups]``.
+    Args:
+        hops: ρ, int64 ``[groups, groups]``; `UNREACHED` gives 0.
+        steps: number of steps of training.
+        period: steps from one merging to the next.
+
+    Returns:
+        Int64 ``[groups, groups]``.
     """
     last = -(-steps // period)
     away = np.minimum(hops, last)

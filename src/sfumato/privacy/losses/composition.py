@@ -64,12 +64,13 @@ PairLosses: TypeAlias = tuple[GridLosses, GridLosses]
 def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
     """Compute the least distribution on the grid whose profile is at least that of one world against another.
 
-    A profile is the hockey-stick divergence as a function of ε.
+    A profile is the hockey-stick divergence as a function of ε; ε takes the values 0, h, 2h, … of a grid with
+    interval h.
 
     Args:
-        right: the profile at the points of the grid from 0 on, ``[points]``, of which there are two or more.
-        mirrored: the profile of the second world against the first, at points from 0 on.
-        interval: of the grid, in nats.
+        right: the profile of the first world against the second, ``[points]``, two points or more.
+        mirrored: the profile of the second world against the first, the same; lengths may differ.
+        interval: h, in nats.
     """
     right, mirrored = _without_tail(right), _without_tail(mirrored)
     above, infinite = _masses_above_zero(right, interval), max(0.0, float(right[-1]))
@@ -80,7 +81,13 @@ def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> Grid
 
 
 def _masses_above_zero(profile: Array, interval: float) -> Array:
-    """Probabilities of the losses of 1, 2, … intervals, from the profile at 0, 1, … intervals."""
+    """Probabilities ``[points - 1]`` of the losses of 1, 2, … intervals, from the profile at 0, 1, …
+    intervals.
+
+    Args:
+        profile: hockey-stick divergence at these points, ``[points]``, two or more.
+        interval: of the grid, in nats.
+    """
     falls = -np.diff(np.minimum.accumulate(np.clip(profile, 0.0, 1.0)))
     masses: Array = falls / -math.expm1(-interval)
     masses[:-1] -= falls[1:] / math.expm1(interval)
@@ -127,7 +134,7 @@ class _Tilted:
     missing: float
 
     def masses(self, some: slice) -> Array:
-        """Probabilities p at the points ``some``, with the tilt taken back."""
+        """Probabilities p, at most 1, of the losses at the points ``some``, with the tilt taken back."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.tilted[some]) + self.scale - self.tilt * self.losses[some]
         return np.asarray(np.exp(np.minimum(logs, 0.0)))
@@ -138,7 +145,7 @@ class _Tilted:
         return float(self.masses(above) @ -np.expm1(epsilon - self.losses[above]))
 
     def charged(self, epsilon: float) -> float:
-        """Upper bound on the part of δ at ``epsilon`` that rounding and the window may have taken."""
+        """Upper bound on what rounding and the window may have taken of δ at ``epsilon``; ∞ if it is huge."""
         log_scale = self.scale - self.tilt * epsilon
         return self.missing * math.exp(log_scale) if log_scale < _LARGE else math.inf
 
@@ -151,7 +158,10 @@ class _Tilted:
         return max(least, sums.epsilon(delta - self.charged(least)))
 
     def _sums_from_above(self, delta: float) -> _SumsFromAbove:
-        """Sums from the largest loss down to where δ exceeds ``delta``, or to the last point above 0."""
+        """Sum from the largest loss down, to where δ exceeds ``delta`` or to the last point above 0.
+
+        ``delta``: the largest δ that the sums will be asked about; of half of it at least they can be asked.
+        """
         stop, first = len(self.losses), int(np.searchsorted(self.losses, 0.0, side="right"))
         mass, weighed, after = sums = np.empty((3, max(0, stop - first)))
         done, last = 0, (0.0, -math.inf, 0.0)
@@ -306,11 +316,17 @@ def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[Grid
 
 
 def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
-    """Cut the grid of ``part`` into S stretches with mass, each result ``[S]``: logarithms of their masses,
-    their first and their last losses.
+    """Cut the grid of ``part`` into S stretches; those without mass are left out.
 
-    They are as long as 1 / `_EXACT` of the distance from 0, so that moments are close to their bounds however
-    large the losses of one release are beside those of most.
+    They are as long as 1 / 64 of the distance from 0, so that moments are close to their bounds however large
+    the losses of one release are beside those of most.
+
+    Args:
+        part: the losses of one release.
+        interval: of the grid, in nats.
+
+    Returns:
+        Logarithms of the stretches' masses, their first losses and their last losses in nats, each ``[S]``.
     """
     size = len(part.masses)
     reach = max(abs(part.first), abs(part.first + size), _EXACT + 1)

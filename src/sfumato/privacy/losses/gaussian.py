@@ -173,7 +173,10 @@ def _mills(x: Array) -> Array:
 
 
 def _gap(x: Array, mu: Array) -> Array:
-    """M(x) − M(x + μ); for small μ by −M′ = 1 − x M(x) at the midpoint, of relative error below μ²."""
+    """M(x) − M(x + μ) of Mills' ratio, elementwise.
+
+    For μ below 1e-5 by −M′ = 1 − x M(x) at the midpoint, with a relative error below μ².
+    """
     middle = x + mu / 2
     return np.where(mu < _SMALL_MU, mu * (1 - middle * _mills(middle)), _mills(x) - _mills(x + mu))
 

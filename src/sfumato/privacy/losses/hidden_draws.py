@@ -41,6 +41,11 @@ class PrivacyLoss:
     """Privacy loss distribution on a grid, rounded pessimistically ("connect the dots").
 
     Draws say themselves how far apart the two worlds are, and how far from what they share.
+
+    Attributes:
+        terms: what is composed, merged; none is without noise.
+        interval: of the grid, in nats.
+        method: the name of this method.
     """
 
     terms: Sequence[GaussianTerm]
@@ -87,6 +92,9 @@ def _losses_of_term(square: float, sampling: Sampling, interval: float) -> PairL
         square: μ², squared sensitivity over noise variance; > 0 and finite.
         sampling: how the unit is drawn.
         interval: of the grid, in nats.
+
+    Returns:
+        Those of the world with the unit against the other, and the other way round.
     """
     if sampling.kind == "batches":
         return losses_of_batches(square, sampling, interval)
@@ -175,12 +183,16 @@ def _largest_loss_of(term: GaussianTerm) -> float:
 
 
 def _least_variance_of_loss(term: GaussianTerm) -> float:
-    """What `_variance_of_loss` says, but no more than the rate times μ²: rare losses are few, if large."""
+    """The smaller of `_variance_of_loss` and the rate times μ²: rare losses add little, however large."""
     return min(_variance_of_loss(term), term.rate * squared_mu_of_term(term))
 
 
 def _variance_of_loss(term: GaussianTerm) -> float:
-    """Rough variance of the loss of one drawn release: w (e^(μ²) - 1), with w = q², or q where it is seen."""
+    """Rough variance, in nats², of the loss of one release of a drawn term.
+
+    It is w (e^(μ²) - 1), at most μ², with w = q², or q where the draw is seen; means over public outcomes of
+    the noise are taken.
+    """
     sampling, square = term.sampling, squared_mu_of_term(term)
     assert sampling is not None
     weight = term.rate**2 if sampling.hidden else term.rate

@@ -69,8 +69,8 @@ def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> 
     """The losses of one release whose contributors are a fixed number, drawn unseen, in both directions.
 
     Args:
-        square: squared ratio of the unit's sensitivity to the noise.
-        sampling: of kind ``fixed``.
+        square: μ², the squared ratio of the unit's sensitivity to the noise std.
+        sampling: of kind ``fixed``, hidden.
         interval: of the grid, in nats.
     """
     move = math.sqrt(square)
@@ -95,10 +95,14 @@ def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], inter
 
 
 def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
-    """Compute the hockey-stick profile of worlds that move as ``moves`` say, at points of the grid from 0 on.
+    """Compute the hockey-stick profile of worlds that move as ``moves`` say, at ε = 0, ``interval``, ….
+
+    Args:
+        moves: the ways of being drawn, one or more, with distances in noise stds.
+        interval: of the grid, in nats.
 
     Returns:
-        ``[points]``, up to the largest loss.
+        The profile ``[points]``, two points or more, up to the first at or above the largest loss.
     """
     rate = min(1.0, math.fsum(move.chance for move in moves))
     most = max(largest_loss(rate, move.between, move.from_shared) for move in moves)
@@ -231,14 +235,14 @@ class _Mixture:
         self._chances, self._moves = chances, moves
 
     def forward(self, interval: float) -> Array:
-        """The profile of the mixture against N(0, 1) at the points of the grid from 0 on."""
+        """The profile of the mixture against N(0, 1) at ε = 0, ``interval`` (nats), …: ``[points]``."""
         (most,) = self._loss(np.array([TAIL + float(self._moves.max())]))
         epsilons = _grid_up_to(most, interval)
         places = self._places(epsilons)
         return self._weight_beyond(-places, -1.0) - _times_exp(_normal_below(-places), epsilons)
 
     def backward(self, interval: float) -> Array:
-        """The profile of N(0, 1) against the mixture at the points of the grid from 0 on."""
+        """The profile of N(0, 1) against the mixture at ε = 0, ``interval`` (nats), …: ``[points]``."""
         (least,) = self._loss(np.array([-TAIL]))
         epsilons = _grid_up_to(-least, interval)
         places = self._places(-epsilons)
@@ -252,7 +256,10 @@ class _Mixture:
         return total
 
     def _places(self, losses: Array) -> Array:
-        """The points at which the loss is ``losses``, by bisection; -∞ for what it never falls to."""
+        """The points where the loss (`_loss`) is each of ``losses``, by bisection; same shape.
+
+        -∞ where the loss is above that everywhere.
+        """
         low = np.full_like(losses, -2 * TAIL)
         high = np.full_like(losses, 2 * TAIL + float(self._moves.max()))
         for _ in range(_BISECTIONS):
@@ -264,7 +271,9 @@ class _Mixture:
         return low
 
     def _weight_beyond(self, places: Array, sign: float) -> Array:
-        """Probability that the mixture, mirrored if ``sign`` is -1, lies below each of ``places``."""
+        """Probability that the mixture lies below each of ``places`` (``sign`` 1), or its mirror image does
+        (-1).
+        """
         total = self._rest * _normal_below(places)
         for chance, move in zip(self._chances, self._moves, strict=True):
             total = total + chance * _normal_below(places - sign * move)

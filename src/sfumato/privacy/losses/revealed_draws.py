@@ -49,7 +49,10 @@ class RevealedDraws:
 
     @classmethod
     def of(cls, terms: Sequence[GaussianTerm]) -> RevealedDraws:
-        """The mixture over all outcomes of the draws of ``terms``, as one who sees every draw meets it."""
+        """The mixture over all outcomes of the draws of ``terms``, as one who sees every draw meets it.
+
+        Without terms its only μ² is 0; with a term without noise, whatever its rate, it is ∞.
+        """
         several = [term for term in terms if _has_outcomes(term)]
         terms = [term for term in terms if not _has_outcomes(term)]
         certain = math.fsum(term.count * squared_mu_of_term(term) for term in terms if term.rate == 1)
@@ -125,10 +128,14 @@ _Sums: TypeAlias = tuple[Array, Array, float]
 
 
 def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
-    """Compute the distribution of the sum of ``count`` independent variables.
+    """Compute the distribution of the sum of ``count`` independent variables of one law.
 
-    Each has the values of ``outcomes``, pairs (probability, value), and is 0 otherwise. Returns values,
-    probabilities, and the probability left out.
+    Args:
+        outcomes: pairs (probability, value); what the probabilities lack to 1 is the value 0.
+        count: number of variables.
+
+    Returns:
+        Values ascending, their probabilities, and the probability of larger values that are left out.
     """
     told = math.fsum(chance for chance, _ in outcomes)
     chances, values = np.array([*outcomes, (max(0.0, 1.0 - told), 0.0)]).T
@@ -145,9 +152,7 @@ def _repeated(outcomes: Sequence[tuple[float, float]], count: int) -> _Sums:
 
 
 def _sum_of_both(one: _Sums, other: _Sums) -> _Sums:
-    """Convolve the distributions of two independent variables, each values, probabilities and what is
-    left out.
-    """
+    """The distribution of the sum of two independent variables, in the form that both have."""
     values, weights, beyond = _sum_on_grid(one[0], one[1], other[0], other[1])
     return values, weights, one[2] + other[2] + beyond
 
@@ -217,9 +222,12 @@ def _sum(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[
 
 
 def _without_negligible_ends(values: Array, probabilities: Array) -> tuple[Array, Array, float]:
-    """A distribution without the values at either end that are less likely than 1e-30.
+    """Leave out the values at either end that are less likely than 1e-30 each.
 
-    The probability at the lower end goes to the first value kept; that at the upper end is returned third.
+    The probability below the first value kept goes to that value.
+
+    Returns:
+        The values kept, their probabilities, and the probability above the last value kept.
     """
     kept = np.flatnonzero(probabilities > _NEGLIGIBLE)
     first, last = int(kept[0]), int(kept[-1])

@@ -42,7 +42,9 @@ class AlikeZones:
     chance: float
 
     def elected(self) -> Iterator[tuple[float, tuple[int, ...]]]:
-        """For each number of zones that elect a member: its probability, and zones that stand for them."""
+        """For each number of these zones that elect a member: its probability, > 0, and the first so many
+        zones.
+        """
         for count in range(len(self.leaves) + 1):
             left = len(self.leaves) - count
             ways = math.comb(len(self.leaves), count)
@@ -69,17 +71,18 @@ def elected_outcomes(
 ) -> tuple[Exposure, ...]:
     """Charge every round by one of the possible outcomes of its elections, in one exposure.
 
-    Empty where outcomes are more than ``most``, or nobody can be elected. Also empty where everybody takes
-    part and one zone alone may elect a member: then the mixture over the number of terms of office is exact
-    already (docs/hdp.md).
-
     Args:
         facts: of the tree.
-        bound: the flow or cut exposure of a unit towards a coalition.
+        bound: a function of a unit and a coalition: its flow exposure, or its cut exposure.
         unit: the device.
         members: the coalition.
         alike: a class number for every leaf; equal ones are exchanged by a symmetry.
         most: the largest number of outcomes.
+
+    Returns:
+        That exposure alone. Nothing where outcomes are more than ``most``, nobody can be elected, or
+        everybody takes part and one zone alone may elect a member: then the mixture over the number of terms
+        of office is exact already (docs/hdp.md).
     """
     zones = _zones_by_kind(facts, unit, members, alike)
     several = sum(len(zone.leaves) for zone in zones) > 1
@@ -100,7 +103,11 @@ def elected_outcomes(
 def _zones_by_kind(
     facts: TreeFacts, unit: int, members: Parties, alike: Sequence[int]
 ) -> tuple[AlikeZones, ...]:
-    """The zones that may elect a member, those of a kind together, in order of the first of each kind."""
+    """The zones that may elect a member, those that no symmetry tells apart together.
+
+    In order of the first zone of each kind; the unit's own zone is always alone. ``alike``: a class number
+    for every leaf.
+    """
     here, last = facts.leaf_of(unit), facts.depth - 1
     classes: defaultdict[int, Counter[object]] = defaultdict(Counter)
     for party in members:
@@ -116,7 +123,14 @@ def _zones_by_kind(
 
 
 def _in_words(facts: TreeFacts, unit: int, zones: Sequence[AlikeZones], count: int) -> str:
-    """A phrase for people: how often members hold office in the unit's zone, and elsewhere."""
+    """A phrase for people: how often members hold office in the unit's zone, and elsewhere.
+
+    Args:
+        facts: of the tree.
+        unit: the device.
+        zones: those with members, and the chance that one of them is elected in a round.
+        count: number of outcomes that the mixture tells apart.
+    """
     here, told = facts.leaf_of(unit), []
     for mine in (True, False):
         chances = [zone.chance for zone in zones for leaf in zone.leaves if (leaf == here) == mine]
@@ -171,6 +185,9 @@ def flow_and_cut_with_elections(
         members: the coalition.
         alike: a class number for every leaf; equal ones are exchanged by a symmetry of the tree.
         most: the largest number of outcomes of a round's elections that are told apart; 0: none are.
+
+    Returns:
+        Two exposures, flow and cut; other ways to charge each are among its ``alternatives``.
     """
     if exposures.facts.elections == 0:
         return exposures.flow(unit, members), exposures.cut(unit, members)
@@ -199,8 +216,8 @@ def _with_bound_name(bound_name: Literal["flow", "cut"], exposure: Exposure) -> 
 def _with_possible_supernode(facts: TreeFacts, unit: int, members: Parties) -> Parties:
     """``members``, with the noisiest other device of the unit's zone if they hold the office of that zone.
 
-    An elected supernode is a device too, and knows its own noise. Returned unchanged where they do not hold
-    it, or know every other device already.
+    An elected supernode is a device too, and knows its own noise. Returned unchanged where no member is the
+    aggregator of that zone, or where they know every other device of it already.
     """
     leaf = facts.leaf_of(unit)
     if Party("node", facts.depth - 1, leaf) not in members:
@@ -221,9 +238,16 @@ def _terms_of_office(
 ) -> list[tuple[Parties, tuple[ElectionEvent, ...]]]:
     """Sound ways to charge elections, each by what is charged in every round and what in some.
 
+    Args:
+        facts: of the tree.
+        bound: a function of a unit and a coalition: its flow exposure, or its cut exposure.
+        unit: the device.
+        members: the coalition.
+
     Returns:
-        Pairs of the supernodes that members are charged as in every round, and the events in which they are
-        elected as well.
+        One pair or more: the supernodes, as parties, that members are charged as in every round, and the
+        events in which they are elected as well. Where nobody can be elected: one pair, of nothing and
+        nothing.
     """
     here, last, share = facts.leaf_of(unit), facts.depth - 1, chances_of_office(facts, members)
     own = (Party("node", last, here),) if here in share else ()

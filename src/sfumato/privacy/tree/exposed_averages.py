@@ -85,7 +85,7 @@ def _stated(exposure: Exposure, steps: Sequence[int], distance: float) -> Exposu
 
 
 def _cost(exposure: Exposure, neighbours: Neighbours) -> float:
-    """Rényi divergence of order 2 of an exposure, over the whole training."""
+    """Rényi divergence of order 2 of an exposure with one draw, over the whole training, in nats."""
     (drawn,) = exposure.draws
     return divergence(drawn, neighbours)
 
@@ -156,7 +156,9 @@ class _Stretches:
         return _shortest([dict(self._least_costs(p)) for p in range(len(self.pair.steps))], self.seen)[0]
 
     def _least_costs(self, place: int) -> Iterator[tuple[int, float]]:
-        """Lower bounds on μ² of the stretches that end at ``place``, as pairs (start, bound)."""
+        """Lower bounds on μ² of the stretches that end at ``place``, as pairs (start, bound), the latest
+        start first.
+        """
         facts, number = self.pair.facts, self.pair.steps[place]
         if place in self.seen:
             tiers = [self.pair.finest_sum(number)]
@@ -191,7 +193,15 @@ class _Stretches:
         return there, self.pair.unknown_variance(number, tier, sent, present=False) if absent else there
 
     def _least_moves(self, place: int, tier: int) -> Iterator[tuple[int, float]]:
-        """Lower bounds on how far an average of ``tier`` moves: pairs (start of the stretch, distance)."""
+        """Lower bounds on how far an average moves, by where the stretch that ends at ``place`` starts.
+
+        Args:
+            place: of an aggregation, among the unit's.
+            tier: of the average above the unit; one past the last tier: the unit's own message.
+
+        Yields:
+            Pairs of a place where the stretch may start, the latest first, and the distance, l2.
+        """
         facts, last, path = self.pair.facts, self.pair.facts.depth - 1, self.pair.path
         norms = [float(facts.steps[number].message_norm[self.pair.leaf]) for number in self.pair.steps]
         if tier == facts.depth:  # the unit's own message, and nothing is hidden from who receives it
@@ -234,7 +244,7 @@ class _Stretches:
 
 
 def _cheapest_path(stretches: _Stretches) -> list[int] | None:
-    """Numbers of the aggregations to expose so that μ² of a round is least.
+    """Numbers of the aggregations of a round to expose, ascending, so that μ² of the round is least.
 
     ``None`` where a round is sent again, so that paths cannot be compared, or has more than 48 aggregations.
     """
@@ -255,11 +265,14 @@ def _cheapest_path(stretches: _Stretches) -> list[int] | None:
 
 
 def _shortest(costs: Sequence[dict[int, float]], seen: set[int]) -> tuple[float, list[int]]:
-    """The cheapest way to part a round into stretches: its cost, and the places where they end.
+    """Find the cheapest way to part a round into stretches, one after the other from place 0 on.
 
     Args:
-        costs: of the stretches that end at each place, by where they start.
+        costs: for each place, costs (μ²) of the stretches that end there, by the place where they start.
         seen: places at which a stretch must end; after the last one nothing need be exposed.
+
+    Returns:
+        The least cost, and the places where its stretches end, ascending; 0 and none where nothing is seen.
     """
     best: list[tuple[float, list[int]]] = [(0.0, [])]
     for place, found in enumerate(costs):

@@ -113,7 +113,7 @@ class TreeExposures:
 
     @cached_property
     def variance_unknown_to(self) -> Callable[..., float]:
-        """`TreeNoise.variance_unknown_to`, computed once for all coalitions that are alike under the node."""
+        """`TreeNoise.variance_unknown_to`, kept: many coalitions are alike under one node."""
         return lru_cache(_KEPT)(self.noise.variance_unknown_to)
 
     @cached_property
@@ -246,17 +246,16 @@ class PairExposures:
         return self.tree.view(self._under(self.facts.steps[number].tier), number)
 
     def unknown_variance(self, number: int, tier: int, sent: bool, present: bool = True) -> float:
-        """Compute the noise variance in the average of ``tier`` above the unit that no member knows, in one
-        step.
+        """Variance of the noise, in the average of the node of ``tier`` above the unit, that no member knows.
 
-        ``sent``: with the node's own noise; ``present``: whether the unit sends in aggregation ``number``.
+        Of aggregation ``number``. ``sent``: with the node's own noise; ``present``: whether the unit sends.
         """
         return self.tree.variance_unknown_to(self.unit, self._under(tier), number, tier, sent, present)
 
     def finest_sum(self, number: int) -> tuple[int, bool]:
-        """The finest sum with the unit's message that is seen: tier, and whether the node's own noise is in.
+        """Of the sums with the unit's message that are seen, the finest: tier, and if its node's noise is in.
 
-        A tier one past the last stands for the device's own message.
+        One past the last tier: the unit's own message; nothing seen: as the aggregating node sends it.
         """
         lowest, view = self.facts.steps[number].tier, self._view(number)
         for tier in range(self.facts.depth - 1, lowest - 1, -1):

@@ -83,7 +83,8 @@ class TreeFacts(TreeShape):
     Attributes:
         names: of the tiers, the cloud's first.
         drawn: devices of each leaf in a round: all, the fixed number, or the expected one.
-        draw: how they are chosen, for each leaf (equal for all but ``population``).
+        draw_kind: how they are chosen.
+        draw_rate: share of rounds that a device takes part in, expected; the largest over leaves.
         draw_seen_from: tier from which downward (towards the leaf) aggregators see the draw.
         steps: aggregations of one round, in order; the last one is the cloud's.
         rounds: how many rounds.
@@ -95,7 +96,8 @@ class TreeFacts(TreeShape):
         guaranteed_contributors: how many devices are sure to be in a leaf's sum that is released, the unit
             included; ``None`` where nobody drops out: all, the fixed number, none under Poisson
             participation.
-        always_sent: whether every node sends at every step; if not, only noise on the unit's own path counts.
+        all_nodes_always_send: whether every node sends at every step; if not, only noise on the unit's own
+            path counts.
         elections: expected number of elections a round of every leaf's supernode among its devices; 0 where
             leaves are parties of their own.
         unmask_thresholds: under secure aggregation, how many of a node's children hold enough shares of the
@@ -221,8 +223,8 @@ class TreeFacts(TreeShape):
         return weight
 
     def unit_weight(self, path: IntArray, to: int) -> float:
-        """Weight of one device's message in the average of its ancestor ``path[to]``; ``path``: nodes
-        from the root to its leaf.
+        """Weight of a device's message in the average of ``path[to]``; ``path``: from the root to its
+        leaf.
         """
         return float(self.leaf_weight[path[-1]]) * self.weight_below(path, self.depth - 1, to)
 
@@ -269,9 +271,7 @@ class TreeNoise:
         return tuple(self._variance_sent(number) for number in range(len(self.facts.steps)))
 
     def _variance_sent(self, number: int) -> tuple[FloatArray, ...]:
-        """Compute, for each tier, the least variance in the average that each node sends in aggregation
-        ``number``.
-        """
+        """For each tier, the least variance in the average that each node sends in aggregation ``number``."""
         facts, step = self.facts, self.facts.steps[number]
         devices = (
             facts.classes.least_noise(step.device_std, facts.min_contributors) / facts.largest_denominators**2

@@ -61,7 +61,7 @@ class Chains:
         return cls(order[by_chain], chain[by_chain])
 
     def among(self, some: npt.NDArray[np.bool_]) -> Iterator[IntArray]:
-        """For every chain, the numbers of its things in the mask ``some`` ``[things]``, the worst first."""
+        """For every chain with things in the mask ``some`` ``[things]``: their numbers, the worst first."""
         kept = some[self.order]
         order, chain = self.order[kept], self.chain[kept]
         yield from np.split(order, np.flatnonzero(np.diff(chain)) + 1) if len(order) else ()
@@ -81,7 +81,11 @@ class WorstObservers(TreePairs):
         return TreeNoise(self.facts)
 
     def _peers(self, unit: int, units: int) -> Iterator[PairClass]:
-        """One pair for each chain of peers of ``unit``, which stands for ``units`` units."""
+        """Yield one pair for each chain of peers of ``unit``, the peer that knows most noise for all of a
+        chain.
+
+        ``units``: how many units ``unit`` stands for; they multiply the ``pair_count``.
+        """
         facts, mine = self.facts, self.facts.class_of(unit)
         classes = np.array(facts.classes.of_leaf(facts.leaf_of(unit)))
         counts = facts.classes.count[classes] - (classes == mine)
@@ -91,9 +95,10 @@ class WorstObservers(TreePairs):
             yield _standing_for(pairs[0], pairs[-1], sum(p.pair_count for p in pairs), len(pairs))
 
     def _left_without(self, unit: int, number: int) -> list[float]:
-        """Variances of the noise in the unit's leaf that a peer of class ``number`` does not know.
+        """Variances of the devices' noise in the average of the unit's leaf that a peer does not know.
 
-        For each step two: if the unit sends, and if it does not.
+        For each aggregation of a round two, in this order: if the unit sends, and if it does not. ``number``:
+        of the peer's class of devices.
         """
         facts, leaf, mine = self.facts, self.facts.leaf_of(unit), self.facts.class_of(unit)
         members = Counter([number])
@@ -161,7 +166,9 @@ class WorstObservers(TreePairs):
         return self._chains["node", tier, common]
 
     def _chains_of_devices(self, common: int) -> Chains:
-        """Chains of the classes of devices, by the noise that a member knows in averages up to a tier."""
+        """Chains of the classes of devices, by the noise that a member knows in averages up to tier
+        ``common``.
+        """
         key = "device", self.facts.depth, common
         if key not in self._chains:
             facts, last = self.facts, self.facts.depth - 1
@@ -213,7 +220,14 @@ class WorstObservers(TreePairs):
 
 
 def _standing_for(worst: PairClass, least: PairClass, pairs: int, kinds: int) -> PairClass:
-    """``worst`` with the pair count and kinds of its chain, which ends with ``least``, the mildest pair."""
+    """``worst`` as the pair that stands for a chain of pairs.
+
+    Args:
+        worst: the pair with the largest ε.
+        least: the pair with the smallest ε; it is kept as ``mildest`` if there are several kinds.
+        pairs: how many pairs the chain has.
+        kinds: of how many kinds they are.
+    """
     mildest = least if kinds > 1 else None
     return replace(worst, pair_count=pairs, kinds=kinds, mildest=mildest)
 
@@ -231,8 +245,10 @@ class FoldedPairs:
     ways: Callable[[PairClass], Ways]
 
     def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
-        """List one pair for every class of pairs, or fewer: above 60 classes a pair may stand for others it
-        dominates.
+        """Yield one pair for every class of pairs, or fewer: above 60 classes a pair may stand for others
+        too.
+
+        It then stands for pairs that it surely dominates: at every δ their ε is at most its own.
 
         Args:
             unit: only pairs of this device; ``None``: of all.
@@ -260,7 +276,11 @@ class FoldedPairs:
         return facts.draw_kind == "poisson" and any(variance.any() for variance in facts.class_variance)
 
     def _by_worst_unit(self, found: Sequence[PairClass]) -> Iterator[PairClass]:
-        """``found`` with pairs that are placed alike put together where one surely dominates the other."""
+        """Put together those of ``found`` that are placed alike and where one surely dominates the other.
+
+        Yields:
+            One pair for each chain: the worst, with the pair counts and kinds of all.
+        """
         alike: defaultdict[Any, list[PairClass]] = defaultdict(list)
         for pair in found:
             alike[pair.relation, self._who_adds_noise(pair.unit)].append(pair)
@@ -284,7 +304,8 @@ class FoldedPairs:
     def _who_adds_noise(self, unit: int) -> Any:
         """A key that tells units apart whose trust may differ: who adds noise to their messages on the way.
 
-        The number of the unit's leaf if nobody does.
+        Equal for two units if, at every aggregation, the device and each node above it add noise for both or
+        for neither. Where nobody does, it is the number of the unit's leaf.
         """
         facts = self.pairs.facts
         leaf, mine = facts.leaf_of(unit), facts.class_of(unit)
@@ -299,7 +320,16 @@ class FoldedPairs:
 
 
 def _worst_of(chain: Sequence[PairClass]) -> PairClass:
-    """The first of ``chain``, pairs of which each dominates the next, as the pair that stands for all."""
+    """Merge a chain of classes of pairs into one class, whose unit and observer are those of the first.
+
+    Args:
+        chain: one or more classes of pairs, the worst first: each surely has at most the ε of the one before
+            it.
+
+    Returns:
+        The first class, with the pair counts and the numbers of kinds of all added up, and as ``mildest`` the
+        mildest pair of the last; a chain of one class is returned as it is.
+    """
     worst, last = chain[0], chain[-1]
     if worst is last:
         return worst

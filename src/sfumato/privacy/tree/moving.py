@@ -103,7 +103,8 @@ class MovingReleases(TreeReleases):
         return found
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure of every era, regrouped by draws of batches.
+        """The releases of the flow exposure of every era, regrouped by draws of batches; counts are of the
+        run.
 
         Every local step draws anew, and no device remembers anything of an earlier round, so the draws of one
         round say nothing of those of another.
@@ -124,7 +125,7 @@ class MovingReleases(TreeReleases):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """List one pair for every class of pairs, that with the largest ε of its class.
+        """Yield one pair for every class of pairs, that with the largest ε of its class.
 
         ``unit``: only pairs of this device; ``None``: of all. ``apart`` and ``every_unit`` make no
         difference.
@@ -132,8 +133,10 @@ class MovingReleases(TreeReleases):
         return self.pairs.of(unit)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """List classes of the devices outside ``members``, each under the same edge in every round; not
-        by site.
+        """Yield classes of the devices outside ``members``, each of devices under the same edge in every
+        round.
+
+        ``apart`` makes no difference.
         """
         return self.pairs.units_outside(members)
 

@@ -51,11 +51,16 @@ class RoundKinds:
 
     @cached_property
     def alike(self) -> IntArray:
-        """A class number for every edge, equal where a symmetry exchanges edges."""
+        """A class number for every edge, ``[edges]``, equal where a symmetry exchanges edges."""
         return self.releases.leaf_classes
 
     def kind_of(self, unit: int, coalition: Sequence[Party]) -> Kind | None:
-        """The kind of a pair; ``None`` for several observers, or where the unit is the observer."""
+        """The kind of a pair; ``None`` for several observers, or where the unit is the observer.
+
+        Returns:
+            The class of the unit's edge, the observer's kind, and the class of the observer's edge: -1 if
+            that is the unit's own edge, or if the observer is the cloud or the public.
+        """
         if len(coalition) != 1 or coalition[0] == Party("device", 0, unit):
             return None
         (party,), mine = coalition, self.releases.leaf_of(unit)
@@ -69,15 +74,28 @@ class RoundKinds:
         )
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """The flow and the cut exposure of one round; releases bear the name of the unit's own edge."""
+        """The flow and the cut exposure of one round of device ``unit`` towards ``coalition``.
+
+        Results are kept for all pairs of one kind and edge of the unit, so names in them may be those of
+        another such pair.
+        """
         return self._once(self._exposures, self.releases.exposures, unit, coalition)
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure of one round, regrouped by draws of batches."""
+        """The releases that a record of device ``unit`` is charged for in one round, towards ``coalition``.
+
+        They are those of the flow exposure, which holds all that the coalition's view is computed from, in
+        one part for each draw of the record into local steps. Empty where records are not drawn one by one.
+        """
         return self._once(self._of_records, self.releases.record_releases, unit, coalition)
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
-        """For every bound and release of the round, its noise variance by kind of owner."""
+        """Split the noise variance of each release of one round that is charged for a pair by who adds it.
+
+        Returns:
+            By name of the bound and by release: variance, a coordinate, by kind of owner (such as
+            ``devices``).
+        """
         return self._once(self._owned, self.releases.noise_by_owner, unit, coalition)
 
     def _once(
@@ -87,7 +105,14 @@ class RoundKinds:
         unit: int,
         coalition: Sequence[Party],
     ) -> _Found:
-        """The result of ``compute`` for a pair, kept in ``kept`` for all pairs of its kind and edge."""
+        """Look up the result of ``compute`` for a pair, or compute and keep it.
+
+        Args:
+            kept: results so far, by leaf of the unit and kind of pair.
+            compute: a function of a unit and a coalition.
+            unit: the device.
+            coalition: who observes it; a pair without a kind (`kind_of`) is computed anew each time.
+        """
         kind = self.kind_of(unit, coalition)
         if kind is None:
             return compute(unit, coalition)
@@ -129,7 +154,9 @@ class RoundKinds:
 
     @cached_property
     def _tables(self) -> dict[str, FloatArray]:
-        """μ² by number of a kind of pairs, ``[kinds, 2, 2]``, for edges and devices; NaN if not computed."""
+        """μ² of kinds of pairs, ``[kinds, 2, 2]``, by kind of party, ``node`` or ``device``; NaN: not
+        computed.
+        """
         kinds = int(self.alike.max()) + 1
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 
@@ -196,9 +223,13 @@ class MovingPairs:
         return np.bincount(self.of_device).astype(np.int64)
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
-        """One pair for every class of pairs; their ``pair_count`` adds up to all, or to all of one unit.
+        """Yield one pair for every class of pairs; their ``pair_count`` adds up to all, or to all of one
+        unit.
 
-        Of one unit every edge is a class of its own.
+        ``unit``: only pairs of this device, every edge a class of its own; ``None``: of all.
+
+        Raises:
+            RuntimeError: an internal error: the classes do not add up to all pairs.
         """
         facts = self.kinds[0].releases
         observers = sum(map(len, facts.parents)) + facts.device_count
@@ -212,7 +243,10 @@ class MovingPairs:
         return covering(self._of_class(unit, 1, each=True), observers)
 
     def _of_class(self, unit: int, units: int, *, each: bool) -> Iterator[PairClass]:
-        """The pairs of ``unit``, which stands for ``units`` like it; ``each``: with every edge by itself."""
+        """Yield the pairs of ``unit``, which stands for ``units`` like it, with every class of observers.
+
+        ``each``: whether every edge is a class of its own.
+        """
         facts, number = self.kinds[0].releases, int(self.of_device[unit])
         yield PairClass(unit, Party("public"), PUBLIC, units)
         yield PairClass(unit, Party("node", 0, 0), CLOUD, units)
@@ -231,9 +265,9 @@ class MovingPairs:
             yield from self._classes(unit, units, devices, counts, together, told, each=False)
 
     def _one_device_of_each_class(self, number: int, unit: int) -> tuple[list[Party], IntArray]:
-        """One device of every class but ``unit``, and how many others each stands for.
+        """One device of every class but ``unit``, and how many devices other than ``unit`` it stands for.
 
-        ``number``: the class of ``unit``.
+        ``number``: the class of ``unit``. A class without any other device is left out.
         """
         counts, firsts = self.counts.copy(), self.firsts.copy()
         counts[number] -= 1
@@ -284,7 +318,10 @@ class MovingPairs:
             yield kinds.kind_numbers(np.array([unit]), parties)[0]
 
     def _grouped_by_kind(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """``places`` in groups of parties that are of one kind of pair with ``unit`` in every round."""
+        """Part ``places`` into groups of parties that are of one kind of pair with ``unit`` in every round.
+
+        ``places``: a number for each of ``parties``, which the groups are made of.
+        """
         found: dict[Any, list[int]] = {}
         if parties:
             for place, key in zip(places, zip(*self._kinds_with(unit, parties), strict=True), strict=True):
@@ -292,12 +329,17 @@ class MovingPairs:
         return [np.array(group) for group in found.values()]
 
     def _by_largest(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """Groups of ``places`` that one row stands for; the first of a group has its largest μ².
+        """Part ``places`` into groups that one row stands for; the first of a group has its largest μ².
 
         One group for all parties with a finite figure. The smaller of two bounds is reported, and which it is
         may depend on the relation of neighbours: where no party is the largest under both, groups are by
         kind. Edges without a bound may be trusted or not, so each stands for itself; other parties are all
         alike then.
+
+        Args:
+            unit: the device.
+            parties: all edges, or all devices.
+            places: a number for each party, which the groups are made of; none: there is no group.
         """
         if not len(places):
             return []

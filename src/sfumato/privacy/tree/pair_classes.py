@@ -31,7 +31,11 @@ class TreePairs:
 
     @cached_property
     def orbits(self) -> tuple[IntArray, ...]:
-        """For each tier, a number for every node, equal only where an automorphism exchanges the nodes."""
+        """For each tier, a number for every node, equal only where an automorphism exchanges the nodes.
+
+        Int64 arrays ``[nodes]``, the cloud's tier first. Nodes of one number have the same facts, subtrees of
+        the same kinds, and ancestors of one number; where pairs are to be kept apart, every node has its own.
+        """
         facts = self.facts
         if self.apart:
             return tuple(np.arange(len(parents)) for parents in facts.parents)
@@ -88,7 +92,9 @@ class TreePairs:
         return tuple(orbits)
 
     def _node_facts(self, tier: int, index: int) -> tuple[tuple[float, float], ...]:
-        """Stds of the noise of a node and of its channel, at every step."""
+        """At every aggregation of a round, the noise stds of node ``index`` of ``tier`` and of its channel
+        (0: none).
+        """
         return tuple(
             (
                 float(s.node_std[tier][index]),
@@ -98,7 +104,7 @@ class TreePairs:
         )
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """List one pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all
+        """Yield one pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all
         pairs.
 
         Observers are every aggregator, the public and every other device.
@@ -166,7 +172,10 @@ class TreePairs:
             yield replace(pair, least=found.least, sites=found.sites)
 
     def _observers_of(self, unit: int, units: int) -> Iterator[PairClass]:
-        """One pair for every class of observers of ``unit``, which stands for ``units`` units."""
+        """Yield one pair for every class of observers of ``unit``, which stands for ``units`` units.
+
+        Their ``pair_count`` is the number of observers in the class times ``units``.
+        """
         facts, leaf = self.facts, self.facts.leaf_of(unit)
         path = facts.paths[leaf]
         yield PairClass(unit, Party("public"), PUBLIC, units)
@@ -191,7 +200,7 @@ class TreePairs:
         return PairClass(unit, Party("device", 0, peer), PEER, pairs)
 
     def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
-        """List one pair for every class of observers that share just ``path[common]`` and above with the
+        """Yield one pair for every class of observers that share just ``path[common]`` and above with the
         unit.
 
         Args:
@@ -219,7 +228,7 @@ class TreePairs:
                         yield PairClass(unit, device, Relation.device(place), units * count)
 
     def _ancestors(self, tier: int, above: int) -> IntArray:
-        """The node of tier ``above`` over each node of ``tier``."""
+        """The index, in tier ``above``, of the node over each node of ``tier``: ``[nodes]``."""
         found = np.arange(len(self.facts.parents[tier]))
         for t in range(tier, above, -1):
             found = self.facts.parents[t][found]

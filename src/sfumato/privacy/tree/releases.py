@@ -61,7 +61,8 @@ class TreeReleases(TreeFacts):
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The flow, the cut and the cheapest exposure of ``unit`` towards ``coalition``, in this order.
 
-        Not the cheapest one where supernodes are elected: what is exposed would depend on who is.
+        The cheapest one is left out where supernodes are elected, as what is exposed would depend on who is,
+        and where `searched_under` is ``None``.
 
         Raises:
             ValueError: the coalition contains the unit, which knows its own data.
@@ -76,9 +77,7 @@ class TreeReleases(TreeFacts):
         return lru_cache(self._most_kept)(self._compute_exposures)
 
     def _compute_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
-        """Compute the flow and the cut exposure of ``unit``, and the cheapest where it is searched for; each
-        of ``members`` is named once.
-        """
+        """Compute what `exposures` keeps; each of ``members`` is named once."""
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole.exposures(unit, members), self.rounds)
         found = self._flow_and_cut(unit, members)
@@ -96,8 +95,9 @@ class TreeReleases(TreeFacts):
     def _compute_flow_and_cut(
         self, unit: int, members: tuple[Party, ...], quick: bool = False
     ) -> tuple[Exposure, ...]:
-        """Compute the flow and the cut exposure of ``unit``; ``quick``: without the exact law of
-        elections.
+        """Compute the flow and the cut exposure of ``unit`` towards ``members``, each named once.
+
+        ``quick``: whether the exact law of elections is left out.
         """
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole._flow_and_cut(unit, members), self.rounds)
@@ -110,9 +110,7 @@ class TreeReleases(TreeFacts):
 
     @cached_property
     def _alike(self) -> list[int]:
-        """A class number for every leaf, as a list; equal only where a symmetry of the tree exchanges
-        leaves.
-        """
+        """`leaf_classes` as a list: a class number for every leaf."""
         found: list[int] = self.leaf_classes.tolist()
         return found
 
@@ -127,7 +125,10 @@ class TreeReleases(TreeFacts):
         return found
 
     def _composed(self, exposures: tuple[Exposure, ...], *, of_records: bool = False) -> tuple[Exposure, ...]:
-        """``exposures``, without noise where the law of the noise is not composed."""
+        """``exposures`` as they are charged: without noise where the law of the noise is not composed.
+
+        ``of_records``: whether a record is the unit, for which some laws are composed all the same.
+        """
         composed = self.noise_law.is_composed(of_records=of_records)
         return exposures if composed else tuple(map(without_noise, exposures))
 
@@ -179,9 +180,10 @@ class TreeReleases(TreeFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """For every bound and release, its noise variance by kind of owner: devices, channel, aggregators.
+        """For every bound by name, each release with its noise variance, a coordinate, by kind of owner.
 
-        Variances add up over owners, so each is what the same releases have where nobody else adds noise.
+        Owners are ``devices``, ``channel`` and ``aggregators``. Variances add up over them, so each is what
+        the same releases have where nobody else adds noise.
         """
         of_kind = {
             what: {
@@ -210,9 +212,14 @@ class TreeReleases(TreeFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """Compute the smallest ε at ``delta`` that the ways of charging ``exposure`` give.
+        """Compute the bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
 
-        ``known``: the ε of another bound of the pair; a larger one may be computed more coarsely. ∞: none.
+        Args:
+            exposure: the releases charged, one of `exposures`.
+            delta: of the ε, in (0, 1).
+            neighbours: the neighbouring relation.
+            known: the ε of another bound of the same pair: where the result is sure to be larger, it may be
+                computed more coarsely, and is still a bound. ∞: none is known.
         """
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
@@ -234,11 +241,14 @@ class TreeReleases(TreeFacts):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """List one pair for every class of ordered pairs that are charged alike.
+        """Yield one pair for every class of ordered pairs that are charged alike.
 
-        ``unit``: only pairs of this device; ``apart``: sites whose records are drawn unequally often are
-        apart; ``every_unit``: no unit stands for one that is met otherwise. Where rows may fold, a pair may
-        stand for others that it dominates.
+        Args:
+            unit: only pairs of this device; ``None``: of all.
+            apart: whether sites whose records are drawn unequally often are classes of their own.
+            every_unit: whether no unit stands for one that observers meet otherwise. If not, and where rows
+                may fold, a pair may stand for others that it dominates: their ε is at most its own at every
+                δ.
         """
         if self.searched_under is None or self.elections or not self.rows_may_fold:
             return self._pairs.of(unit, apart=apart)
@@ -264,7 +274,7 @@ class TreeReleases(TreeFacts):
         return tuple(way for exposure in charged for way in ways_to_charge(exposure, self.searched_under))
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """List classes of the devices outside ``members``: those under one leaf that are alike.
+        """Yield classes of the devices outside ``members``: those under one leaf that are alike.
 
         ``apart``: whether sites whose records are drawn unequally often are classes of their own.
         """

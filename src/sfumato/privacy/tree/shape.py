@@ -79,7 +79,7 @@ class TreeShape:
         return np.stack(columns[::-1], axis=1).astype(np.int64)
 
     def leaf_of(self, device: int) -> int:
-        """The leaf that ``device`` is under."""
+        """The number of the leaf that ``device`` is under."""
         if self.placed is not None:
             return int(self.placed[device])
         return bisect_right(self._first_devices, device) - 1
@@ -90,13 +90,13 @@ class TreeShape:
         return [int(first) for first in self.first_device]
 
     def leaves_of(self, devices: IntArray) -> IntArray:
-        """The leaf that each of ``devices`` is under, ``[devices]``."""
+        """The number of the leaf that each of ``devices``, ``[devices]``, is under."""
         if self.placed is not None:
             return self.placed[devices]
         return np.searchsorted(self.first_device, devices, side="right") - 1
 
     def devices_under(self, leaf: int) -> IntArray:
-        """The devices under ``leaf``, ascending."""
+        """The numbers of the devices under ``leaf``, ascending."""
         if self.placed is not None:
             return np.flatnonzero(self.placed == leaf).astype(np.int64)
         return np.arange(self.first_device[leaf], self.first_device[leaf + 1], dtype=np.int64)
@@ -139,8 +139,10 @@ class DeviceClasses:
 
     @classmethod
     def placed(cls, devices: IntArray, leaf_of: IntArray) -> DeviceClasses:
-        """Make one class for each leaf, of devices that have moved; ``devices``: their number under each
-        leaf, ``[leaves]``; ``leaf_of``: every device's, ``[N]``.
+        """One class for each leaf, as `alike`, of devices that have moved.
+
+        ``devices``: their number under each leaf, ``[leaves]``; ``leaf_of``: the leaf of every device,
+        ``[N]``.
         """
         return replace(cls.alike(devices), of_device=leaf_of)
 
@@ -189,7 +191,7 @@ class DeviceClasses:
         return order, np.concatenate([[0], np.cumsum(self.count)])
 
     def members(self, number: int, most: int) -> IntArray:
-        """The first ``most`` devices of class ``number``, ascending."""
+        """The numbers of the first ``most`` devices of class ``number``, ascending; fewer if it has fewer."""
         if self.of_device is None:
             first = int(self.count[:number].sum())
             return np.arange(first, first + min(most, int(self.count[number])), dtype=np.int64)
@@ -219,9 +221,9 @@ class DeviceClasses:
         return np.bincount(leaf, weights=taken * variance[order]).astype(np.float64)
 
     def variance(self, std: FloatArray) -> FloatArray:
-        """For each class, variance of the noise that one of its devices adds to its message.
+        """For each class, variance of the noise that one of its devices adds to its message, ``[classes]``.
 
-        ``std``: of a noisy device of weight 1, for each leaf.
+        ``std``: of a noisy device of weight 1, for each leaf, ``[leaves]``.
         """
         scaled: FloatArray = (std[self.leaf] * self.weight * self.noisy) ** 2
         return scaled

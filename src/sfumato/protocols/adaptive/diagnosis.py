@@ -125,6 +125,10 @@ def _dispersion(
         observed: messages and models that edges and cloud received in it.
         played: the plan of this round.
         parameters: M, coordinates of a message.
+
+    Returns:
+        Those of messages by edge, with which edges' may be published; those of edge averages, empty where
+        they would tell of raw vectors.
     """
     steps, unit, m = played.releases.steps[-1], played.message_scale(state.round), parameters
     counts = observed.counts.astype(np.float64)
@@ -180,8 +184,7 @@ def _constants(
 
 
 def _between_models(observed: RoundObservations, played: TreePlan) -> float:
-    """Compute the mean squared distance of the edges' models, from which the last local steps started, to
-    their mean.
+    """Mean squared distance of the edges' models, from which the last local steps started, to their mean.
 
     0 where all edges have one model; NaN where one of them is un-noised, though the plan has noise.
     """

@@ -18,9 +18,14 @@ class RoundObservations:
     """What the parties received in a round, for the estimates: post-processing of released vectors.
 
     Attributes:
-        within: squared deviations of devices' messages from their edge's average at the global step, by edge.
+        last: number of the round's global aggregation.
+        depth: number of tiers of aggregators, which is the tier of devices.
+        leaf_of: the edge of every device, ``[devices]``.
+        squares: summed squared norms of devices' messages at the global aggregation, by edge, ``[edges]``.
+        sums: sums of these messages, ``[edges, M]``; ``None`` before any is sent.
         edges: what the cloud received from each edge at the global step, ``[edges, M]``.
         starts: the models that the last local steps started from, ``[edges, M]``; ``None``: the global one.
+        counts: number of these messages, by edge, ``[edges]``.
     """
 
     last: int
@@ -65,7 +70,9 @@ class RoundObservations:
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep ``values`` ``[edges, M]``, the models that edges send to their devices; other tiers are not
-        needed.
+        kept.
+
+        The arguments are those of `Listener`.
         """
         if tier == self.depth - 1:
             self.starts = values.clone()

@@ -49,7 +49,8 @@ class SeenModels:
     def moves(self) -> Moves:
         """Compute the scalar products of the model's changes in these rounds, ``[rounds, rounds]``.
 
-        With them go, for each round, step size times local steps, the variance of the known noise, and M.
+        Returns:
+            These, and for each round step size times local steps and the variance of the known noise; and M.
         """
         rounds = len(self.lengths)
         products = np.zeros((rounds, rounds))

@@ -57,8 +57,8 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
 def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
     """List the numbers of participants to choose from, ascending: for trusted, and for untrusted edges.
 
-    [1] where there are no such edges. At most ``control.max_devices`` or the devices of the largest such
-    edge.
+    From the fewest that are allowed to ``control.max_devices`` or the devices of the largest such edge,
+    whichever is less; [1] where there are no such edges.
     """
     trusted, devices, least = plan.tree.tiers[-1].trusted, plan.tree.devices, least_participants(plan)
     most = control.max_devices or int(devices.max())
@@ -71,7 +71,10 @@ def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
 
 
 def cost_of_estimates(control: Control) -> float:
-    """μ² that a device's noised estimate of smoothness costs it towards everybody; 0 where there is none."""
+    """μ² that a device's noised estimate of smoothness costs it towards every observer, in a round.
+
+    0 where smoothness is estimated from released models.
+    """
     estimates = control.estimates
     return 0.0 if estimates == "released" else estimates.multiplier**-2
 
@@ -237,13 +240,15 @@ class SettingsChoice:
         return ""
 
     def _predicted_costs(self, number: int, s_t: IntArray, s_u: IntArray) -> Costs:
-        """Predict energy (J) and delay (s) of a round for all pairs of participants, ``[len(s_t),
-        len(s_u)]``.
+        """Predict energy (J) and delay (s) of a round's global and local aggregations.
 
         Args:
             number: of the round.
             s_t: numbers of participants of every trusted edge, to choose from.
             s_u: numbers of participants of every untrusted edge, to choose from.
+
+        Returns:
+            Four arrays ``[len(s_t), len(s_u)]``, for every pair of numbers.
         """
         counts = np.stack(
             [[participants(self.plan, RoundSettings(1, int(a), int(b), 1.0, 1.0)) for b in s_u] for a in s_t]
@@ -257,10 +262,11 @@ class SettingsChoice:
         )
 
     def _costs_of_edges(self, number: int) -> EdgeCosts:
-        """Predict energy (J) and delay (s) of one aggregation in round ``number``, ``[edges, participants
-        from 1]``.
+        """Predict energy (J) and delay (s) of an aggregation in round ``number``, for each edge by itself.
 
-        Infinite for numbers of participants that an edge cannot have.
+        Returns:
+            Arrays ``[edges, participants from 1]``, infinite for numbers that an edge cannot have, and what
+            the hop above the edges costs.
         """
         devices, most = self.plan.tree.devices, self.control.max_devices
         largest = int(devices.max()) if most is None else min(most, int(devices.max()))
@@ -275,13 +281,12 @@ class SettingsChoice:
         )
 
     def _why_spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:
-        """Explain that the budget is spent, naming the pair of device and observer that would exceed it
-        first.
+        """A sentence that the budget is spent, and the pair of device and observer that would exceed it most.
 
         Args:
             account: what the privacy filter has charged.
-            charge: μ² of the round, of each chosen device and observer.
-            chosen: the round's participants.
+            charge: μ² of the round, ``[len(chosen), observers]``.
+            chosen: numbers of the round's participants.
         """
         pair = self.budget.pair(*account.tightest(charge, chosen))
         return f"{SPENT}, first that of {pair}"

@@ -39,7 +39,7 @@ class ControlVariates:
         return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model), ranks))
 
     def corrections(self, devices: npt.NDArray[np.int64]) -> Corrections:
-        """Give what each of ``devices`` ``[P]`` adds to its gradients, ``c - c_i``, computed when it is asked
+        """What each of ``devices`` ``[P]`` adds to its gradients, ``c - c_i``; computed when it is asked
         for.
         """
         return _Corrections(self, devices)

@@ -47,8 +47,8 @@ class Indicators:
         return cls(math.sqrt(adapt.share) * plan.message_scale(number), sent, adapt)
 
     def appended(self, chunk: UpdateChunk) -> Tensor:
-        """Append to each update of ``chunk`` a coordinate that tells whether it was clipped: ``[p, M +
-        1]``.
+        """The updates of ``chunk`` with one more coordinate, ``[p, M + 1]``: -`length` if clipped, else
+        `length`.
         """
         assert chunk.clipped is not None  # the spec's clip is of whole updates
         indicator = torch.where(chunk.clipped, -self.length, self.length)

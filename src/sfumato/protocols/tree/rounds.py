@@ -167,9 +167,10 @@ class TreeProtocol:
         return TreeState(number + 1, model, server, memory, variates), facts
 
     def _noise_std(self, heard: list[Received], chosen: IntArray, number: int) -> float:
-        """Compute the std of all noise in a coordinate of the global model; NaN with noise at local steps.
+        """Std of the noise, a coordinate, that round ``number`` leaves in the global model; NaN with step
+        noise.
 
-        ``heard``: what leaves received in each aggregation; ``chosen``: participants of round ``number``.
+        ``heard``: what leaves received in each aggregation; ``chosen``: numbers of the participants.
         """
         plan = self._plan
         if plan.spec.privacy.step_noise:

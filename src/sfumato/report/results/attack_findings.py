@@ -76,7 +76,7 @@ class AttackCurve:
 
     @property
     def tpr_at_one_percent(self) -> float:
-        """The true-positive rate at 1 % false positives."""
+        """The true-positive rate at 1 % false positives, without its interval."""
         return self.at_low_rates[1].value
 
     @classmethod
@@ -124,9 +124,9 @@ class ObserverFindings:
         title: the same with sites by their names.
         audits: findings of ``sfumato audit`` about it.
         curves: of membership and property attacks.
-        guaranteed_epsilons: the guaranteed ε in the results of attacks.
-        notes: of the attacks.
-        reconstructions: of an inversion.
+        guaranteed_epsilons: the guaranteed ε that each result of an attack states.
+        notes: of the attacks, as sentences.
+        reconstructions: of an inversion; ``None`` where there was none.
     """
 
     name: str
@@ -143,14 +143,17 @@ class ObserverFindings:
         return bool(self.curves) or self.reconstructions is not None
 
     def best(self, level: str) -> float:
-        """The largest true-positive rate on ``level`` at 1 % false positives; NaN where none was measured."""
+        """The largest true-positive rate on ``level`` at 1 % false positives; NaN where none was measured.
+
+        ``level``: as of `AttackCurve`.
+        """
         return max(
             (curve.tpr_at_one_percent for curve in self.curves if curve.level == level), default=math.nan
         )
 
 
 def attacked_run(one: Series) -> RunFolder | None:
-    """The first seed of a series with results of attacks or an audit; ``None`` if there is none."""
+    """The run of the first seed of a series that has results of attacks or an audit; ``None`` if none has."""
     return next((run for run in one.runs if _results(run)), None)
 
 
@@ -196,21 +199,30 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
 
 
 def _results(run: RunFolder) -> list[str]:
-    """Names of the result files of attacks and audits, in the folder or in its manifest."""
+    """Paths within the run folder, ascending, of the results of attacks and audits, in it or in its
+    manifest.
+    """
     there = {path.relative_to(run.path).as_posix() for path in (run.path / ATTACKS_FOLDER).glob("*.json")}
     listed = {name for name in run.manifest.files if name.startswith(_PLACE) and name.endswith(".json")}
     return sorted(there | listed)
 
 
 def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
-    """The largest guaranteed ε towards this observer; NaN if no row names it."""
+    """The largest guaranteed ε towards this observer: of privacy.json, and as audits and attacks state it.
+
+    NaN if nothing states one.
+    """
     stated = [row.epsilon for row in run.privacy.guarantees if row.observer == observer.name]
     stated += [audit.upper for audit in observer.audits]
     return max([*stated, *observer.guaranteed_epsilons], default=math.nan)
 
 
 def verdict(observers: Sequence[ObserverFindings]) -> str:
-    """One sentence on whether audits and attacks agree with the guarantees."""
+    """A sentence on whether audits and attacks agree with the guarantees, and one on the best attacks.
+
+    Where they do not agree, that is all that is said. ``observers``: with results of at least one audit or
+    attack.
+    """
     refuted = [one.title for one in observers if not all(audit.holds for audit in one.audits)]
     above = [one.title for one in observers if any(curve.exceeds_bound for curve in one.curves)]
     if refuted:
@@ -226,7 +238,10 @@ def verdict(observers: Sequence[ObserverFindings]) -> str:
 
 
 def _best_rates(observers: Sequence[ObserverFindings]) -> str:
-    """A sentence on the largest true-positive rates of attacks by level; "" where none was measured."""
+    """Two clauses on the best attacks: true-positive rates by level, and the area under a curve.
+
+    As one sentence after a space; "" where no rate was measured.
+    """
     rates = {
         what: [rate for one in observers if not math.isnan(rate := one.best(level))]
         for level, what in (("record", "examples"), ("device", "devices"), ("label", "labels"))

@@ -44,7 +44,12 @@ def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
 
 
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
-    """Sentences that figures cannot be compared, if there are several δ, or several radio models; else []."""
+    """Sentences on why figures cannot be compared; [] where they can.
+
+    Args:
+        deltas: δ of every ε that is shown.
+        radios: the radio model of every energy that is shown.
+    """
     said = []
     found = sorted(set(deltas))
     if len(found) > 1:
@@ -99,7 +104,12 @@ def unasked_columns(series: Sequence[Series]) -> tuple[str, ...]:
 
 
 def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:
-    """(size, name) of the units of energy of these runs; ``None`` where their radio models differ."""
+    """(size, name) of the units for energies of these runs, smallest first, as `formatting.quantity` takes
+    them.
+
+    Of joules by a link budget, of multiples of the receiver's noise by gains; ``None`` where their radio
+    models differ.
+    """
     models = {radio_model(run.spec_dict) for one in series for run in one.runs}
     if len(models) > 1:
         return None

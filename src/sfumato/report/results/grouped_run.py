@@ -98,7 +98,7 @@ class GroupedRun:
 
     @cached_property
     def claims(self) -> Mapping[str, str]:
-        """Name of each published claim about pairs, to its method of composition."""
+        """Name of each published claim about pairs that applies to this run, to its method of composition."""
         sources = paper_sources(self.releases)
         if sources and self._theorem_2 is not None:
             sources[self._theorem_2.source] = _THEOREM_2
@@ -106,12 +106,13 @@ class GroupedRun:
 
     @cached_property
     def _theorem_2(self) -> Theorem2 | None:
-        """The ε claimed by Theorem 2 of the paper; ``None`` where it does not apply."""
+        """What Theorem 2 of the paper claims of this run; ``None`` where it does not apply."""
         return Theorem2.of(self.plan)
 
     def pair(self, unit: int, observer: int) -> WorkerPair:
-        """The privacy of worker ``unit`` towards worker ``observer``; cached for workers of the same
-        groups.
+        """The privacy of worker ``unit`` towards worker ``observer``, both by index.
+
+        Computed once for each pair of classes of workers, by the first pair that is asked for.
         """
         kinds = self.releases.kinds
         key = int(kinds.of[unit]), int(kinds.of[observer])
@@ -159,7 +160,11 @@ class GroupedRun:
 
     @cached_property
     def _guarantees_by_exposures(self) -> dict[object, Guarantee]:
-        """The rows of privacy.json about two workers, by the releases that they charge (`_exposure_key`)."""
+        """`_exposure_key` of a pair of workers to the row of privacy.json about it: the first, where several
+        have it.
+
+        Rows about others than two workers of the run are left out.
+        """
         found: dict[object, Guarantee] = {}
         for row in self.rows:
             unit, observer = _device_number(row.unit), _device_number(row.observer)

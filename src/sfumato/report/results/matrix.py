@@ -38,7 +38,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Cells by ``(row, column)``; not every unit class has every kind of observer."""
+    """Cells by ``(row, column)``, indices into ``rows`` and ``columns``.
+
+    A pair of a class of units and a kind of observer that does not occur has no cell.
+    """
 
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
@@ -48,8 +51,12 @@ class Matrix:
 def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Matrix:
     """The guarantees as a matrix: a row for each class of units, a column for each kind of observer.
 
-    Of more than ``MOST`` rows or columns those with the largest ε are kept, and the rest is merged into one;
-    columns of single observers are kept before coalitions. ``naming``: gives the row and column of a pair.
+    Of more than ``MOST`` rows or columns those with the largest ε are kept, and the rest is merged into one,
+    the last; columns of single observers are kept before coalitions.
+
+    Args:
+        guarantees: of a run, for any pairs.
+        naming: gives the row and the column of a pair.
     """
     placed = [(naming.row(g.unit, g.sites), naming.column(g.unit, g.observer), g) for g in guarantees]
     weakest_rows: dict[Row, float] = {}
@@ -76,9 +83,9 @@ def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Mat
 
 
 def _weakest(entries: Iterable[_Entry], rank: Callable[[_Entry], Any]) -> tuple[list[_Entry], int]:
-    """At most ``MOST`` entries of the highest ``rank``, in reading order, and how many were left out.
+    """At most ``MOST`` entries of the highest ``rank``, ascending by ``order``, and how many were left out.
 
-    One place is left for the rest.
+    Where some are left out, only ``MOST - 1`` are kept: one place is for the rest.
     """
     kept = sorted(entries, key=rank, reverse=True)
     left = max(0, len(kept) - MOST)

@@ -140,7 +140,7 @@ def read_network(spec: Mapping[str, Any]) -> Network:
 
 
 def owner_in_words(owner: str) -> str:
-    """The owner of a noise source, such as ``edge:3/devices``, in words."""
+    """The owner of a noise source in words: ``edge:3/devices`` is "every device under edge:3"."""
     party, _, devices = owner.partition("/")
     above = "the cloud" if party == "cloud" else party
     if not devices:
@@ -187,8 +187,9 @@ def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int,
 
 
 def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
-    """The tree or the groups of a resolved spec; a sentence on why they are not drawn where they are not
-    known.
+    """The tree or the groups of a resolved spec.
+
+    Where its topology is not known or not valid, a sentence that says so.
     """
     try:
         topology = _TOPOLOGY.validate_python(spec["topology"])
@@ -218,7 +219,13 @@ def tree_of_resolved_spec(
 
 
 def group_shape(topology: written.GroupTopology, trust: Trust, seed: int) -> GroupNetwork:
-    """The groups that a resolved spec describes, and which masters are trusted."""
+    """The groups that a resolved spec describes, and which masters are trusted.
+
+    Args:
+        topology: section of the spec.
+        trust: section of the spec.
+        seed: of the spec, by which a share of trusted masters is drawn.
+    """
     groups = grouping.named(_groups(topology), topology.group_names, topology.worker_names)
     later = [listed(era.groups, groups.workers) for era in topology.eras]
     changes = tuple(era.from_round for era in topology.eras)
@@ -241,7 +248,10 @@ def _groups(topology: written.GroupTopology) -> Groups:
 
 
 def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    """Name of each party that adds noise, to its noise multipliers by aggregating tier."""
+    """Owner of each noise source, such as ``edge:3/devices``, to its noise multipliers by aggregating tier.
+
+    Owners that add none are left out; empty for a spec without sources.
+    """
     sources = _section(_section(spec, "privacy"), "noise").get("sources", ())
     return {
         str(owner): tuple(float(m) for m in source["multipliers"])

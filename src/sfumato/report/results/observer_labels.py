@@ -136,7 +136,11 @@ class GroupLabels(ObserverLabels):
     trusted: BoolArray
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of all workers in equally many groups of the same sizes; those of ``sites`` if given."""
+        """The row of all workers in equally many groups of the same sizes as ``unit``, such as ``device:3``.
+
+        Only those of ``sites`` are counted and named, if there are any; a unit that is no worker has its own
+        row.
+        """
         key = self._row_key(self._groups_of(unit))
         held, trust = key
         if not held:
@@ -151,17 +155,23 @@ class GroupLabels(ObserverLabels):
         return Row((len(held), f"{held}{trust}{'|'.join(sites)}"), title, detail)
 
     def _worker_names_of(self, key: tuple[tuple[int, ...], str]) -> list[str]:
-        """Names of all workers whose groups have this `_row_key`."""
+        """Names of all workers whose groups have this `_row_key`, ascending by index; every worker has a
+        name.
+        """
         classes = self.groups.classes
         of = [number for number, groups in enumerate(classes.groups) if self._row_key(groups.tolist()) == key]
         return [self.groups.worker_names[worker] for worker in np.flatnonzero(np.isin(classes.class_of, of))]
 
     def _coalition_text(self, coalition: str) -> str:
-        """The members of a coalition by their titles, with " + "."""
+        """The titles of a coalition's members, joined by " + "; ``coalition``: names joined by commas."""
         return super()._coalition_text(self.groups.titled(coalition))
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column for a master or a worker, by how many groups away from those of ``unit`` it is."""
+        """The column for the master or worker ``observer``, by how many groups away from those of ``unit`` it
+        is.
+
+        Masters of other groups are one column, however far.
+        """
         mine, theirs = self._groups_of(unit), self._groups_of(observer)
         if not mine:
             return column_of_observer_kind(observer)

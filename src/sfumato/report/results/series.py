@@ -76,7 +76,8 @@ class Series:
     def curve(self, column: str, *, cumulative: bool = False) -> Curve:
         """``column`` of the metrics over rounds: mean over seeds with its 95 % interval.
 
-        Rounds in which no seed measured it are left out; ``cumulative``: add up over the rounds.
+        Rounds in which no seed measured it are left out; ``cumulative``: add up over the rounds. Empty where
+        no run has such a column.
         """
         table = pd.concat(
             [metric_by_round(run, column, cumulative=cumulative) for run in self.runs], axis=1, join="outer"
@@ -90,21 +91,34 @@ class Series:
         return Curve(rounds, middle, middle - spread, middle + spread)
 
     def worst(self, column: str) -> tuple[FloatArray, FloatArray]:
-        """Rounds, and the largest value of ``column`` over the seeds (an epsilon is not averaged)."""
+        """Rounds ``[R]``, ascending, and the largest value of ``column`` over the seeds in each.
+
+        So an ε is shown, which is not averaged. Rounds in which no seed measured it are left out.
+        """
         table = pd.concat([metric_by_round(run, column) for run in self.runs], axis=1).sort_index()
         largest = table.max(axis=1).dropna()
         return largest.index.to_numpy(dtype=float), largest.to_numpy(dtype=float)
 
     def final(self, column: str) -> Mean:
-        """The last measured value of a metrics column: mean over seeds with its 95 % half-width."""
+        """The last measured value of a metrics column: mean over seeds with its 95 % half-width.
+
+        NaN where no seed measured it; seeds that did not are left out. A column that is missing is an error.
+        """
         return mean(last_measured(run.metrics[column]) for run in self.runs)
 
     def best(self, column: str) -> Mean:
-        """The largest measured value of a metrics column: mean over seeds with its 95 % half-width."""
+        """The largest measured value of a metrics column: mean over seeds with its 95 % half-width.
+
+        NaN where no seed measured it; seeds that did not are left out. A column that is missing is an error.
+        """
         return mean(float(run.metrics[column].max()) for run in self.runs)
 
     def total(self, *columns: str) -> Mean:
-        """The sum of ``columns`` over all rounds: mean over seeds; NaN where nothing was measured."""
+        """The sum of ``columns`` over all rounds: mean over seeds with its 95 % half-width.
+
+        Columns that a run does not have, and values that are missing, add nothing; NaN where nothing was
+        measured.
+        """
         return mean(
             sum_of_measured(np.concatenate([metric_by_round(run, column) for column in columns]))
             for run in self.runs
@@ -148,7 +162,11 @@ def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
 
 
 def _with_unique_names(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
-    """The series; names that several of them have are followed by their folders."""
+    """The series of these pairs (folder, series), each name unique.
+
+    A name that several have is followed by the folder's name in brackets; where these too are equal, by the
+    path.
+    """
     for further in (lambda path: path.name, str):
         counts = Counter(one.name for _, one in series)
         series = [
@@ -167,7 +185,10 @@ def _seeds_in(folder: Path) -> list[Path]:
 
 
 def metric_by_round(run: RunFolder, column: str, *, cumulative: bool = False) -> pd.Series[float]:
-    """A column of a run's metrics by round; empty where the run has no such column."""
+    """A column of a run's metrics, indexed by round, as floats; empty where the run has no such column.
+
+    NaN where nothing was measured. ``cumulative``: the sums up to and with each round.
+    """
     if column not in run.metrics.columns:
         return pd.Series(dtype=float, index=pd.Index([], dtype=float))
     values = run.metrics.set_index("round")[column].astype(float)

@@ -150,7 +150,10 @@ def epsilon_in_words(kind: str, value: float) -> str:
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
-    """Sentences on the largest ε towards each kind of observer, and on who has no guarantee."""
+    """Sentences on the largest ε towards each kind of observer, and on who has no guarantee.
+
+    One sentence where the runs have no guarantees, or no finite one. ``matrix``: of the first run.
+    """
     guarantees = [row for run in series.runs for row in run.privacy.guarantees]
     if not guarantees:
         return ["The run has no guarantees."]
@@ -227,7 +230,10 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
 
 
 def range_in_words(rows: Sequence[Guarantee]) -> str:
-    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``; "–" for one ε."""
+    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``, at least one row.
+
+    "–" where both are the same; without the sites in brackets where these have no names.
+    """
     best, worst = _ends(rows)
     if best.epsilon == worst.epsilon:
         return "–"
@@ -242,7 +248,7 @@ class _End(NamedTuple):
 
 
 def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
-    """The least and the largest ε of the units of ``rows``."""
+    """The least and the largest ε of the units of ``rows``, at least one row."""
     best, worst = min(rows, key=_least_epsilon), max(rows, key=lambda row: row.epsilon)
     named = bool(worst.sites and best.sites and worst is not best)
     least, most = (join_names(row.sites, 3) if named else "" for row in (best, worst))
@@ -370,7 +376,11 @@ def _unprotected_pairs_phrase(
 ) -> str:
     """A phrase on who has no guarantee towards whom; of many classes only their number.
 
-    ``found``: as of `_without_guarantee`; ``count``: number of these devices, as text.
+    Args:
+        matrix: whose rows ``found`` counts.
+        found: as of `_without_guarantee`, not empty.
+        count: number of these devices, as text, to say in place of the number of classes; ``None``: not
+            known.
     """
     if len(found) > _MOST_CLASSES:
         towards = join_names(list(dict.fromkeys(whom for several in found.values() for whom in several)), 3)
@@ -385,7 +395,9 @@ def _unprotected_pairs_phrase(
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:
-    """A sentence for each reason why pairs have no guarantee; pairs with trust are left out."""
+    """A sentence for each reason why pairs have no guarantee; pairs with trust are left out, [] if none is
+    left.
+    """
     reasons: dict[str, dict[str, None]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
         worst = cell.guarantees[0]

@@ -33,10 +33,15 @@ class TreeLabels(ObserverLabels):
     tree: Tree
 
     def _row(self, unit: str, sites: Sequence[str]) -> Row:
-        """The row of all devices whose leaves have the same trust, sizes and noise on their paths as
-        ``unit``'s.
+        """The row of a table that ``unit`` is counted in, with all devices like it.
 
-        ``sites``: names of the sites that the row is about; () for all such leaves.
+        Devices are alike if the aggregators above them have the same trust, sizes and noise at every level.
+        The title gives how many there are and under which leaves, the detail trust and noise. A name that is
+        no device of the tree gets a row of its own, after all others.
+
+        Args:
+            unit: such as ``device:3``.
+            sites: names of the sites that the row is about; empty: all devices that are alike.
         """
         device = self._device_index(unit)
         if device is None:
@@ -62,7 +67,10 @@ class TreeLabels(ObserverLabels):
         return Row((order, ""), title, ", ".join(filter(None, details)))
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column for an aggregator or a device, by where its path meets that of ``unit``."""
+        """The column for an aggregator or a device, by where its path meets that of ``unit``.
+
+        ``observer``: such as ``edge:0``; a name that is not of this tree gets the column of its kind.
+        """
         device = self._device_index(unit)
         if device is None:
             return column_of_observer_kind(observer)
@@ -109,7 +117,7 @@ class TreeLabels(ObserverLabels):
         return "elsewhere" if common == 0 else f"elsewhere in the {self.tree.tiers[common].name}"
 
     def _device_index(self, name: str) -> int | None:
-        """The index in ``device:N``; ``None`` where there is no such device."""
+        """The number N in ``device:N``; ``None`` for another name, or where the tree has no such device."""
         index = index_of(name)
         known = name.startswith("device:") and index is not None and index < self.tree.device_count
         return index if known else None
@@ -123,14 +131,18 @@ class TreeLabels(ObserverLabels):
 
     @cached_property
     def _classes(self) -> dict[Key, list[int]]:
-        """Signature to the leaves that have it; one row each."""
+        """The leaves with each signature (`_signature`), ascending; devices under them share one row."""
         classes: dict[Key, list[int]] = {}
         for leaf in range(self.tree.leaf_count):
             classes.setdefault(self._signature(leaf), []).append(leaf)
         return classes
 
     def _signature(self, leaf: int) -> Key:
-        """A key that is equal for leaves with the same trust, size and noise on their path."""
+        """A key that is equal for leaves with the same trust, size and noise at every level above their
+        devices.
+
+        Without noise anywhere it is () for all leaves.
+        """
         noise = self.network.noise
         if not self.network.has_noise:
             return ()  # without noise, trust and size make no difference
@@ -198,7 +210,9 @@ class MovingLabels(TreeLabels):
         return Row((rounds, ""), f"{how_many(alike, 'device')} {where}", "")
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column for an aggregator or a device, by whether it ever is above or beside ``unit``."""
+        """The column for the aggregator or device ``observer``, by whether it ever is above or beside
+        ``unit``.
+        """
         device, other = self._device_index(unit), self._device_index(observer)
         kind, _, number = observer.partition(":")
         if device is None:
@@ -238,12 +252,17 @@ def edge_titles(tree: Tree) -> list[str]:
 
 
 def edges_over_time(network: Network) -> IntArray:
-    """The edge of every device where devices move, ``[eras, devices]``."""
+    """Index of the edge of every device in every era, ``[eras, devices]``, of a network whose devices
+    move.
+    """
     everybody = np.arange(network.trees[0][1].device_count)
     return np.stack([tree.leaves_of(everybody) for _, tree in network.trees])
 
 
 def _common_depth(one: Sequence[int], other: Sequence[int]) -> int:
-    """The tier of the nearest common ancestor of two paths of node indices, which begin at the cloud."""
+    """The tier of the nearest common ancestor of two leaves, from 0 for the cloud.
+
+    ``one``, ``other``: the indices of the nodes on the path to each, which begin at the cloud.
+    """
     alike = [a == b for a, b in zip(one, other, strict=False)]
     return (alike.index(False) if False in alike else len(alike)) - 1

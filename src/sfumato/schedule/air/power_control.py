@@ -101,7 +101,9 @@ class AirPlan:
 
     @cached_property
     def max_alignment(self) -> FloatArray:
-        """The alignment that privacy, or a fixed beta, allows in every leaf ``[leaves]``; may be infinite."""
+        """The alignment that privacy, or a fixed beta, allows in every leaf ``[leaves]``; ∞ where neither
+        says.
+        """
         if self._air.beta is not None:
             return np.full(self.tree.leaf_count, self._alignment_of_fixed_beta)
         noise = self.spec.privacy.noise
@@ -118,7 +120,9 @@ class AirPlan:
 
     @cached_property
     def envelope(self) -> FloatArray:
-        """The largest alignment that any round can have, in every leaf ``[leaves]``."""
+        """The largest alignment that any round can have in every leaf ``[leaves]``; ∞ where power is not
+        known.
+        """
         return np.minimum(self.max_alignment, self._power_range[1])
 
     @cached_property
@@ -151,16 +155,16 @@ class AirPlan:
 
     @property
     def guaranteed_noisers(self) -> FloatArray:
-        """Devices whose noise is sure to be in a sum that a device's message is in, itself included,
+        """How many devices' noise is sure to be in a sum with a device's message, itself included:
         ``[leaves]``.
+
+        1 under Poisson participation or where weak channels are left out, else all participants.
         """
         alone = self._is_poisson or not self.everybody_sends
         return np.ones_like(self.participants) if alone else self.participants
 
     def max_noise_multiplier(self) -> float:
-        """Compute the largest noise multiplier of a device that every device has the power for, with a
-        fixed beta.
-        """
+        """Largest noise multiplier of devices that every device has the power for; only with a fixed beta."""
         gain = max(self._least_gain, self._air.min_gain or 0.0)
         share = 1.0
         if isinstance(self.channels.radio, AirRadio) and self.spec.compression is not None:
@@ -169,7 +173,10 @@ class AirPlan:
 
     @cached_property
     def multiplier(self) -> FloatArray:
-        """Least noise multiplier that the receiver's noise alone gives a sum, in every leaf ``[leaves]``."""
+        """Least noise multiplier that the receiver's noise alone gives a sum, in every leaf ``[leaves]``.
+
+        That is at the alignment of the envelope; 0 where it is infinite.
+        """
         with np.errstate(divide="ignore"):
             return 1.0 / (self.envelope * self.gain_ratio)
 
@@ -180,7 +187,8 @@ class AirPlan:
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """Compute who sends how loud in one aggregation, and how it arrives.
+        """Compute who sends how loud in one aggregation, and how it arrives, from the channels that are
+        drawn.
 
         Args:
             number: of the round, from 0.
@@ -188,6 +196,10 @@ class AirPlan:
             devices: who takes part, ascending ``[P]``.
             device_noise: multiplier of the noise that each adds to its message ``[P]``.
             parameters: M, of the model.
+
+        Returns:
+            What `AirTransmission` describes; a leaf in which nobody sends has an alignment of 0, unless a
+            fixed beta or privacy states one.
         """
         leaves = self.tree.leaves_of(devices)
         gains = self.channels.gains(number)[devices]
@@ -252,8 +264,9 @@ class AirPlan:
 
     @cached_property
     def _power_range(self) -> tuple[float, float]:
-        """The least and the largest alignment, over all the channel may do, at which power may be the
-        limit.
+        """The least and the largest alignment, over all the channel may do, at which power may be the limit.
+
+        (∞, ∞) with a fixed beta; (0, ∞) with another radio, or a model of unknown size.
         """
         radio, parameters = self.channels.radio, parameter_count(self.spec)
         if self._air.beta is not None:
@@ -276,7 +289,10 @@ class AirPlan:
         return parameters if is_pfels else self.coordinates(parameters)
 
     def _counted_share_of_norm(self, parameters: int) -> float:
-        """Of a message's squared norm, how much power control counts on: k/d on average (Lemma 5), or all."""
+        """The share of a message's squared norm that power control counts on, of ``parameters`` coordinates.
+
+        Under the rule ``pfels`` k/d, which is the mean where k of d coordinates are sent (Lemma 5), else 1.
+        """
         return self.coordinates(parameters) / parameters if self.rule == "pfels" else 1.0
 
     def _draw_arriving_factors(self, number: int, index: int) -> FloatArray:
@@ -297,8 +313,9 @@ class AirPlan:
 def _draw_channel_errors(
     rng: np.random.Generator, csi: ChannelKnowledge, shape: tuple[int, int]
 ) -> FloatArray:
-    """Draw errors of channel knowledge, of this ``shape``, in standard deviations: normal, truncated at
-    ``csi.max_error_std`` if set.
+    """Draw errors of channel knowledge, of this ``shape``, in standard deviations.
+
+    Standard normal, truncated at ``csi.max_error_std`` on both sides if that is set.
     """
     if csi.max_error_std is None:
         return rng.standard_normal(shape)

@@ -88,7 +88,11 @@ class RealisedChannels:
         return cls(plan, air, alignment, took_part)
 
     def to_dict(self) -> dict[str, Any]:
-        """For ``releases.json``: beta of every aggregation, and the noise std it left in leaves' averages."""
+        """For ``ledger.json``: lists ``[rounds][aggregations][leaves]`` by name.
+
+        ``beta`` of every aggregation, and ``channel_noise_std``, the std that it left in the leaf's average,
+        in units of the plan.
+        """
         rounds = range(len(self.alignment))
         unit = np.array([self.plan.message_scale(number) for number in rounds])[:, None, None]
         bound = np.array([step.message_norm for step in self.plan.releases.steps])[None]
@@ -96,11 +100,12 @@ class RealisedChannels:
         return {"beta": beta.tolist(), "channel_noise_std": np.sqrt(self._channel).tolist()}
 
     def largest_square(self, exposure: Exposure, unit: int, neighbours: Neighbours) -> tuple[float, int]:
-        """``mu^2`` of the flow ``exposure`` of ``unit`` with the noise that the channels really had.
+        """μ² of the flow ``exposure`` of ``unit``, over all rounds, with the noise that the channels really
+        had.
 
         Returns:
             The largest among the devices that ``unit`` stands for, and how many rounds that device took part
-                in.
+            in; 0 and 0 where none took part.
         """
         releases = self.plan.releases
         leaf, weight = releases.leaf_of(unit), releases.classes.weight[releases.class_of(unit)]
@@ -119,10 +124,14 @@ class RealisedChannels:
         return self._largest_over_devices(each, alike)
 
     def _largest_over_devices(self, each: FloatArray, alike: IntArray) -> tuple[float, int]:
-        """Find the largest sum of ``each`` over the rounds a device took part in, and how many these were.
+        """Over devices, the largest sum of ``each`` over the rounds that one took part in.
 
-        ``each``: ``mu^2`` of every round and leaf, ``[rounds, leaves]``; ``alike``: the leaves of the
-        devices.
+        Args:
+            each: μ² of every round and leaf, ``[rounds, leaves]``.
+            alike: numbers of the leaves that the devices are under.
+
+        Returns:
+            The sum and the number of these rounds; 0 and 0 where no device has any.
         """
         first = self.plan.tree.first_device
         best, times = 0.0, 0

@@ -111,7 +111,12 @@ def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float
     """Give devices the noise that a received sum lacks to have the noise multiplier ``multiplier``.
 
     The channel is counted on as it is at its loudest (the envelope); the expected participants share the
-    rest. Devices without noise in ``plan`` stay without.
+    rest.
+
+    Args:
+        plan: says which devices add noise; those without stay without.
+        air: the devices' uplink.
+        multiplier: wanted, of every sum.
     """
     lacking = np.maximum(multiplier**2 - air.multiplier**2, 0.0)
     share = np.sqrt(lacking / air.participants)[:, None]
@@ -123,7 +128,7 @@ def with_received_noise(plan: NoisePlan, start: NoisePlan, air: AirPlan, size: F
 
     Args:
         plan: any; its devices' noise is replaced by what the receiver's own lacks.
-        start: of the multiplier 1.
+        start: the plan that factors refer to; devices without noise in it get none.
         air: the devices' uplink.
         size: a factor for every leaf ``[leaves]``.
     """

@@ -120,6 +120,9 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
         setting: of the round.
         number: of the round, from 0; may be ``None`` where a fixed number of devices is drawn.
 
+    Returns:
+        ``plan`` with that work, cohort, step size, noise and declared releases; the tree stays.
+
     Raises:
         ValueError: there is no number, and every device is drawn by itself.
     """
@@ -144,7 +147,10 @@ def round_plan(plan: TreePlan, setting: RoundSettings, number: int | None = None
 
 
 def _are_alike(plan: TreePlan, control: Control) -> bool:
-    """Whether trusted and untrusted edges share a class, though control treats them differently."""
+    """Whether a trusted and an untrusted edge have one class number, though control treats them differently.
+
+    ``False`` where there is no noise, or control chooses for each edge.
+    """
     trusted, classes = plan.tree.tiers[-1].trusted, plan.releases.leaf_classes
     apart = plan.spec.privacy.noise.kind == "none" or control.per_edge or draws_devices_independently(plan)
     return not apart and bool(set(classes[trusted]) & set(classes[~trusted]))
@@ -200,10 +206,10 @@ def control_refusals(plan: TreePlan) -> Refusals:
 
 
 def noise_constant(plan: TreePlan) -> float:
-    """Compute c2^2 q^2 ln(1/delta) / epsilon^2 of H2FDP's (15) from the multiplier, however noise was stated.
+    """Compute c2² q² ln(1/δ) / ε² of H2FDP's (15) from the multiplier, however noise was stated.
 
     (15) with Lemma 3.2 is a standard deviation of ``2 eta tau G`` times the root of that times the number of
-    global aggregations.
+    global aggregations. The largest multiplier of a global aggregation counts; 0 without noise.
     """
     steps = plan.releases.steps[-1]
     largest = max(float(plan.noise.device[:, 0].max()), *(float(n[:, 0].max()) for n in plan.noise.node))

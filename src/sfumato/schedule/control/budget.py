@@ -62,7 +62,9 @@ class BudgetedCoalition:
 
     @classmethod
     def of(cls, plan: TreePlan, coalition: tuple[Party, ...]) -> BudgetedCoalition:
-        """The budget towards ``coalition``: what a unit of every leaf spends if ``plan`` is played as is."""
+        """The budget towards ``coalition``: what a unit of every leaf spends if ``plan`` is played as it
+        is.
+        """
         members, first = _devices_in(coalition), plan.tree.first_device
         units = tuple(
             next((device for device in range(first[leaf], first[leaf + 1]) if device not in members), -1)
@@ -77,10 +79,10 @@ class BudgetedCoalition:
         return cls(coalition, units, *(tuple(column) for column in zip(*smallest, strict=True)))
 
     def costs(self, plan: TreePlan, declared: TreeReleases) -> FloatArray:
-        """Compute the privacy cost of ``declared`` for a device of every leaf towards the coalition: mu²,
-        ``[leaves]``.
+        """μ² that ``declared`` costs a device of each leaf towards the coalition, ``[leaves]``.
 
-        0 where the budget is infinite. ``plan``: of the run, for its neighbouring relation.
+        Under the bound that the leaf's budget is held under; 0 where the budget is infinite, ∞ without noise.
+        ``plan``: of the run, for its neighbouring relation.
         """
         return np.array(
             [
@@ -118,7 +120,7 @@ class Budget:
 
     @cached_property
     def columns(self) -> dict[int, list[BudgetedPair]]:
-        """The observers of each kind of unit, in the order of the filter's columns."""
+        """For each kind of leaf, the budgeted pairs of its units, in the order of the filter's columns."""
         found: dict[int, list[BudgetedPair]] = {}
         for held in self.held:
             found.setdefault(held.kind, []).append(held)
@@ -126,12 +128,15 @@ class Budget:
 
     @cached_property
     def kinds(self) -> IntArray:
-        """The kind of every device, ``[devices]``."""
+        """The kind of the leaf of every device, as `leaf_kinds` numbers them, ``[devices]``."""
         return np.repeat(leaf_kinds(self.plan), self.plan.tree.devices)
 
     def fresh(self) -> GaussianFilter:
-        """Make a privacy filter with nothing spent, ``[devices, observers]``; whoever is trusted has no
-        limit.
+        """Make a privacy filter with nothing spent, ``[devices, observers]``; infinite where no ε is
+        promised.
+
+        Columns are single observers, by kind of the device's leaf (`columns`), then the coalitions in
+        ``watch``.
         """
         alone = {kind: [held.budget for held in several] for kind, several in self.columns.items()}
         together = [np.array(held.budgets) for held in self.together]
@@ -140,7 +145,10 @@ class Budget:
         )
 
     def charge(self, played: TreePlan, devices: IntArray) -> FloatArray:
-        """Cost of one round of ``played`` for each of ``devices``, mu squared ``[devices, observers]``."""
+        """μ² that one round of ``played`` costs each of ``devices``, ``[len(devices), observers]``.
+
+        Columns as of `fresh`; 0 where the budget is infinite.
+        """
         declared = played.releases.after(1)
         per_kind = {
             kind: [
@@ -155,14 +163,12 @@ class Budget:
         return self._with_coalitions(self._table_by_device(per_kind, 0.0), together, 0.0)[devices]
 
     def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """Look up mu² spent on ``unit`` towards ``coalition`` in ``state``; ∞ towards whom no filter
-        holds.
-        """
+        """μ² spent on ``unit`` towards ``coalition`` in ``state``; ∞ towards whom no filter holds."""
         column = self._column(unit, coalition)
         return float("inf") if column is None else float(state.spent[unit, column])
 
     def most_spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """Find the most mu² spent on any unit that stands to an observer as ``unit`` does to ``coalition``.
+        """The most μ² spent on any unit that stands to its observer as ``unit`` does to ``coalition``.
 
         ``state``: the filter. ∞ towards whom no filter holds.
         """
@@ -171,7 +177,10 @@ class Budget:
         return float("inf") if column is None else float(state.spent[alike, column].max())
 
     def _column(self, unit: int, coalition: Sequence[Party]) -> int | None:
-        """The filter's column for a unit and a coalition; ``None`` where no filter holds."""
+        """The filter's column for a unit and a coalition; ``None`` where no filter holds.
+
+        That is where the budget is infinite, or several observers are not a coalition in ``watch``.
+        """
         if len(coalition) != 1:
             return self._column_together(unit, frozenset(coalition))
         asked = self._relation(unit, coalition[0])
@@ -192,7 +201,10 @@ class Budget:
         return f"device:{held.unit} towards {self.plan.releases.party_name(held.coalition[0])}"
 
     def _relation(self, unit: int, observer: Party) -> tuple[object, ...]:
-        """A hashable key, equal for observers placed alike towards units of a kind, under a cloud."""
+        """A hashable key, equal for observers placed alike towards units of a kind, in edges under a cloud.
+
+        The observer's kind, whether its edge is the unit's own, and else the kind of its edge.
+        """
         tree, kinds = self.plan.tree, leaf_kinds(self.plan)
         if observer.kind == "public" or (observer.kind == "node" and observer.tier == 0):
             return (observer.kind,)
@@ -218,8 +230,10 @@ class Budget:
     ) -> FloatArray:
         """Add a column for every coalition in ``watch`` to ``alone`` ``[devices, observers]``.
 
-        ``of_leaves``: for each coalition, a value a leaf; ``of_members``: the value of its members, who are
-        no units.
+        Args:
+            alone: values towards single observers.
+            of_leaves: for each coalition, a value for each leaf, ``[leaves]``, which its devices get.
+            of_members: the value of the coalition's members, who are no units.
         """
         columns = [np.repeat(values, self.plan.tree.devices) for values in of_leaves]
         for column, held in zip(columns, self.together, strict=True):
@@ -227,7 +241,9 @@ class Budget:
         return np.column_stack([alone, *columns])
 
     def _table_by_device(self, rows: dict[int, list[float]], empty: float) -> FloatArray:
-        """``rows`` by kind of unit as ``[devices, observers]``; ``empty`` fills the rows that are short."""
+        """A table ``[devices, observers]`` from a row for each kind of leaf; ``empty`` fills rows that are
+        short.
+        """
         table = np.full((max(rows) + 1, self._width), empty)
         for kind, values in rows.items():
             table[kind, : len(values)] = values
@@ -255,7 +271,10 @@ def _devices_in(coalition: Sequence[Party]) -> set[int]:
 
 
 def _smallest_bound(costs: dict[str, float]) -> tuple[str, float]:
-    """The name of the bound with the smallest mu squared (flow where they are equal), and that mu squared."""
+    """The name of the bound with the smallest μ² (flow where they are equal), and that μ².
+
+    ``costs``: μ² by the bound's name, one or more.
+    """
     bound = min(costs, key=lambda name: (costs[name], name != "flow"))
     return bound, costs[bound]
 

@@ -50,7 +50,7 @@ class Dropouts:
     """What became of the participants of an aggregation.
 
     Attributes:
-        silent_from: the phase from which each says no more, ``[P]``; ``Phase.DONE`` for who stays.
+        dropout_phase: the phase from which each says no more, ``[P]``; ``Phase.DONE`` for who stays.
         received: whose message somebody learnt, alone or in a sum, ``[P]``.
         formed: which leaves have an average to send on, ``[leaves]``.
         terms: for each leaf, which of its devices served as supernode, in order; empty without elections.
@@ -108,9 +108,10 @@ def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dr
 
 
 def session_has_sum(dropout_phase: IntArray, threshold: int) -> bool:
-    """Say whether enough parties stay for a session of secure aggregation to have a sum.
+    """Whether enough parties stay for a session of secure aggregation to have a sum.
 
-    ``dropout_phase``: from which each party is silent, ``[parties]``; ``threshold``: of survivors.
+    ``dropout_phase``: the phase from which each party is silent, ``[parties]``; ``threshold``: the fewest
+    survivors.
     """
     drop = {phase: np.flatnonzero(dropout_phase == phase).tolist() for phase in PHASES}
     try:
@@ -140,7 +141,11 @@ def _draw_dropout_phases(
 
 
 def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
-    """Find the phase from which each party is silent, ``[P]``, from uniform draws ``[P, phases]``."""
+    """The first phase in which each party drops out, ``[P]``, or ``Phase.DONE`` if in none.
+
+    It drops out in a phase if its draw is below the rate of the phase. ``draws``: uniform numbers, ``[P,
+    phases]``.
+    """
     dropout_phase = np.full(len(draws), int(Phase.DONE), dtype=np.int64)
     for column, (phase, rate) in reversed(list(enumerate(zip(PHASES, faults.drop_rates, strict=True)))):
         dropout_phase[draws[:, column] < rate] = int(phase)
@@ -192,7 +197,7 @@ class Attendance:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
-        """The attendance of the first ``rounds``; ``None`` where all stay and nobody is elected."""
+        """The attendance of the first ``rounds`` rounds; ``None`` where all stay and nobody is elected."""
         return cls.of_rounds(plan, [plan] * rounds)
 
     @classmethod
@@ -238,7 +243,11 @@ class Attendance:
         return np.bincount(np.array(served, dtype=np.int64), minlength=devices).astype(np.int64)
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as JSON for the run folder: survivors, lost sums, supernodes."""
+        """The facts as a JSON object for the run folder.
+
+        ``survivors`` as lists ``[rounds][aggregations][leaves]``, ``lost_sums`` if any is lost, and
+        ``supernodes`` if any is elected.
+        """
         kept: dict[str, Any] = {"survivors": self.survivors.tolist()}
         kept |= lost_sums(self.drawn, self.survivors, self.leaf_name)
         if any(zones for number in self.supernodes for zones in number):
@@ -247,12 +256,16 @@ class Attendance:
 
 
 def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> dict[str, Any]:
-    """For a run folder: sums that hold none of the messages that were to be sent; nothing if there are none.
+    """For a run folder: how many sums hold none of the messages that were to be sent.
 
     Args:
         drawn: messages that were to be sent, int64, by place in the last axis.
         counts: messages in the sum, likewise.
-        name: of a place.
+        name: of a place, by its index.
+
+    Returns:
+        ``lost_sums`` with ``of``, the sums that were to be, and ``by``, the lost ones by name of the place;
+        {} if none is lost.
     """
     lost = (drawn > 0) & (counts == 0)
     by_place = lost.reshape(-1, lost.shape[-1]).sum(axis=0)

@@ -37,7 +37,10 @@ class RealisedDropouts:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int) -> RealisedDropouts | None:
-        """The dropouts of a run; ``None`` where there are none, or a round aggregates more than once."""
+        """The dropouts of the first ``rounds`` rounds of a run, drawn again from its seed.
+
+        ``None`` where nobody can drop out or be elected, or a round aggregates more than once.
+        """
         if len(plan.aggregations) > 1:
             return None
         kept = Attendance.of(plan, rounds)
@@ -46,11 +49,16 @@ class RealisedDropouts:
         return cls(plan, kept.received[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
 
     def square(self, pair: PairClass, times: int) -> float:
-        """``mu^2`` of the worst pair of a class whose unit took part in ``times`` rounds.
+        """The largest μ² over the run that any pair of a class may have whose unit took part in ``times``
+        rounds.
 
         In every round the worst is taken of where unit and observer may be (`_worst_releases`). The ``times``
         worst rounds count, and in those that weigh most the observer holds office, as often as anybody of its
-        class did.
+        class did. Under the flow bound; ∞ where a round that counts has no noise.
+
+        Args:
+            pair: a class of pairs.
+            times: number of rounds.
         """
         coalition = (pair.observer,)
         node = Party("node", self.plan.tree.depth - 1, self._leaf_of_observer(pair.observer))
@@ -76,7 +84,10 @@ class RealisedDropouts:
         return self.plan.tree.leaf_of(observer.index) if observer.kind == "device" else observer.index
 
     def _most_terms(self, pair: PairClass) -> int:
-        """Most terms that a device of the observer's class held; 0 where it is no device."""
+        """The most rounds in which one device of the observer's class held office.
+
+        0 where the observer is no device, or nobody is elected.
+        """
         if not self.plan.releases.elections or pair.observer.kind != "device":
             return 0
         orbits = self.plan.releases.leaf_classes
@@ -84,11 +95,14 @@ class RealisedDropouts:
         return int(self.terms[alike.repeat(self.plan.tree.devices)].max())
 
     def _worst_releases(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
-        """Declared releases that bound every round in which a unit of the class was in a sum.
+        """Yield, for each round in which a unit of the class was in a sum, releases that bound it.
 
         The unit's leaf is given the fewest that any leaf of its class was left with, and the other leaves
         what all had but the fullest of the class: no unit met less noise. An observer elsewhere may be in any
         of them: one declaration for each number that leaves of its class were left with.
+
+        Yields:
+            One or more declared releases of one round; the worst of them bounds what the unit met.
         """
         declared, tree = self.plan.releases, self.plan.tree
         orbits, mine = declared.leaf_classes, tree.leaf_of(pair.unit)

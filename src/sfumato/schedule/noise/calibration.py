@@ -102,6 +102,9 @@ def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: Tre
     """The factor on all noise stds that the units of each leaf need to meet the target, ``[leaves]``.
 
     NaN where the observer may see raw updates of the leaf.
+
+    Raises:
+        SpecError: it may see those of all leaves, or no noise is enough for a pair.
     """
     tree, alike = rounds.tree, declared.leaf_classes
     needed = np.full(tree.leaf_count, np.nan)
@@ -133,10 +136,15 @@ def _factors_of_sources(rounds: TreeRounds, needed: FloatArray) -> FloatArray:
 
 
 def _factor_to_target(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> float:
-    """The factor on a pair's noise that makes its epsilon the target; 1 where it is, up to a root's error.
+    """The factor on a pair's noise that makes its ε the target; 1 where it is just below already.
+
+    Args:
+        charge: of the pair, with noise at factor 1.
+        noise: states the target.
+        spec: states δ.
 
     Raises:
-        SpecError: no noise does.
+        SpecError: no noise reaches it.
     """
     target, delta = noise.epsilon, spec.privacy.delta
     is_drawn = charge.record is not None or charge.exposures[0].draws[0].sampling.kind != "all"
@@ -258,7 +266,10 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
 
 
 def first_trial_multiplier(plan: GroupPlan, target: float) -> float:
-    """A noise multiplier to begin with: right for a unit in the most groups if all releases are seen."""
+    """A noise multiplier to begin a search for ε = ``target`` with, > 0.
+
+    It is right for a unit in the most groups if all releases are seen and nothing is amplified.
+    """
     memberships = np.bincount(plan.groups.members)
     releases = max(1, int(memberships.max()) * plan.release_count)
     return math.sqrt(releases) / gaussian.mu(epsilon=target, delta=plan.spec.privacy.delta)
@@ -267,8 +278,10 @@ def first_trial_multiplier(plan: GroupPlan, target: float) -> float:
 def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge], int]:
     """The charges of the pairs that a target is about, and how many workers trust the observer instead.
 
+    ``towards``: a kind of observer, or the name of one, as ``privacy.noise.for`` has it.
+
     Raises:
-        SpecError: there is no such pair.
+        SpecError: there is no such pair, or all trust the observer.
     """
     pairs = pairs_towards(plan.releases, towards, plan.parties, where="these groups")
     left = [(unit, observer) for unit, observer in pairs if not plan.trusts(observer, unit)]
@@ -285,7 +298,7 @@ def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge],
 
 
 def _factor_in_groups(pairs: Sequence[PairCharge], noise: NoiseByTarget, delta: float) -> float:
-    """The least factor on all noise at which each of ``pairs`` meets the target.
+    """The least factor on all noise at which each of ``pairs``, at least one, meets the target of ``noise``.
 
     Raises:
         SpecError: every noise meets it, or none.

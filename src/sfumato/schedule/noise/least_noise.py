@@ -66,10 +66,11 @@ def verdict_on_worst(epsilon: float, target: float, factor: Callable[[], float])
 
 
 def verdict_on_factors(factors: FloatArray, tolerance: float) -> Verdict:
-    """Judge a trial by the factors that all sets of sources need; close where these are 1 within
-    ``tolerance``.
+    """Judge a trial by the factors that all sets of sources need.
 
-    ``factors``: by which the noise of every set would have to change, ``[sets]``.
+    Args:
+        factors: by which the noise of every set would have to change, ``[sets]``.
+        tolerance: the trial is close if every factor is within this of 1.
     """
     largest = float(factors.max())
     close = float(np.abs(factors - 1.0).max()) < tolerance
@@ -122,6 +123,9 @@ def pairs_towards(
         parties: who there is.
         where: the topology, as a refusal calls it.
 
+    Returns:
+        One or more pairs of a device's number and an observer.
+
     Raises:
         SpecError: there is no such observer.
     """
@@ -137,7 +141,7 @@ def pairs_towards(
 
 
 def charge_of(declared: DeclaredReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
-    """The charge of an observer and device ``unit``, or what the spec protects in it (`main_unit`)."""
+    """The charge of what the spec protects in device ``unit`` (`main_unit`) towards ``observer``."""
     kind, neighbours = main_unit(spec), spec.privacy.neighbours
     by_filter = spec.control is not None
     return PairCharge.of(declared, kind, unit, (observer,), neighbours=neighbours, by_filter=by_filter)

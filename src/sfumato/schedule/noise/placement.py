@@ -38,7 +38,9 @@ class NoisePlan:
     noisy: BoolArray | None = None
 
     def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
-        """Multiply every source's noise by a factor: ``device`` ``[leaves]``, ``node[tier]`` ``[nodes]``."""
+        """A plan with every source's noise multiplied: by ``device`` ``[leaves]``, and ``node[tier]``
+        ``[nodes]``.
+        """
         return NoisePlan(
             self.device * device[:, None],
             tuple(mine * factor[:, None] for mine, factor in zip(self.node, node, strict=True)),
@@ -236,7 +238,7 @@ def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
 
 
 def _name_noisy_devices(tree: Tree, plan: NoisePlan, leaf: int) -> str:
-    """The numbers of a leaf's noisy devices as ``:0-4,7``; empty where all add noise."""
+    """Which of a leaf's devices add noise, counted from its first as 0: ``:0-4,7``; empty where all do."""
     first, last = tree.first_device[leaf : leaf + 2]
     if plan.noisy is None or plan.noisy[first:last].all():
         return ""

@@ -54,6 +54,9 @@ def factors_of(
         needed: the least factor of a pair; 1 in a trial that is just enough for it.
         epsilon: the target of all pairs.
         delta: of the target.
+
+    Returns:
+        A factor for each of ``charges``, in their order.
     """
     # every account with a target comes here: ways are made only where they may be needed
     ways = list(takewhile(bool, map(_ways_of, charges))) if len(charges) > MOST_ROOTS else []
@@ -85,9 +88,13 @@ def factors_of(
 
 
 def _shared_before(is_enough: Callable[[float], bool]) -> float | None:
-    """The factor 1, up to rounding, of a pair that took another one's factor in the trial before.
+    """Whether a pair is still served by another pair's factor, as in the trial before: then 1, up to
+    rounding.
 
     ``None`` where the trial is too little for the pair, or so much that another factor has to be found.
+
+    Args:
+        is_enough: whether the pair surely meets its target with its noise times a factor.
     """
     if is_enough((1 - TOLERANCE) / (1 + MOST_EXCESS)):
         return None
@@ -107,7 +114,5 @@ def _ways_of(charge: PairCharge) -> Ways:
 
 
 def _terms(ways: Ways) -> object:
-    """Make a hashable key that is equal for charges that need the same factor: terms and failure
-    probabilities.
-    """
+    """A hashable key of terms and failure probabilities: charges with the same key need the same factor."""
     return tuple((way.terms, way.failure_probability) for way in ways)

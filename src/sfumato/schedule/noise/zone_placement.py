@@ -68,7 +68,10 @@ def place_by_zone(
 
 
 def _choose_zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int], list[int]]:
-    """Numbers of the zones whose devices add noise, and of those whose edges do.
+    """Numbers of the zones whose devices add noise, and of those whose edges do; a zone is one edge.
+
+    Both are as ``placement`` lists them; shares of the zones are drawn by ``seed`` among those not listed,
+    ascending.
 
     Raises:
         SpecError: a zone that does not exist or is named twice, or shares of more than all zones.
@@ -103,7 +106,9 @@ def _choose_zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int
 
 
 def _choose_aggregators(tree: Tree, placement: Placement, seed: int) -> Iterator[tuple[int, list[int]]]:
-    """For each level that is named, its tier and the numbers of its aggregators that add noise.
+    """Yield, for each level that ``placement`` names, its tier and the aggregators that add noise, ascending.
+
+    A share of a level is drawn by ``seed``.
 
     Raises:
         SpecError: no such level or aggregator, or one named twice.

@@ -80,7 +80,10 @@ def _refusals(spec: Spec) -> Refusals:
 
 
 def _refuse_untrusted_masters(spec: Spec, trusted: BoolArray) -> None:
-    """Raise a `SpecError` if a master is not trusted, and a setting needs all masters to be."""
+    """Raise a `SpecError` if a master is not trusted, and a setting needs all masters to be.
+
+    ``trusted``: bool ``[M]``, of the masters.
+    """
     if trusted.all():
         return
     if KIND_OF[spec.protocol] == "dp-ogl+" and (spec.training.merge_every or 1) > 1:
@@ -108,7 +111,14 @@ def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
 
 
 def _notes_on_rounds(spec: Spec, topology: GroupTopology, kind: str, merge_every: int) -> Iterator[str]:
-    """Notes to the user on what of the spec is idealised, not accounted, or left over at the end."""
+    """Yield notes to the user on what of the spec is idealised, not accounted, or left over at the end.
+
+    Args:
+        spec: of groups.
+        topology: its groups.
+        kind: of protocol, a value of `KIND_OF`.
+        merge_every: rounds of an interval.
+    """
     if spec.transport.get(HOP) == "secure-aggregation":
         missing = "the rounding" if spec.faults else "the rounding and the dropouts"
         yield (
@@ -160,7 +170,7 @@ def _build_unnamed_groups(spec: Spec, topology: GroupTopology) -> Groups:
 
 
 def _build_later_groups(spec: Spec, topology: GroupTopology, first: Groups) -> tuple[tuple[int, Groups], ...]:
-    """The later groups, from which round (from 0) on.
+    """(first round from 0, groups) of each era of ``topology`` after the first, whose groups are ``first``.
 
     Raises:
         SpecError: not as many groups as before, members that do not fit, or a change within an interval.
@@ -182,7 +192,10 @@ def _build_later_groups(spec: Spec, topology: GroupTopology, first: Groups) -> t
 
 
 def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
-    """The clip norm of every group; infinite where no update is clipped as a whole."""
+    """The clip norm of every group, ``[M]``; infinite where no update is clipped as a whole.
+
+    A note is added to ``notes`` where the protocol ignores the clip.
+    """
     clip = spec.privacy.clip
     if clip is not None and KIND_OF[spec.protocol] == "ms-fedavg":
         notes.append("ms-fedavg averages models: privacy.clip is ignored")
@@ -193,7 +206,17 @@ def _clip_norms(spec: Spec, groups: Groups, notes: list[str]) -> FloatArray:
 
 
 def _stated_multipliers(spec: Spec, groups: Groups, trusted: BoolArray, notes: list[str]) -> FloatArray:
-    """The noise multiplier of every group that ``privacy.noise`` states, ``[M]``; 0 where none is stated."""
+    """The noise multiplier of every group that ``privacy.noise`` states, ``[M]``; 0 where none is stated.
+
+    Args:
+        spec: as the user wrote it.
+        groups: of its topology.
+        trusted: whether each master is, bool ``[M]``.
+        notes: to which notes for the user are appended.
+
+    Raises:
+        SpecError: every source has a multiplier of 0, or the sources do not fit the groups.
+    """
     noise = spec.privacy.noise
     silent = np.zeros(groups.count)
     if KIND_OF[spec.protocol] == "ms-fedavg":
@@ -226,10 +249,12 @@ def _sampling_rates(spec: Spec, groups: Groups) -> FloatArray:
 
 
 def _cohort_sizes(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
-    """How many workers every group draws; none where they are not a fixed number.
+    """How many workers every group draws, one number a group; () where they are not a fixed number.
+
+    ``structures``: the groups of every era.
 
     Raises:
-        SpecError: more than a group has at some time.
+        SpecError: more than a group has at some time, or names in place of numbers.
     """
     choice = spec.training.participation
     if not isinstance(choice, FixedParticipation):
@@ -251,7 +276,11 @@ def _cohort_sizes(spec: Spec, structures: Sequence[Groups]) -> tuple[int, ...]:
 
 
 def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, place: str) -> FloatArray:
-    """``many``, checked to have a value for each group, or else ``one`` repeated, ``[M]``."""
+    """``many``, checked to have a value for each group, or else ``one`` repeated, ``[M]``.
+
+    Raises:
+        SpecError: at ``place``: it has another number of values.
+    """
     if many is None:
         return np.full(groups.count, one)
     if len(many) != groups.count:
@@ -267,7 +296,7 @@ def _noise_owner_name(group: int, trusted: bool) -> str:
 
 
 def _multipliers_by_source(noise: NoiseBySource, groups: Groups, trusted: BoolArray) -> FloatArray:
-    """One multiplier a group, by the owners that ``privacy.noise.sources`` names.
+    """The multiplier of every group, ``[M]``, by the owners that ``privacy.noise.sources`` names; 0 for none.
 
     Raises:
         SpecError: an owner does not exist, appears twice or does not noise, or has several multipliers.

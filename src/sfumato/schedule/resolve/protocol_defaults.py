@@ -163,7 +163,12 @@ def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int 
 
 
 def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
-    """A number for every edge, from ``value`` with one for trusted and one for untrusted edges."""
+    """A number for every edge, from ``value`` with keys ``trusted`` and ``untrusted``, in the order of the
+    edges.
+
+    Raises:
+        SpecError: there are such edges and no number for them; blames ``place``.
+    """
     trusted = tree.tiers[-1].trusted
     for kind, there in (("trusted", trusted.any()), ("untrusted", not trusted.all())):
         if there and kind not in value:
@@ -172,7 +177,11 @@ def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[
 
 
 def _counts_by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
-    """A number for every edge, from ``value`` with the names of edges as keys."""
+    """A number for every edge, from ``value`` with the names of edges as keys, in the order of the edges.
+
+    Raises:
+        SpecError: a name that is no edge, an edge that is named twice or not at all; blames ``place``.
+    """
     tier = tree.depth - 1
     names = {tree.node_name(tier, leaf): leaf for leaf in range(tree.leaf_count)}
     names |= {label: leaf for leaf, label in enumerate(tree.tiers[tier].labels)}

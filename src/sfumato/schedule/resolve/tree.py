@@ -130,7 +130,10 @@ def _check_size(tree: Tree, aggregations: tuple[Aggregation, ...]) -> None:
 
 
 def _steps_of_messages(aggregations: tuple[Aggregation, ...], leaves: int) -> list[list[int]]:
-    """Local steps behind the messages of a round: for each leaf, where they differ; else once."""
+    """Numbers of local steps behind each message of a round, in order.
+
+    One list for each of ``leaves`` leaves where some aggregation is of some edges only, else one for all.
+    """
     if not any(aggregation.of_edge for aggregation in aggregations):
         return [[aggregation.local_steps for aggregation in aggregations]]
     steps = np.stack([aggregation.steps_of(leaves) for aggregation in aggregations], axis=1)
@@ -159,7 +162,9 @@ def _refusals(rounds: TreeRounds) -> Refusals:
 
 
 def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
-    """The plan for the air as the devices' uplink; ``None`` where they send otherwise."""
+    """How devices send over the air, as power control sets it up; ``None`` for a spec whose devices send
+    otherwise.
+    """
     if not spec.sends_over_the_air:
         return None
     from sfumato.schedule.air.power_control import air_of
@@ -170,7 +175,13 @@ def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants)
 def _sized_noise(
     rounds: TreeRounds, participants: TreeParticipants, air: AirPlan | None
 ) -> tuple[NoisePlan, Told]:
-    """Multipliers of every source that adds noise in any round, and notes for the user."""
+    """Multipliers of every source that adds noise in any round, and notes for the user.
+
+    Args:
+        rounds: resolved, without their noise.
+        participants: who takes part in a round.
+        air: of the devices' uplink, whose receivers add noise; ``None`` without.
+    """
     noise, is_moving = rounds.spec.privacy.noise, len(rounds.trees) > 1
     if isinstance(noise, NoiseByTarget):
         require_record_rates(rounds.spec, rounds.tree.devices, rounds.batches)
@@ -189,7 +200,14 @@ def _sized_noise(
 def _stated_noise(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, air: AirPlan | None
 ) -> NoisePlan:
-    """Multipliers that follow from ``privacy.noise`` without a search."""
+    """Multipliers that follow from ``privacy.noise`` without a search; all 0 where no message is noised.
+
+    Args:
+        rounds: resolved, whose spec states the noise.
+        tree: who is trusted, so who adds it; one of ``rounds``.
+        participants: who takes part in a round.
+        air: of the devices' uplink; ``None`` without.
+    """
     spec, noise = rounds.spec, rounds.spec.privacy.noise
     match noise:
         case NoiseBySource():
@@ -216,7 +234,13 @@ def _stated_noise(
 
 
 def _with_noise_and_trust_written(spec: Spec, tree: Tree, noise: NoisePlan, air: AirPlan | None) -> Spec:
-    """``spec`` with every source's noise and all trust written out.
+    """``spec`` with the multipliers of ``noise`` for every source, and with all trust, written out.
+
+    Args:
+        spec: as the user wrote it.
+        tree: says who is trusted.
+        noise: as resolved.
+        air: of the devices' uplink, whose noise may be all there is; ``None`` without.
 
     Raises:
         SpecError: noise is asked for, and nobody adds any.
@@ -233,7 +257,17 @@ def _with_noise_and_trust_written(spec: Spec, tree: Tree, noise: NoisePlan, air:
 
 
 def _plan_of(rounds: TreeRounds, participants: TreeParticipants, noise: NoisePlan, notes: Told) -> TreePlan:
-    """The plan of resolved rounds; in a network that moves, with the plan of every tree in it."""
+    """The plan of resolved rounds; in a network that moves, with the plan of every tree in it.
+
+    Args:
+        rounds: resolved, one tree or several.
+        participants: who takes part in a round.
+        noise: of every source.
+        notes: for the user, so far.
+
+    Raises:
+        SpecError: adaptive control is asked for, and its theorem does not hold for this plan.
+    """
     spec, one_tree = rounds.spec, len(rounds.trees) == 1
     if one_tree:
         declared = tree_releases(rounds, rounds.tree, participants, noise)

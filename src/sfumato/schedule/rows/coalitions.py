@@ -49,7 +49,11 @@ class Coalition:
 
 
 def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
-    """The worst coalition of every size that HDP tolerates, for a unit of every class; empty elsewhere."""
+    """The worst coalition of every size that HDP tolerates, for a unit of every class, with its ε at
+    ``delta``.
+
+    Empty for other protocols.
+    """
     if plan.spec.protocol != "hdp":
         return ()
     sizes = tolerated_sizes(float(plan.participants.drawn.sum()))
@@ -58,7 +62,10 @@ def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
 
 
 def tolerated_sizes(online: float) -> tuple[int, ...]:
-    """The sizes of coalitions among k clients online: 1 to ceil(k/3) - 1, or a selection of them."""
+    """The sizes of coalitions that HDP tolerates of ``online`` clients (k): 1 to ceil(k/3) - 1, ascending.
+
+    A selection of them where there are many; none for three clients or fewer.
+    """
     most = min(math.ceil(online / 3) - 1, _LARGEST)
     if most <= _MOST_SIZES:
         return tuple(range(1, most + 1))
@@ -117,7 +124,9 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
 
 
 def _order_outsiders(zones: list[list[int]], most: int) -> tuple[list[int], list[int]]:
-    """Devices of other zones in two orders: zone after zone, and one of each zone in turn."""
+    """The first ``most`` devices of other zones in two orders: zone after zone, and one of each zone in
+    turn.
+    """
     filled: list[int] = []
     for zone in zones:
         if len(filled) >= most:
@@ -134,10 +143,13 @@ def _order_outsiders(zones: list[list[int]], most: int) -> tuple[list[int], list
 def _candidate_coalitions(
     own: list[int], queues: tuple[list[int], list[int]], size: int
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """List coalitions of ``size`` devices with none of ``own``, the devices of the unit's zone, half as many
-    as fit, or as many as fit.
+    """Yield coalitions of ``size`` devices: none of the unit's zone in them, half as many as fit, or all that
+    fit.
 
-    The rest come from either of ``queues``, devices of other zones, the loudest first.
+    Args:
+        own: devices of the unit's zone that may be members, the first ones first.
+        queues: devices of other zones in two orders; the rest are the first of either.
+        size: of a coalition; where there are too few devices nothing is yielded.
 
     Yields:
         How many members are in the unit's zone, and the members.
@@ -173,7 +185,7 @@ def _largest_epsilon(
 
 
 def _epsilon_of_coalition(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:
-    """The epsilon of ``unit`` towards ``coalition`` at ``delta``."""
+    """The smallest bound on ε of device ``unit`` towards ``coalition`` at ``delta``; ∞ without protection."""
     if are_unprotected(plan.releases.quick_exposures(unit, coalition)):
         return math.inf
     neighbours = plan.spec.privacy.neighbours

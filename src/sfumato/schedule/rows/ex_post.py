@@ -98,7 +98,10 @@ def epsilons_after_run(
 
 
 def _epsilon_after_rounds(plan: TreePlan, pair: PairClass, times: int, delta: float) -> float:
-    """Compute ε at ``delta`` of a pair after ``times`` rounds that the unit took part in for sure."""
+    """Compute ε at ``delta`` of a pair after ``times`` rounds that the unit took part in for sure.
+
+    It is the smallest of the bounds. Noise of others that may not be there does not count.
+    """
     declared = plan.releases.after(times)
     return min(
         declared.bound_epsilon(
@@ -109,7 +112,10 @@ def _epsilon_after_rounds(plan: TreePlan, pair: PairClass, times: int, delta: fl
 
 
 def _amount_over_the_air(realised: RealisedChannels, pair: PairClass, delta: float) -> ExPost:
-    """The ε of a pair with the noise that the receivers really had against the devices' signals."""
+    """The ε at ``delta`` of a pair with the noise that the receivers really had against the devices' signals.
+
+    Of the unit that it is largest for, among those that the pair stands for, with its number of rounds.
+    """
     plan = realised.plan
     exposures = plan.releases.exposures(pair.unit, (pair.observer,))
     flow = next(exposure for exposure in exposures if exposure.bound_name == "flow")

@@ -94,8 +94,14 @@ def _describe_gap(gap: float) -> str:
 def _explain_unprotected(
     plan: Plan, device: int, coalition: tuple[Party, ...], raw: Release, *, of_record: bool
 ) -> str:
-    """Write a sentence on why device ``device`` has no guarantee towards ``coalition``: ``raw`` has no
-    noise.
+    """Write a sentence on why a device has no guarantee towards a coalition.
+
+    Args:
+        plan: of the network.
+        device: index of the unit, or of the device that holds it.
+        coalition: its members.
+        raw: the release that has no noise.
+        of_record: whether the unit is a record or a person of the device.
     """
     if plan.spec.privacy.noise.kind == "none":
         return "nothing adds noise, so nothing protects."
@@ -145,7 +151,10 @@ def composed_terms(way: Composition, *, in_groups: bool) -> str:
 
 
 def _describe_messages(releases: Sequence[Release], *, in_groups: bool) -> str:
-    """A phrase on which messages one term is made of: those of one draw together."""
+    """A phrase on which messages one term is made of: those of one draw together.
+
+    ``releases``: none for a term that elections add; ``in_groups``: whether each group has its own draw.
+    """
     if not releases:
         return " rounds, in which an elected member receives more,"
     counts = Counter(_describe_message(release, in_groups=in_groups) for release in releases)
@@ -158,7 +167,9 @@ def _describe_messages(releases: Sequence[Release], *, in_groups: bool) -> str:
 
 
 def _describe_message(release: Release, *, in_groups: bool) -> str:
-    """A phrase on which messages ``release`` is about."""
+    """A phrase on which messages ``release`` is about; ``in_groups``: of a network of groups, not of a
+    tree.
+    """
     if not in_groups:
         return release.vector
     group = release.name.partition(",")[0]
@@ -220,7 +231,7 @@ def _describe_shared_moves(shares: Iterable[str]) -> str:
 
 
 def _as_share(of_move: float) -> str:
-    """The share of a whole move as text."""
+    """A share of a move as text: "all" for 1, else the number."""
     return "all" if of_move == 1 else _number(of_move)
 
 

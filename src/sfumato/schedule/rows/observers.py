@@ -25,7 +25,12 @@ _UNIONS: dict[str, tuple[ObserverKind, ...]] = {
 
 
 def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int:
-    """The device called ``device:N`` (or just ``N``), or by its name.
+    """Index of the device called ``device:N`` (or just ``N``), or by its name.
+
+    Args:
+        name: as the user wrote it.
+        parties: of the network.
+        place: key or option to blame.
 
     Raises:
         SpecError: there is no such device.
@@ -41,7 +46,7 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
 
 
 def _known_names(name: str, parties: Parties) -> str:
-    """A clause for refusals with the names of devices; empty where they have none."""
+    """A clause for the refusal of ``name`` with the names of devices; empty where they have none."""
     names = parties.device_names
     if not names:
         return ""
@@ -95,7 +100,12 @@ def parse_protected(
 
 
 def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> Party:
-    """The party called ``cloud``, ``public``, ``device:N``, or an aggregator by its tier's name.
+    """The party called ``cloud``, ``public``, ``device:N``, or an aggregator by its tier's name or its own.
+
+    Args:
+        name: as the user wrote it; blanks around it do not count.
+        parties: of the network.
+        place: key or option to blame.
 
     Raises:
         SpecError: there is no such party.
@@ -176,9 +186,9 @@ class ObservedUnit:
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """Charge this pair in ``declared``; a record is drawn as often as those of device ``drawn_like``.
+        """Set up the charge of this pair by ``declared``, releases of ``plan``.
 
-        ``drawn_like`` of ``None``: as those of the unit's own device.
+        ``drawn_like``: the device whose records are drawn as often as the unit's; ``None``: the unit's own.
         """
         return PairCharge.of(
             declared,

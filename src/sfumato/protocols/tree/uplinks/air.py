@@ -72,6 +72,21 @@ class AirUplink:
 
 @dataclass
 class _Collector:
+    """The messages of one aggregation while they are added up.
+
+    Attributes:
+        uplink: that opened it.
+        number: of the round.
+        index: of the aggregation in it.
+        devices: who will send, ascending ``[P]``.
+        sending: amplitudes and limits of these devices.
+        bounds: l2 bound of a message of weight 1, in each leaf, ``[leaves]``.
+        listener: hears every device's message; ``None``: nobody.
+        sums: of the messages that have arrived, by leaf.
+        energy: transmit energy of each device so far, ``[P]``.
+        violations: devices whose messages had to be shortened to keep within their power.
+    """
+
     uplink: AirUplink
     number: int
     index: int
@@ -110,8 +125,13 @@ class _Collector:
         self.sums.add(leaves, messages)
 
     def received(self) -> Received:
-        """Give the leaves' averages with the channel's noise, and what energy and time they took; called
-        once.
+        """Give what the leaves received once all devices have sent; called once, on every rank.
+
+        Returns:
+            The averages with devices' and the channel's noise (0 where nothing is heard), every leaf
+            available, who sent, and the traffic. ``totals``: channel uses and shortened messages; ``means``:
+            ``beta``, the received signal's scale β of (10), 0 if no leaf hears anything. ``channel_variance``
+            is in units of the plan.
         """
         uplink, plan, sending = self.uplink, self.uplink.plan, self.sending
         energy, violations = np.zeros(plan.tree.leaf_count), uplink.ranks.added(np.array([self.violations]))
