@@ -3,7 +3,7 @@
 A finding refuses nothing. Each is a function of its own that returns a sentence, or ``None``:
 
     before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`,
-                    `unscaled_columns`, `columns_of_ids`
+                    `unscaled_columns`, `columns_of_ids`, `sites_without_rows`, `whole_batches`
     after a run     `idle_clip`, `accuracy_at_chance`, `empty_sums`
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.data.builtin_datasets import BUILT_IN
-from sfumato.data.dataset_sizes import dataset_facts
+from sfumato.data.dataset_sizes import dataset_facts, known_examples
 from sfumato.data.synthetic import CLASSES
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
@@ -42,7 +42,8 @@ NEVER, ALWAYS = 1e-3, 0.99
 _NAMED = 5  # places in a sentence
 _ID_NAME = re.compile(
     r"(?i:(.*[ _.-])?(id|ids|uuid|guid|mrn|ssn|identifier)|index|unnamed: \d+|"
-    r"(patient|person|subject|record|row|case|sample|user|customer|client)[ _]?(id|nr|no|number|code))|"
+    r"(patient|person|subject|record|row|case|sample|user|customer|client)[ _]?(id|nr|no|number|code)|"
+    r"patient|person|subject|participant|proband)|"
     r".*[a-z]I[Dd]"
 )
 CHANCE_FACTOR = 1.2
@@ -64,13 +65,15 @@ class Finding:
 def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
     """Warnings about the plan and δ alone, for which no ε needs to be computed."""
     found = {
-        "delta": large_delta(delta, plan.parties.device_count),
+        "delta": large_delta(delta, *protected_units(plan)),
         "learning-rate": odd_learning_rate(plan),
         "radio-power": odd_radio_power(plan),
     }
     columns = feature_columns_of(plan)
     found["unscaled"] = unscaled_columns(columns, plan.spec.data.scale or {})
     found["ids"] = columns_of_ids(columns)
+    found["sites"] = sites_without_rows(plan)
+    found["batches"] = whole_batches(plan)
     return _findings(found)
 
 
@@ -103,14 +106,39 @@ def findings_after(
     return _findings({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
 
 
-def large_delta(delta: float, devices: int) -> str | None:
-    """A warning about a δ of at least one over the number of devices; ``None`` otherwise."""
-    if delta < 1 / devices:
+def large_delta(delta: float, count: int, what: str) -> str | None:
+    """A warning about a δ of at least one over the number of units; ``None`` otherwise.
+
+    A mechanism that draws one of the n units and publishes all of it says nothing about the others: the
+    probability that a unit is told is 1/n, so it is (0, 1/n)-differentially private.
+
+    Args:
+        delta: of all guarantees.
+        count: n, how many units there are.
+        what: they are, in words.
+    """
+    if delta < 1 / count:
         return None
     return (
-        f"δ = {number(delta)} is at least 1/n for n = {devices:,} devices: a mechanism that publishes all "
-        f"the data of one device, drawn at random, would meet it; take a δ well below {number(1 / devices)}"
+        f"δ = {number(delta)} is at least 1/n for n = {count:,} {what}: a mechanism that publishes all "
+        f"the data of one of them, drawn at random, would meet it; take a δ well below {number(1 / count)}"
     )
+
+
+def protected_units(plan: Plan) -> tuple[int, str]:
+    """How many units there are that ε is about, and what they are: devices, records or persons.
+
+    Where both devices and records are protected, records, of which there are more. Where the sizes of the
+    data are not known, devices: each has at least one record, so δ is too large for them as well.
+    """
+    devices, unit = plan.parties.device_count, plan.spec.privacy.unit
+    if unit != "device":
+        try:
+            known = dataset_facts(plan.spec.data, devices).dealt_out
+        except SfumatoError:  # neither tabulated nor on this machine
+            return devices, "devices"
+        return max(known.train_examples, 1), "persons" if unit == "person" else "records"
+    return devices, "devices"
 
 
 def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
@@ -176,8 +204,7 @@ def odd_radio_power(plan: Plan) -> str | None:
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
     """The names of the features of a table; none of other data, of tokens, or of a table that is not here."""
     data = plan.spec.data
-    is_table = data.source.lower().endswith(TABLE_SUFFIXES) or data.source.startswith(GIVEN)
-    if data.vocabulary is not None or not is_table:
+    if data.vocabulary is not None or not _is_table(data.source):
         return ()
     try:
         return dataset_facts(data, plan.parties.device_count).feature_columns
@@ -202,6 +229,43 @@ def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str
     )
 
 
+def sites_without_rows(plan: Plan) -> str | None:
+    """A warning about sites that have names while no column of a table says whose a row is."""
+    names, data = plan.parties.site_names, plan.spec.data
+    if not names or data.site_column is not None or not _is_table(data.source):
+        return None
+    shown = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return (
+        f"the sites are called {shown}, but the rows are divided among them by data.partition, whosever they "
+        "are: no figure is about these sites; name the column that says whose a row is in data.site_column, "
+        "or leave the names out"
+    )
+
+
+def whole_batches(plan: Plan) -> str | None:
+    """A warning about Poisson batches in which every record or person of a device is in every step.
+
+    Records are drawn with probability min(1, batch size / number of records); at 1 nothing is hidden by the
+    draw, and the noise for the same ε is largest.
+    """
+    training, privacy = plan.spec.training, plan.spec.privacy
+    if training.batches != "poisson" or training.batch_size == "all" or privacy.unit == "device":
+        return None
+    try:
+        sizes = known_examples(plan.spec, plan.places)
+    except SfumatoError:  # neither tabulated nor on this machine
+        return None
+    if sizes is None or not (whole := int((sizes <= training.batch_size).sum())):
+        return None
+    what = "persons" if privacy.unit == "person" else "records"
+    return (
+        f"{whole:,} of {len(sizes):,} devices {'has' if whole == 1 else 'have'} no more {what} than "
+        f"training.batch_size, {training.batch_size:,}: each of them is in every local step, so drawing hides "
+        f"nothing and the noise for the same ε is far larger; take a small share of the fewest, "
+        f"{int(sizes.min()):,}"
+    )
+
+
 def looks_like_id(column: str) -> bool:
     """Whether a column is called as columns of identifiers are."""
     return _ID_NAME.fullmatch(column.strip()) is not None
@@ -218,6 +282,11 @@ def columns_of_ids(columns: Sequence[str]) -> str | None:
         f"{'an identifier' if one else 'identifiers'}: a model learns nothing of use from "
         f"{'it' if one else 'them'}; list the others in data.feature_columns"
     )
+
+
+def _is_table(source: str) -> bool:
+    """Whether ``data.source`` is a table of one's own."""
+    return source.lower().endswith(TABLE_SUFFIXES) or source.startswith(GIVEN)
 
 
 def _named(columns: Sequence[str]) -> str:
