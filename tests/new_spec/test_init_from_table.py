@@ -178,7 +178,7 @@ def test_four_commands_from_a_table_to_a_verified_statement_for_persons(
 def test_a_table_whose_ids_repeat_is_said_to_have_persons(capsys: pytest.CaptureFixture[str]) -> None:
     visits().to_csv("visits.csv", index=False)
     assert main(["init", "--csv", "visits.csv", *DECIDED]) == 0
-    assert "protect all of them: --person patient_id" in " ".join(capsys.readouterr().out.split())
+    assert "protect all rows of one person: --person patient_id" in " ".join(capsys.readouterr().out.split())
     visits(rows=1).to_csv("once.csv", index=False)
     assert main(["init", "--csv", "once.csv", *DECIDED]) == 0
     assert "--person" not in capsys.readouterr().out

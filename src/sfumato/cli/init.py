@@ -113,15 +113,10 @@ def init(
 def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
     """Write a spec for a table of one's own, and say who will learn what."""
     from sfumato.new_spec.decisions import check, ranges_in
+    from sfumato.new_spec.hints import hints
     from sfumato.new_spec.questions import Given, answered
     from sfumato.new_spec.table import open_own_table
-    from sfumato.new_spec.written_spec import (
-        hints,
-        spec_path,
-        table_summary,
-        who_learns_what,
-        write_checked_spec,
-    )
+    from sfumato.new_spec.written_spec import spec_path, table_summary, who_learns_what, write_checked_spec
 
     table = open_own_table(csv)
     path = spec_path(name, table)

@@ -23,7 +23,7 @@ from sfumato.errors import DataError, SpecError
 from sfumato.findings import looks_like_id
 from sfumato.spec.base import closest
 
-_MOST_LISTED = 20
+_MOST_LISTED, _MOST_CATEGORIES = 20, 20
 _Found = TypeVar("_Found")
 
 
@@ -51,6 +51,25 @@ class OwnTable:
     def numeric(self) -> tuple[str, ...]:
         """The columns of numbers."""
         return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
+
+    @cached_property
+    def whole(self) -> tuple[str, ...]:
+        """The columns of whole numbers."""
+        import pyarrow as pa
+
+        return tuple(name for name, kind in self.columns.types.items() if pa.types.is_integer(kind))
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of text."""
+        import pyarrow as pa
+
+        kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
+        return tuple(name for name, kind in self.columns.types.items() if any(is_(kind) for is_ in kinds))
+
+    def categories(self) -> tuple[str, ...]:
+        """The columns of text with 2 to 20 different values."""
+        return tuple(name for name in self.texts if 2 <= self.rows_and_values(name)[1] <= _MOST_CATEGORIES)
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
         """The columns that are called as identifiers are, but those of labels, sites, persons: ``others``."""
@@ -90,10 +109,14 @@ class OwnTable:
 
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 
-    def repeats(self, name: str) -> bool:
-        """Whether two rows have the same value in a column."""
-        texts = self._texts(name)
-        return len(set(texts)) < len(texts)
+    def rows_and_values(self, name: str) -> tuple[int, int]:
+        """How many rows have a value in a column, and how many different values there are."""
+
+        def find() -> tuple[int, int]:
+            found = [text for text in self._texts(name) if text]
+            return len(found), len(set(found))
+
+        return self._once(("values", name), find)
 
     def _texts(self, name: str) -> list[str]:
         """The values of a column as text."""
