@@ -79,6 +79,16 @@ def test_named_sites_need_a_column_that_says_whose_a_row_is(visits: Path) -> Non
     assert "sites" not in kinds(visits, "data.site_column=null", "topology.device_names=[]")
 
 
+def test_a_record_as_the_unit_where_persons_have_several_rows(visits: Path) -> None:
+    assert "persons" not in kinds(visits)
+    record = ["privacy.unit=record", "data.person_column=null"]
+    assert "several rows have the same person" in kinds(visits, *record)["persons"]
+    table = visits.with_suffix(".csv")
+    rows = table.read_text().splitlines()
+    table.write_text("\n".join([rows[0], *(f"q{n}{row}" for n, row in enumerate(rows[1:]))]) + "\n")
+    assert "persons" not in kinds(visits, *record)
+
+
 def test_batches_of_everybody_lose_the_draw(visits: Path) -> None:
     assert "batches" not in kinds(visits)
     assert (

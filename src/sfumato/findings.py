@@ -3,7 +3,8 @@
 A finding refuses nothing. Each is a function of its own that returns a sentence, or ``None``:
 
     before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`,
-                    `unscaled_columns`, `columns_of_ids`, `sites_without_rows`, `whole_batches`
+                    `unscaled_columns`, `columns_of_ids`, `sites_without_rows`, `whole_batches`,
+                    `forgotten_persons`
     after a run     `idle_clip`, `accuracy_at_chance`, `empty_sums`
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.dataset_sizes import dataset_facts, known_examples
+from sfumato.data.repeats import repeating_columns
 from sfumato.data.synthetic import CLASSES
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
@@ -74,6 +76,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
     found["ids"] = columns_of_ids(columns)
     found["sites"] = sites_without_rows(plan)
     found["batches"] = whole_batches(plan)
+    found["persons"] = forgotten_persons(plan)
     return _findings(found)
 
 
@@ -225,7 +228,8 @@ def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str
     return (
         f"{named} {has} no range in data.scale and so {'is' if len(unscaled) == 1 else 'are'} used as in the "
         "file: where numbers are far above 1, little or nothing is learned; write the range that everybody "
-        f"knows without the rows, like data.scale: {{{unscaled[0]}: [LOW, HIGH]}} ([0, 1] changes nothing)"
+        f"knows without the rows, like data.scale: {{{unscaled[0]}: [LOW, HIGH]}}, so wide that few values "
+        "are beyond it (those are kept, below 0 or above 1; [0, 1] changes nothing)"
     )
 
 
@@ -239,6 +243,29 @@ def sites_without_rows(plan: Plan) -> str | None:
         f"the sites are called {shown}, but the rows are divided among them by data.partition, whosever they "
         "are: no figure is about these sites; name the column that says whose a row is in data.site_column, "
         "or leave the names out"
+    )
+
+
+def forgotten_persons(plan: Plan) -> str | None:
+    """A warning where rows are protected while a column that is called like persons or identifiers repeats.
+
+    Of a file on this machine. It says no more than that a value stands in several rows: no number of them.
+    """
+    data, unit = plan.spec.data, plan.spec.privacy.unit
+    if unit not in ("record", "both") or not data.source.lower().endswith(TABLE_SUFFIXES):
+        return None
+    try:
+        repeated = repeating_columns(data, looks_like_id)
+    except SfumatoError:  # not on this machine
+        return None
+    labels = (data.label_column,) if isinstance(data.label_column, str) else data.label_column or ()
+    found = [name for name in repeated if name not in (*labels, data.site_column, data.group_column)]
+    if not found:
+        return None
+    return (
+        f"several rows have the same {found[0]}, and ε is about one row: if it says who a row is of, more is "
+        "learned about a person with several rows than ε says; to protect all rows of one, write "
+        f"privacy.unit: person and data.person_column: {found[0]}"
     )
 
 
@@ -260,8 +287,8 @@ def whole_batches(plan: Plan) -> str | None:
     what = "persons" if privacy.unit == "person" else "records"
     return (
         f"{whole:,} of {len(sizes):,} devices {'has' if whole == 1 else 'have'} no more {what} than "
-        f"training.batch_size, {training.batch_size:,}: each of them is in every local step, so drawing hides "
-        f"nothing and the noise for the same ε is far larger; take a small share of the fewest, "
+        f"training.batch_size, {training.batch_size:,}: each of them is in every local step, so drawing "
+        "hides nothing and the noise for the same ε is far larger; take a small share of the fewest, "
         f"{int(sizes.min()):,}"
     )
 

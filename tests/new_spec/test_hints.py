@@ -98,4 +98,4 @@ def test_two_sites_see_each_other(frame: pd.DataFrame, tmp_path: Path) -> None:
 
 
 def test_categories_that_are_left_out(frame: pd.DataFrame, tmp_path: Path) -> None:
-    assert "sex is left out as text; to learn from it, write numbers" in hinted(frame, tmp_path)
+    assert "sex is left out as text; to learn from it, write 0 and 1" in hinted(frame, tmp_path)

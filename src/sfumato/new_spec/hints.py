@@ -144,12 +144,19 @@ def _of_the_file(decisions: Decisions, table: OwnTable) -> Iterator[str]:
         comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
         yield f"columns are parted by {sign}{comma}: data.separator says so"
     others = {decisions.label, decisions.site, decisions.person, *decisions.ids}
-    left = [name for name in table.categories() if name not in others]
+    swapped = [name for name in table.texts if name not in others and table.has_decimal_commas(name)]
+    if swapped:
+        yield (
+            f"{', '.join(swapped)}: numbers with decimal commas in a file of commas are text, and left out; "
+            "save the file with semicolons between columns, or with points in numbers"
+        )
+    left = [name for name in table.categories() if name not in others and name not in swapped]
     if left:
         one = len(left) == 1
         yield (
             f"{', '.join(left)} {'is' if one else 'are'} left out as text; to learn from "
-            f"{'it' if one else 'them'}, write numbers in the file, like 0 and 1 (a column for each value where there are more than two)"
+            f"{'it' if one else 'them'}, write 0 and 1 in the file (of more than two "
+            "values, a column each)"
         )
     names = site_names(decisions, table)
     if names and not devices_can_be_named(names):

@@ -18,13 +18,26 @@ from sfumato.data.csv_files import format_of, is_number, open_csv
 from sfumato.data.locate import CsvFormat, existing_file
 from sfumato.data.sites import in_order
 from sfumato.data.table_files import ColumnTable, open_parquet
-from sfumato.data.tables import holds_numbers
+from sfumato.data.tables import holds_numbers, is_decimal_comma
 from sfumato.errors import DataError, SpecError
 from sfumato.findings import looks_like_id
 from sfumato.spec.base import closest
 
 _MOST_LISTED, _MOST_CATEGORIES = 20, 20
 _Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class _Values:
+    """How many rows have a value in a column, how many different ones, how many lack one, and the first."""
+
+    rows: int
+    different: int
+    missing: int
+    first_missing: int
+
+
+_NO_VALUES = _Values(0, 0, 0, -1)
 
 
 @dataclass(frozen=True)
@@ -110,13 +123,35 @@ class OwnTable:
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 
     def rows_and_values(self, name: str) -> tuple[int, int]:
-        """How many rows have a value in a column, and how many different values there are."""
+        """How many rows have a value in a column of numbers or text, and how many different values it has."""
+        found = self._values.get(name, _NO_VALUES)
+        return found.rows, found.different
 
-        def find() -> tuple[int, int]:
-            found = [text for text in self._texts(name) if text]
-            return len(found), len(set(found))
+    def missing(self, name: str) -> tuple[int, int]:
+        """How many rows lack a value in a column of numbers or text, and the first of them, from 0."""
+        found = self._values.get(name, _NO_VALUES)
+        return found.missing, found.first_missing
 
-        return self._once(("values", name), find)
+    def has_decimal_commas(self, name: str) -> bool:
+        """Whether the first value of a column of text is a number with a decimal comma."""
+        return name in self.texts and is_decimal_comma(next((text for text in self._texts(name) if text), ""))
+
+    @cached_property
+    def _values(self) -> Mapping[str, _Values]:
+        """The values of all columns of numbers or text, counted in one reading of the file."""
+        import pyarrow as pa
+        from pyarrow import compute, csv
+
+        names = [name for name in self.names if name in self.numeric or name in self.texts]
+        no_number = pa.array(csv.ConvertOptions().null_values)
+        found = {}
+        for name, column in self.columns.read(dict.fromkeys(names, True)).items():
+            texts = compute.fill_null(compute.utf8_trim_whitespace(column), "")
+            gaps = compute.is_in(texts, no_number if name in self.numeric else pa.array([""]))
+            there = texts.filter(compute.invert(gaps))
+            missing, first = len(texts) - len(there), compute.index(gaps, value=True).as_py()
+            found[name] = _Values(len(there), compute.count_distinct(there).as_py(), missing, first)
+        return found
 
     def _texts(self, name: str) -> list[str]:
         """The values of a column as text."""
