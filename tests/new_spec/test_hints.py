@@ -99,3 +99,10 @@ def test_two_sites_see_each_other(frame: pd.DataFrame, tmp_path: Path) -> None:
 
 def test_categories_that_are_left_out(frame: pd.DataFrame, tmp_path: Path) -> None:
     assert "sex is left out as text; to learn from it, write 0 and 1" in hinted(frame, tmp_path)
+
+
+def test_decimal_commas_in_a_file_of_commas(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame["weight"] = [f"{kilograms}".replace(".", ",") for kilograms in frame["weight"]]
+    said = hinted(frame, tmp_path)
+    assert "weight: numbers with decimal commas in a file of commas are text" in said
+    assert "column weight repeats" not in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -143,8 +144,9 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
             print(f"finding: {finding.text}")
     for line in who_learns_what(report, decisions):
         print(line)
-    folder = f"runs/{path.stem}"
-    print(f"next: sfumato run {path} --baseline; sfumato verify {folder}; sfumato statement {folder}")
+    run = shlex.quote(f"runs/{path.stem}")
+    again = f"sfumato run {shlex.quote(str(path))} --baseline"
+    print(f"next: {again}; sfumato verify {run}; sfumato statement {run}")
 
 
 def _ask(question: str, default: str) -> str:

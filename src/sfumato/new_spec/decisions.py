@@ -90,8 +90,8 @@ def check(decisions: Decisions, table: OwnTable) -> None:
             if table.has_decimal_commas(name):
                 why = (
                     "holds text: numbers with decimal commas, in a file with commas between columns (save it "
+                    "with semicolons between columns, or with points in numbers)"
                 )
-                why += "with semicolons between columns, or with points in numbers)"
             raise SpecError(Argument("scale"), name, f"{why}: only features are scaled")
     _check_gaps((decisions.label, *features), table)
     _check_labels(decisions.label, table)

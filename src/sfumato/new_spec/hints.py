@@ -45,7 +45,13 @@ def may_say_persons(name: str, site: str | None, table: OwnTable) -> bool:
         return False
     if looks_like_id(name):
         return True
-    kind = "text" if name in table.texts else "whole" if name in table.whole else None
+    kind = (
+        "text"
+        if name in table.texts and not table.has_decimal_commas(name)
+        else "whole"
+        if name in table.whole
+        else None
+    )
     if kind is None or values <= _FEW_VALUES:
         return False
     enough = kind == "text" or values >= _MANY_NUMBERS
@@ -96,7 +102,7 @@ def _of_small_sites(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     if count == 2:
         yield (
             "there are two sites: each can subtract what it sent itself from what it gets back, so the other "
-            "site learns as much about a row as the server does; with a third site it learns less"
+            "site learns as much as the server does; with a third site it learns less"
         )
     if decisions.protect == "device" and count < _FEW_SITES:
         yield (
@@ -155,8 +161,7 @@ def _of_the_file(decisions: Decisions, table: OwnTable) -> Iterator[str]:
         one = len(left) == 1
         yield (
             f"{', '.join(left)} {'is' if one else 'are'} left out as text; to learn from "
-            f"{'it' if one else 'them'}, write 0 and 1 in the file (of more than two "
-            "values, a column each)"
+            f"{'it' if one else 'them'}, write 0 and 1 in the file (of more than two values, a column each)"
         )
     names = site_names(decisions, table)
     if names and not devices_can_be_named(names):

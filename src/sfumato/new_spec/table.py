@@ -29,15 +29,24 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class _Values:
-    """How many rows have a value in a column, how many different ones, how many lack one, and the first."""
+    """What a column holds.
+
+    Attributes:
+        rows: how many have a value.
+        different: how many different values there are.
+        missing: how many rows have none.
+        first_missing: the first of those, from 0; -1 for none.
+        first: the first value as text; "" for none.
+    """
 
     rows: int
     different: int
     missing: int
     first_missing: int
+    first: str
 
 
-_NO_VALUES = _Values(0, 0, 0, -1)
+_NO_VALUES = _Values(0, 0, 0, -1, "")
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ class OwnTable:
 
     def has_decimal_commas(self, name: str) -> bool:
         """Whether the first value of a column of text is a number with a decimal comma."""
-        return name in self.texts and is_decimal_comma(next((text for text in self._texts(name) if text), ""))
+        return name in self.texts and is_decimal_comma(self._values[name].first)
 
     @cached_property
     def _values(self) -> Mapping[str, _Values]:
@@ -149,8 +158,13 @@ class OwnTable:
             texts = compute.fill_null(compute.utf8_trim_whitespace(column), "")
             gaps = compute.is_in(texts, no_number if name in self.numeric else pa.array([""]))
             there = texts.filter(compute.invert(gaps))
-            missing, first = len(texts) - len(there), compute.index(gaps, value=True).as_py()
-            found[name] = _Values(len(there), compute.count_distinct(there).as_py(), missing, first)
+            found[name] = _Values(
+                rows=len(there),
+                different=compute.count_distinct(there).as_py(),
+                missing=len(texts) - len(there),
+                first_missing=compute.index(gaps, value=True).as_py(),
+                first=there[0].as_py() if len(there) else "",
+            )
         return found
 
     def _texts(self, name: str) -> list[str]:
