@@ -70,10 +70,10 @@ def _refuse_to_replace(page: Path, found: Statement) -> None:
     if beside.exists():
         parsed = parse_json(read_text(beside), str(beside))
         there = parsed if isinstance(parsed, dict) else {}
-    source, name = there.get("source", "something else"), there.get("name", "")
+    source, name = there.get("source", ""), there.get("name", "")
     if (str(source).partition(" (")[0], name) != (found.source.partition(" (")[0], str(found.spec["name"])):
-        said = f"states {source}{f' of {name}' if name else ''}"
-        raise SpecError(str(page), None, f"{said}; name another file: {Argument('out', 'FILE.html')}")
+        said = f"is a statement of {name} ({source})" if name else "is something else"
+        raise SpecError(Argument("out"), str(page), f"{said}, and is left as it is; name another file")
 
 
 def _statement_of_spec(spec: Spec) -> Statement:

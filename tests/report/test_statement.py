@@ -88,9 +88,7 @@ def test_a_statement_of_something_else_is_left_as_it_is(tmp_path, capsys, monkey
     capsys.readouterr()
     assert main(["statement", "two.json"]) == 2
     said = capsys.readouterr()
-    assert said.err.startswith(
-        "sfumato: statement.html: states A plan, before any run of one; name another file: --out"
-    )
+    assert "--out: got 'statement.html'; is a statement of one (A plan, before any run)" in said.err
     assert (tmp_path / "statement.html").read_bytes() == before
     assert main(["statement", "two.json", "--out", "statement.html"]) == 0
 
