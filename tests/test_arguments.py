@@ -53,7 +53,7 @@ def test_only_the_command_line_knows_its_options() -> None:
         (lambda spec: sf.compare("runs/a"), "run_folders: got 'runs/a'; must be a list of run folders"),
         (lambda spec: sf.account(spec, delta="small"), "delta: got 'small'; must be from"),
         (lambda spec: sf.run(spec, seeds="3"), "seeds: got '3'; must be from 1 to 10,000"),
-        (lambda spec: sf.verify_run("nothing"), "nothing: is not a run folder"),
+        (lambda spec: sf.verify_run("nothing"), "nothing: no such run folder"),
         (lambda spec: sf.statement("nothing", "page.pdf"), "out: got 'page.pdf'; must end with .html"),
         (lambda spec: setattr(spec, "seed", 3), "seed: got 3; a spec is not changed by assignment"),
         (lambda spec: setattr(spec.training, "rounds", 3), "rounds: got 3; a spec is not changed by"),

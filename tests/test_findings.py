@@ -35,8 +35,69 @@ def plan(*changes: str, source: str = "quickstart") -> Any:
 
 
 def test_delta_of_one_over_the_devices_is_large() -> None:
-    assert large_delta(math.nextafter(1e-3, 0), 1000) is None
-    assert "at least 1/n for n = 1,000 devices" in str(large_delta(1e-3, 1000))
+    assert large_delta(math.nextafter(1e-3, 0), 1000, "devices") is None
+    assert "at least 1/n for n = 1,000 devices" in str(large_delta(1e-3, 1000, "devices"))
+
+
+TABLE = """name: visits
+protocol: dp-fedavg
+data: {{source: {folder}/visits.csv, label_column: ill, person_column: person, site_column: clinic}}
+topology: {{kind: star, devices: 2, device_names: [north, south]}}
+training: {{rounds: 2, local_steps: 1, batches: poisson, batch_size: 4, learning_rate: 0.1}}
+privacy: {{unit: person, delta: 1e-5, clip: {{kind: example, norm: 1}}, noise: {{multiplier: 2}}}}
+"""
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    """A spec of 40 persons with three rows each, at two clinics."""
+    rows = [f"p{row % 40},{('north', 'south')[row % 2]},{row % 7},{row // 3 % 2}" for row in range(120)]
+    (tmp_path / "visits.csv").write_text("person,clinic,age,ill\n" + "\n".join(rows) + "\n")
+    (tmp_path / "visits.yaml").write_text(TABLE.format(folder=tmp_path))
+    return tmp_path / "visits.yaml"
+
+
+def kinds(visits: Path, *changes: str, delta: float = 1e-5) -> dict[str, str]:
+    found = findings_of_plan(resolve(load_spec(str(visits), list(changes))), delta)
+    return {one.kind: one.text for one in found}
+
+
+def test_delta_is_compared_with_the_units_that_are_protected(visits: Path) -> None:
+    records = ["privacy.unit=record", "data.person_column=null"]
+    assert "persons: a mechanism" in kinds(visits, delta=0.1)["delta"]
+    assert "records: a mechanism" in kinds(visits, *records, delta=0.1)["delta"]
+    persons = 1 / int(kinds(visits, delta=0.1)["delta"].split("n = ")[1].split()[0])
+    assert 1 / 40 <= persons < 1 / 20  # those that are trained on
+    assert "delta" in kinds(visits, delta=persons)
+    assert "delta" not in kinds(visits, delta=math.nextafter(persons, 0))
+    assert "delta" in kinds(visits, *records, delta=math.nextafter(persons, 0))  # there are more rows
+
+
+def test_named_sites_need_a_column_that_says_whose_a_row_is(visits: Path) -> None:
+    assert "sites" not in kinds(visits)
+    assert "north, south" in kinds(visits, "data.site_column=null")["sites"]
+    assert "sites" not in kinds(visits, "data.site_column=null", "topology.device_names=[]")
+
+
+def test_a_record_as_the_unit_where_persons_have_several_rows(visits: Path) -> None:
+    assert "persons" not in kinds(visits)
+    record = ["privacy.unit=record", "data.person_column=null"]
+    assert "several rows have the same person" in kinds(visits, *record)["persons"]
+    table = visits.with_suffix(".csv")
+    rows = table.read_text().splitlines()
+    table.write_text("\n".join([rows[0], *(f"q{n}{row}" for n, row in enumerate(rows[1:]))]) + "\n")
+    assert "persons" not in kinds(visits, *record)
+
+
+def test_batches_of_everybody_lose_the_draw(visits: Path) -> None:
+    assert "batches" not in kinds(visits)
+    assert (
+        "2 of 2 devices have no more persons than training.batch_size, 5,000"
+        in (kinds(visits, "training.batch_size=5000")["batches"])
+    )
+    shuffled = ["privacy.unit=record", "data.person_column=null", "training.batches=shuffled"]
+    shuffled += ["privacy.clip.kind=update", "training.batch_size=5000"]
+    assert "batches" not in kinds(visits, *shuffled)
 
 
 def test_epsilon_above_ten_is_large() -> None:

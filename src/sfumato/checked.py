@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
@@ -22,37 +22,58 @@ def verify_run(run: str | Path) -> CheckOutcome:
     Raises:
         SpecError: it is no run folder. What does not hold is no error: it is in ``problems`` of the outcome.
     """
+    from sfumato.run_folder.reader import no_run_at
     from sfumato.verify.checker import check_run
     from sfumato.verify.folder import NoRunError
 
     try:
         return check_run(Path(run))
     except NoRunError:
-        raise SpecError(str(run), None, "is not a run folder: it has no spec.yaml") from None
+        raise no_run_at(Path(run)) from None
 
 
-def statement(subject: Spec | str | Path, out: str | Path = "statement.html") -> Path:
+def statement(subject: Spec | str | Path, out: str | Path | None = None) -> Path:
     """Write a privacy statement for an auditor: the page ``out``, and the same as JSON beside it.
 
     Args:
         subject: a spec, or a run folder, of which every ε is recomputed first, as by `verify_run`.
-        out: ends with ``.html``.
+        out: ends with ``.html``; default: ``statement.html``, which is left as it is if it states another
+            plan or run.
 
     Raises:
-        SpecError: ``out`` is no page, or there is no run in the folder.
+        SpecError: ``out`` is no page, states something else, or there is no run in the folder.
         RunError: a file of the run is damaged.
     """
     from sfumato.report.statement.page import statement_page
     from sfumato.run_folder.reader import write_json, write_text
     from sfumato.spec.document import Spec
 
-    page = Path(out)
+    page = Path("statement.html" if out is None else out)
     if page.suffix != ".html":
         raise SpecError(Argument("out"), str(page), "must end with .html; the JSON is written beside it")
     found = _statement_of_spec(subject) if isinstance(subject, Spec) else _statement_of_run(Path(subject))
+    if out is None:
+        _refuse_to_replace(page, found)
     write_text(page, statement_page(found))
     write_json(page.with_suffix(".json"), found.to_dict())
     return page
+
+
+def _refuse_to_replace(page: Path, found: Statement) -> None:
+    """Refuse to replace a statement of another plan or run by ``found``, where nobody named the file."""
+    from sfumato.user_text import parse_json, read_text
+
+    beside = page.with_suffix(".json")
+    if not page.exists() and not beside.exists():
+        return
+    there: dict[str, Any] = {}
+    if beside.exists():
+        parsed = parse_json(read_text(beside), str(beside))
+        there = parsed if isinstance(parsed, dict) else {}
+    source, name = there.get("source", ""), there.get("name", "")
+    if (str(source).partition(" (")[0], name) != (found.source.partition(" (")[0], str(found.spec["name"])):
+        said = f"is a statement of {name} ({source})" if name else "is something else"
+        raise SpecError(Argument("out"), str(page), f"{said}, and is left as it is; name another file")
 
 
 def _statement_of_spec(spec: Spec) -> Statement:

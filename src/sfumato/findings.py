@@ -3,7 +3,8 @@
 A finding refuses nothing. Each is a function of its own that returns a sentence, or ``None``:
 
     before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`,
-                    `unscaled_columns`, `columns_of_ids`
+                    `unscaled_columns`, `columns_of_ids`, `sites_without_rows`, `whole_batches`,
+                    `forgotten_persons`
     after a run     `idle_clip`, `accuracy_at_chance`, `empty_sums`
 """
 
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.data.builtin_datasets import BUILT_IN
-from sfumato.data.dataset_sizes import dataset_facts
+from sfumato.data.dataset_sizes import dataset_facts, known_examples
+from sfumato.data.repeats import repeating_columns
 from sfumato.data.synthetic import CLASSES
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
@@ -64,7 +66,8 @@ _CLIPPED = {
 _NAMED = 5  # places in a sentence
 _ID_NAME = re.compile(
     r"(?i:(.*[ _.-])?(id|ids|uuid|guid|mrn|ssn|identifier)|index|unnamed: \d+|"
-    r"(patient|person|subject|record|row|case|sample|user|customer|client)[ _]?(id|nr|no|number|code))|"
+    r"(patient|person|subject|record|row|case|sample|user|customer|client)[ _]?(id|nr|no|number|code)|"
+    r"patient|person|subject|participant|proband)|"
     r".*[a-z]I[Dd]"
 )
 CHANCE_FACTOR = 1.2
@@ -86,13 +89,16 @@ class Finding:
 def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
     """Warnings about the plan and δ alone, for which no ε needs to be computed."""
     found = {
-        "delta": large_delta(delta, plan.parties.device_count),
+        "delta": large_delta(delta, *protected_units(plan)),
         "learning-rate": odd_learning_rate(plan),
         "radio-power": odd_radio_power(plan),
     }
     columns = feature_columns_of(plan)
     found["unscaled"] = unscaled_columns(columns, plan.spec.data.scale or {})
     found["ids"] = columns_of_ids(columns)
+    found["sites"] = sites_without_rows(plan)
+    found["batches"] = whole_batches(plan)
+    found["persons"] = forgotten_persons(plan)
     return _findings(found)
 
 
@@ -127,14 +133,39 @@ def findings_after(
     return _findings({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
 
 
-def large_delta(delta: float, devices: int) -> str | None:
-    """A warning about a δ of at least one over the number of devices; ``None`` otherwise."""
-    if delta < 1 / devices:
+def large_delta(delta: float, count: int, what: str) -> str | None:
+    """A warning about a δ of at least one over the number of units; ``None`` otherwise.
+
+    A mechanism that draws one of the n units and publishes all of it says nothing about the others: the
+    probability that a unit is told is 1/n, so it is (0, 1/n)-differentially private.
+
+    Args:
+        delta: of all guarantees.
+        count: n, how many units there are.
+        what: they are, in words.
+    """
+    if delta < 1 / count:
         return None
     return (
-        f"δ = {number(delta)} is at least 1/n for n = {devices:,} devices: a mechanism that publishes all "
-        f"the data of one device, drawn at random, would meet it; take a δ well below {number(1 / devices)}"
+        f"δ = {number(delta)} is at least 1/n for n = {count:,} {what}: a mechanism that publishes all "
+        f"the data of one of them, drawn at random, would meet it; take a δ well below {number(1 / count)}"
     )
+
+
+def protected_units(plan: Plan) -> tuple[int, str]:
+    """How many units there are that ε is about, and what they are: devices, records or persons.
+
+    Where both devices and records are protected, records, of which there are more. Where the sizes of the
+    data are not known, devices: each has at least one record, so δ is too large for them as well.
+    """
+    devices, unit = plan.parties.device_count, plan.spec.privacy.unit
+    if unit != "device":
+        try:
+            known = dataset_facts(plan.spec.data, devices).dealt_out
+        except SfumatoError:  # neither tabulated nor on this machine
+            return devices, "devices"
+        return max(known.train_examples, 1), "persons" if unit == "person" else "records"
+    return devices, "devices"
 
 
 def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
@@ -200,8 +231,7 @@ def odd_radio_power(plan: Plan) -> str | None:
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
     """The names of the features of a table; none of other data, of tokens, or of a table that is not here."""
     data = plan.spec.data
-    is_table = data.source.lower().endswith(TABLE_SUFFIXES) or data.source.startswith(GIVEN)
-    if data.vocabulary is not None or not is_table:
+    if data.vocabulary is not None or not _is_table(data.source):
         return ()
     try:
         return dataset_facts(data, plan.parties.device_count).feature_columns
@@ -222,7 +252,68 @@ def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str
     return (
         f"{named} {has} no range in data.scale and so {'is' if len(unscaled) == 1 else 'are'} used as in the "
         "file: where numbers are far above 1, little or nothing is learned; write the range that everybody "
-        f"knows without the rows, like data.scale: {{{unscaled[0]}: [LOW, HIGH]}} ([0, 1] changes nothing)"
+        f"knows without the rows, like data.scale: {{{unscaled[0]}: [LOW, HIGH]}}, so wide that few values "
+        "are beyond it (those are kept, below 0 or above 1; [0, 1] changes nothing)"
+    )
+
+
+def sites_without_rows(plan: Plan) -> str | None:
+    """A warning about sites that have names while no column of a table says whose a row is."""
+    names, data = plan.parties.site_names, plan.spec.data
+    if not names or data.site_column is not None or not _is_table(data.source):
+        return None
+    shown = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return (
+        f"the sites are called {shown}, but the rows are divided among them by data.partition, whosever they "
+        "are: no figure is about these sites; name the column that says whose a row is in data.site_column, "
+        "or leave the names out"
+    )
+
+
+def forgotten_persons(plan: Plan) -> str | None:
+    """A warning where rows are protected while a column that is called like persons or identifiers repeats.
+
+    Of a file on this machine. It says no more than that a value stands in several rows: no number of them.
+    """
+    data, unit = plan.spec.data, plan.spec.privacy.unit
+    if unit not in ("record", "both") or not data.source.lower().endswith(TABLE_SUFFIXES):
+        return None
+    try:
+        repeated = repeating_columns(data, looks_like_id)
+    except SfumatoError:  # not on this machine
+        return None
+    labels = (data.label_column,) if isinstance(data.label_column, str) else data.label_column or ()
+    found = [name for name in repeated if name not in (*labels, data.site_column, data.group_column)]
+    if not found:
+        return None
+    return (
+        f"several rows have the same {found[0]}, and ε is about one row: if it says who a row is of, more is "
+        "learned about a person with several rows than ε says; to protect all rows of one, write "
+        f"privacy.unit: person and data.person_column: {found[0]}"
+    )
+
+
+def whole_batches(plan: Plan) -> str | None:
+    """A warning about Poisson batches in which every record or person of a device is in every step.
+
+    Records are drawn with probability min(1, batch size / number of records); at 1 nothing is hidden by the
+    draw, and the noise for the same ε is largest.
+    """
+    training, privacy = plan.spec.training, plan.spec.privacy
+    if training.batches != "poisson" or training.batch_size == "all" or privacy.unit == "device":
+        return None
+    try:
+        sizes = known_examples(plan.spec, plan.places)
+    except SfumatoError:  # neither tabulated nor on this machine
+        return None
+    if sizes is None or not (whole := int((sizes <= training.batch_size).sum())):
+        return None
+    what = "persons" if privacy.unit == "person" else "records"
+    return (
+        f"{whole:,} of {len(sizes):,} devices {'has' if whole == 1 else 'have'} no more {what} than "
+        f"training.batch_size, {training.batch_size:,}: each of them is in every local step, so drawing "
+        "hides nothing and the noise for the same ε is far larger; take a small share of the fewest, "
+        f"{int(sizes.min()):,}"
     )
 
 
@@ -242,6 +333,11 @@ def columns_of_ids(columns: Sequence[str]) -> str | None:
         f"{'an identifier' if one else 'identifiers'}: a model learns nothing of use from "
         f"{'it' if one else 'them'}; list the others in data.feature_columns"
     )
+
+
+def _is_table(source: str) -> bool:
+    """Whether ``data.source`` is a table of one's own."""
+    return source.lower().endswith(TABLE_SUFFIXES) or source.startswith(GIVEN)
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
 DIGITS = 4
+_MOST_NINES = 10  # decimals of a percentage
 _LEAST, _MOST = 1e-3, 1e6  # smaller and larger ones are written with a power of ten
 _EXACT = Context(prec=40)  # a float is written with 17 digits at most
 
@@ -44,12 +45,15 @@ def certainty(epsilon: float, before: float = 0.5) -> str:
 
     Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε; under (ε, δ) that
     holds but for a probability of about δ. ``before``: p, how sure it is at first; even odds are 0.5.
+    What is above 99.9999999999 % is written as 100 %.
     """
     missing = 100.0 / (1.0 + before / (1.0 - before) * math.exp(min(epsilon, 700.0)))
     if missing >= 1:
         return f"{math.ceil(10 * (100 - missing)) / 10:g} %"
     shown = float(lower_bound(missing, 1))
     digits = max(1, -math.floor(math.log10(shown)))
+    if digits > _MOST_NINES:
+        return "100 %"
     return f"{100 - shown:.{digits}f} %"
 
 

@@ -113,6 +113,10 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "key as an option, by an equals sign": (
         ["run", "quickstart", "--epsilon=4"], ("--epsilon:", "write: --set privacy.noise.epsilon=4")
     ),
+    "epochs as an option": (
+        ["run", "quickstart", "--epochs", "5"],
+        ("--epochs:", "write: --set training.local_epochs=5 --set training.local_steps=null"),
+    ),
     "option of other programs": (["run", "quickstart", "--gpu"], ("--gpu:", "write: --device cuda")),
     "output by another name": (["run", "quickstart", "-o", "x"], ("-o:", "write: --out")),
     "seed as an option": (["run", "quickstart", "--seed", "3"], ("--seed:", "write: --set seed=3")),

@@ -178,7 +178,7 @@ def test_four_commands_from_a_table_to_a_verified_statement_for_persons(
 def test_a_table_whose_ids_repeat_is_said_to_have_persons(capsys: pytest.CaptureFixture[str]) -> None:
     visits().to_csv("visits.csv", index=False)
     assert main(["init", "--csv", "visits.csv", *DECIDED]) == 0
-    assert "protect all of them: --person patient_id" in " ".join(capsys.readouterr().out.split())
+    assert "protect all rows of one person: --person patient_id" in " ".join(capsys.readouterr().out.split())
     visits(rows=1).to_csv("once.csv", index=False)
     assert main(["init", "--csv", "once.csv", *DECIDED]) == 0
     assert "--person" not in capsys.readouterr().out
@@ -223,9 +223,40 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "table as a name": (["patients.csv"], "write: sfumato init --csv patients.csv"),
     "options without a table": (["--label", "ill"], "--label: goes with --csv FILE"),
     "no headings": (["--csv", "bare.csv", *DECIDED], "the first line must name the columns"),
-    "gap": (["--csv", "gap.csv", *DECIDED], "row 8, column 'bmi': the value is missing"),
+    "gap": (
+        ["--csv", "gap.csv", *DECIDED],
+        "a value is missing in the column bmi in 2 rows (first in row 8 of the data): leave these rows out",
+    ),
+    "label missing": (["--csv", "unlabelled.csv", *DECIDED], "the column ill in 1 row (first in row 1 "),
+    "decimal comma in ε": (["--csv", "patients.csv", *DECIDED, "--epsilon", "4,0"], "(write 4.0)"),
+    "δ above a tenth": (["--csv", "patients.csv", *DECIDED, "--delta", "0.5"], "far below 1 over the number"),
+    "patients as the unit": (
+        ["--csv", "patients.csv", *DECIDED, "--protect", "patient"], "for 'patient' write person"
+    ),
+    "decimal comma in a range": (
+        ["--csv", "patients.csv", *DECIDED, "--scale", "age=0:100,bmi=10,5:60"], "like 10.5"
+    ),
+    "decimal commas in a file of commas": (
+        ["--csv", "quoted.csv", *DECIDED, "--scale", "bmi=10:60"], "decimal commas, in a file with commas"
+    ),
+    "one id of two misspelt": (
+        ["--csv", "patients.csv", *DECIDED, "--id", "age,bmj"], "--id: got 'bmj'; is no column (did"
+    ),
+    "a key of training": (
+        ["--csv", "patients.csv", *DECIDED, "--rounds", "50"],
+        "--rounds: is no option; write: training.rounds in the spec, once it is written, or --set "
+        "training.rounds=50 with sfumato run",
+    ),
+    "name as an option": (["--csv", "patients.csv", *DECIDED, "--out", "x"], "sfumato init NAME"),
+    "features as an option": (["--csv", "patients.csv", *DECIDED, "--features", "age,bmi"], "--id COLUMN"),
+    "sites not said": (
+        ["--csv", "patients.csv", "--label", "ill", "--epsilon", "4"],
+        "needs --site (or --sites); on a terminal it asks; columns of text with few values: clinic",
+    ),
     "negative labels": (["--csv", "signed.csv", *DECIDED], "must not be negative; it has -1, 1"),
-    "ε of nothing": (["--csv", "patients.csv", *DECIDED, "--epsilon", "0"], "privacy.noise.epsilon"),
+    "ε of nothing": (
+        ["--csv", "patients.csv", *DECIDED, "--epsilon", "0"], "from 0.001 to 1,000; 1 to 8 are usual"
+    ),
 }  # fmt: skip
 
 
@@ -233,8 +264,10 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 def test_mistakes_in_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("bare.csv").write_text("1,2,3\n4,5,6\n", "utf-8")
     gap = patients()
-    gap.loc[7, "bmi"] = np.nan
+    gap.loc[[7, 9], "bmi"] = np.nan
     gap.to_csv("gap.csv", index=False)
+    patients(ill=["", *("no", "yes") * 59, "no"]).to_csv("unlabelled.csv", index=False)
+    patients(bmi=[f"{20 + row % 9},5" for row in range(ROWS)]).to_csv("quoted.csv", index=False)
     patients(ill=[row % 2 * 2 - 1 for row in range(ROWS)]).to_csv("signed.csv", index=False)
     options, said = MISTAKES[name]
     assert main(["init", *options]) == 2

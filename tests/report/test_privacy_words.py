@@ -32,6 +32,7 @@ def test_certainty_is_rounded_up_and_near(epsilon: float) -> None:
 
 def test_words_for_known_values() -> None:
     assert [certainty(epsilon) for epsilon in (0, 1, 8, 10)] == ["50 %", "73.2 %", "99.97 %", "99.996 %"]
+    assert [certainty(epsilon) for epsilon in (26.5, 400)] == ["99.9999999997 %", "100 %"]
     assert epsilon_in_words("record", 40.0).endswith(
         "whether a record's data were used can become almost certain: little protection."
     )

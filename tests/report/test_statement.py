@@ -75,6 +75,24 @@ def test_of_a_plan(tmp_path, capsys):
     assert "δ = 1e-5" in text.words
 
 
+def test_a_statement_of_something_else_is_left_as_it_is(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.json").write_text(json.dumps(SPEC | {"name": "one"}), "utf-8")
+    (tmp_path / "two.json").write_text(json.dumps(SPEC | {"name": "two"}), "utf-8")
+    assert main(["statement", "one.json"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["statement.html", "statement.json"]
+    assert said.err == f"in the folder {tmp_path}\n"
+    assert main(["statement", "one.json"]) == 0  # the same again
+    before = (tmp_path / "statement.html").read_bytes()
+    capsys.readouterr()
+    assert main(["statement", "two.json"]) == 2
+    said = capsys.readouterr()
+    assert "--out: got 'statement.html'; is a statement of one (A plan, before any run)" in said.err
+    assert (tmp_path / "statement.html").read_bytes() == before
+    assert main(["statement", "two.json", "--out", "statement.html"]) == 0
+
+
 def test_the_largest_of_each_relation():
     found = made(sf.load_spec(SPEC)).to_dict()
     by_relation = {(row["observer_is"], row["trusted_by_the_unit"]): row for row in found["largest"]}

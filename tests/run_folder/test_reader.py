@@ -24,6 +24,7 @@ from sfumato.run_folder.reader import (
     add_hashes,
     archive_hashes,
     load_run,
+    no_run_at,
     read_ledger,
     write_ledger,
     write_privacy,
@@ -303,3 +304,17 @@ def test_a_spec_that_was_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
         path.write_text(text[:length])
         with pytest.raises(SpecError, match=r"spec\.yaml|spec: "):
             load_spec(path)
+
+
+def test_the_run_that_was_meant_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "patients").mkdir(parents=True)
+    (tmp_path / "runs" / "patients" / "spec.yaml").write_text("name: patients\n", "utf-8")
+    (tmp_path / "patients.yaml").write_text("name: patients\n", "utf-8")
+    said = {name: str(no_run_at(Path(name))) for name in ("patients.yaml", "runs", "runs/patient", "other")}
+    assert said == {
+        "patients.yaml": "patients.yaml: is a file and no run folder (did you mean 'runs/patients'?)",
+        "runs": "runs: is not a run folder: it has no spec.yaml; runs in it: patients",
+        "runs/patient": "runs/patient: no such run folder (did you mean 'runs/patients'?)",
+        "other": "other: no such run folder",
+    }

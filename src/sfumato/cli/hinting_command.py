@@ -30,6 +30,20 @@ OPTIONS = {
 }
 """What to write for an option that other programs have."""
 
+OPTIONS_OF = {
+    "init": {
+        "--out": "the new spec's name first: sfumato init NAME",
+        "--name": "the name first, without an option: sfumato init NAME",
+        "--features": "--id COLUMN for every column of numbers that is no feature",
+        "--unit": "--protect record, person or device",
+        "--eps": "--epsilon",
+        "--file": "--csv FILE",
+        "--target": "--label COLUMN",
+        "--patient": "--person COLUMN",
+    },
+}
+"""What to write for an option that one command lacks."""
+
 COMMANDS_OF_OTHERS = {
     "train": "run",
     "fit": "run",
@@ -79,19 +93,23 @@ class HintingCommand(TyperCommand):
             raise SpecError(option, None, f"{said}; write: {meant}") from None
 
     def _option_meant(self, option: str, value: str) -> str:
-        """What to write for ``option``, which there is not, with the ``value`` that was given; "" if
-        nothing is known.
-        """
-        from sfumato.spec.other_words import key_meant  # slow to import
+        """What to write for an option that there is not; empty where it says nothing."""
+        from sfumato.spec.other_words import EITHER, key_meant  # slow to import
 
-        meant = OPTIONS.get(option, "")
+        meant = OPTIONS_OF.get(self.name or "", {}).get(option) or OPTIONS.get(option, "")
         if meant.startswith("--set"):
             return f"{meant}{value}" if self._sets_keys else ""
         if meant.startswith("--"):
             return meant if self._has(meant.partition(" ")[0]) else ""
-        key = key_meant(option.lstrip("-")) if self._sets_keys and not meant else None
-        is_key = key is not None and " " not in key
-        return f"--set {key}={value}" if is_key else meant
+        key = key_meant(option.lstrip("-")) if not meant else None
+        if key is not None and " " not in key and self.name == "init":
+            return f"{key} in the spec, once it is written, or --set {key}={value} with sfumato run"
+        if not self._sets_keys:
+            return meant
+        if key is None or " " in key:
+            return meant
+        other = f" --set {EITHER[key]}=null" if key in EITHER else ""
+        return f"--set {key}={value}{other}"
 
     @property
     def _sets_keys(self) -> bool:

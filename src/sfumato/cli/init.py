@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import enum
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -14,19 +14,11 @@ from sfumato.arguments import Argument
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 
-
-class Protect(enum.StrEnum):
-    """The unit of privacy."""
-
-    RECORD = "record"
-    PERSON = "person"
-    DEVICE = "device"
-
-
 Ids = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="COLUMN", help="A column that is no feature, beside those called like ids. Repeatable."
+        metavar="COLUMN[,...]",
+        help="A column that is no feature, beside those called like ids. Repeatable.",
     ),
 ]
 
@@ -82,16 +74,17 @@ def init(
         bool | None, typer.Option("--several/--one-each", help="Whether several rows may be of one person.")
     ] = None,
     protect: Annotated[
-        Protect | None,
+        str | None,
         typer.Option(
+            metavar="record|person|device",
             help="One row (record, the default), all rows of one person (person, the default with --person), "
-            "or all rows of a site together (device)."
+            "or all rows of a site together (device).",
         ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(metavar="E", help="ε towards the server that combines the models.")
+        str | None, typer.Option(metavar="E", help="ε towards the server that combines the models.")
     ] = None,
-    delta: Annotated[float | None, typer.Option(metavar="D", help="δ; default: 1e-5.")] = None,
+    delta: Annotated[str | None, typer.Option(metavar="D", help="δ; default: 1e-5.")] = None,
     debug: Debug = False,
 ) -> None:
     """Write a spec to edit, NAME.yaml, into the working directory."""
@@ -111,42 +104,33 @@ def init(
 
 
 def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
-    """Write a spec for a table of one's own, and print who will learn what.
-
-    Args:
-        name: of the spec; ``None``: that of the table.
-        csv: the table.
-        options: those of the command, by name; what they leave open is asked on a terminal.
-
-    Raises:
-        SpecError: something is left open and there is no terminal, or the options contradict the table.
-    """
-    from sfumato.new_spec.decisions import check, ranges_in
+    """Write a spec for a table of one's own, and say who will learn what."""
+    from sfumato.new_spec.decisions import check, columns_of, delta_of, epsilon_of, ranges_in, unit_of
+    from sfumato.new_spec.hints import hints
     from sfumato.new_spec.questions import Given, answered
     from sfumato.new_spec.table import open_own_table
-    from sfumato.new_spec.written_spec import (
-        hints,
-        spec_path,
-        table_summary,
-        who_learns_what,
-        write_checked_spec,
-    )
+    from sfumato.new_spec.written_spec import spec_path, table_summary, who_learns_what, write_checked_spec
 
     table = open_own_table(csv)
     path = spec_path(name, table)
     if options["site"] is not None and options["sites"] is not None:
         raise SpecError(Argument("sites"), options["sites"], "must be left out: --site says whose row it is")
-    stated, scale, unit = options.pop("id"), options.pop("scale"), options.pop("protect")
+    stated, scale = options.pop("id"), options.pop("scale")
+    for option, read in {"protect": unit_of, "epsilon": epsilon_of, "delta": delta_of}.items():
+        if options[option] is not None:
+            options[option] = read(options[option])
     called = table.ids(options["label"], options["site"], options["person"])
+    ids = [name for text in stated or () for name in columns_of(text, "id", table)]
     given = Given(
-        ids=None if stated is None else tuple(dict.fromkeys([*stated, *called])),
+        ids=None if stated is None else tuple(dict.fromkeys([*ids, *called])),
         scale=None if scale is None else ranges_in(scale),
-        protect=None if unit is None else unit.value,
         **options,
     )
     if missing := given.missing():
         if not sys.stdin.isatty():
-            raise SpecError("init", None, f"needs {', '.join(missing)}; on a terminal it asks")
+            candidates = table.categories()
+            may = f"; columns of text with few values: {', '.join(candidates)}" if candidates else ""
+            raise SpecError("init", None, f"needs {', '.join(missing)}; on a terminal it asks{may}")
         given = answered(given, table, _ask, lambda text: typer.echo(f"  {text}", err=True))
     decisions = given.with_defaults(table)
     check(decisions, table)
@@ -156,10 +140,13 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
     for hint in hints(decisions, table):
         print(f"hint: {hint}")
     for finding in report.findings:
-        print(f"finding: {finding.text}")
+        if finding.kind != "persons":  # a hint says it, with the option to write
+            print(f"finding: {finding.text}")
     for line in who_learns_what(report, decisions):
         print(line)
-    print(f"next: sfumato account {path}; sfumato run {path}")
+    run = shlex.quote(f"runs/{path.stem}")
+    again = f"sfumato run {shlex.quote(str(path))} --baseline"
+    print(f"next: {again}; sfumato verify {run}; sfumato statement {run}")
 
 
 def _ask(question: str, default: str) -> str:
@@ -190,7 +177,7 @@ def _copy_builtin(name: str) -> None:
         with path.open("x", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except FileExistsError:
-        raise SpecError(str(path), None, "exists already; give another name") from None
+        raise SpecError(str(path), None, "exists already; give another name: sfumato init NAME") from None
     except OSError as error:
         raise SpecError(str(path), None, f"cannot be written: {error.strerror}") from None
     print(f"{path}: edit it, then: sfumato run {path}")

@@ -32,6 +32,9 @@ class Device(enum.StrEnum):
     CUDA = "cuda"
 
 
+_NEXT = ("verify", "statement")
+"""Commands that a user calls after a run."""
+
 Baseline = Annotated[
     bool,
     typer.Option(
@@ -107,6 +110,7 @@ def run(
             _print_summary(folder, [where for _, where in plays])
             if baseline:
                 _print_cost(folder)
+            print(f"next: {'; '.join(shlex.join(['sfumato', do, str(plays[0][1])]) for do in _NEXT)}")
 
 
 @contextmanager

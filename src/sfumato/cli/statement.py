@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,12 +34,13 @@ def statement(
     from sfumato.run_folder.reader import holds_run
     from sfumato.spec.load import builtin_names
 
-    page = Path("statement.html") if out is None else out
     if spec not in builtin_names() and holds_run(Path(spec)):
-        write_statement(Path(spec), page)
+        page = write_statement(Path(spec), out)
     else:
         loaded = read_spec(spec, None)
         with locating_errors(spec):
-            write_statement(loaded, page)
+            page = write_statement(loaded, out)
     print(page)
     print(page.with_suffix(".json"))
+    if out is None:
+        print(f"in the folder {Path.cwd()}", file=sys.stderr)

@@ -96,7 +96,7 @@ def dataset_facts(data: Data, devices: int) -> DatasetFacts:
     request = request_of(data, devices)
     if data.source.startswith(GIVEN):
         return describe_dataset(data.source, request)  # the name says nothing about what was given
-    return _facts(data.source, request, tuple(map(_state_of_file, (data.source, data.test_file))))
+    return _facts(data.source, request, tuple(map(state_of_file, (data.source, data.test_file))))
 
 
 @lru_cache(maxsize=8)
@@ -105,7 +105,7 @@ def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> Dataset
     return describe_dataset(source, request)
 
 
-def _state_of_file(path: str | None) -> object:
+def state_of_file(path: str | None) -> object:
     """Time of the last change and size of a file; ``None`` where there is none."""
     try:
         found = os.stat(os.path.expanduser(path or ""))

@@ -185,5 +185,6 @@ def refuse_not_finite(
         where = f"row {rows[bad[0]] + 1:,}{what}"
         raise DataError(
             f"{name}: {where}: the value is missing, NaN or beyond what a {kind} may be; "
-            f"every {kind} must be a finite number ({len(bad):,} such rows)"
+            f"every {kind} must be a finite number ({len(bad):,} such rows of "
+            f"the {len(values):,} that were read); leave such rows out of the data, or fill them in, before"
         )

@@ -4,7 +4,8 @@
     decisions     what a user decides about it, checked against its columns
     questions     asks on a terminal what options leave open
     spec_text     the spec as YAML with comments
-    written_spec  the checked spec, hints, and who will learn what
+    written_spec  the checked spec, and who will learn what
+    hints         what a user may not have meant
 
 Imported by ``sfumato.cli``; imports ``sfumato.accounting`` and what lies below it.
 """

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from sfumato.arguments import Argument
-from sfumato.errors import SpecError
+from sfumato.errors import DataError, SpecError
 from sfumato.new_spec.table import OwnTable
+from sfumato.spec.other_words import value_hint, word_hint
 
 Protected = Literal["record", "person", "device"]
 MOST_SITES = 1_000
 _MOST_CLASSES = 100
 _EXAMPLE = "COLUMN=LOW:HIGH, e.g. age=0:100"
+_COMMA_IN_RANGE = re.compile(r"(?<==)[+-]?\d+,\d+(?=:)|(?<=:)[+-]?\d+,\d+(?=,|$)")
+_UNITS: tuple[Protected, ...] = ("record", "person", "device")
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,13 @@ def check(decisions: Decisions, table: OwnTable) -> None:
         table.column_called(name, Argument("scale"))
         if name not in (*features, decisions.label):
             why = "holds no numbers" if name not in table.numeric else "is no feature"
+            if table.has_decimal_commas(name):
+                why = (
+                    "holds text: numbers with decimal commas, in a file with commas between columns (save it "
+                    "with semicolons between columns, or with points in numbers)"
+                )
             raise SpecError(Argument("scale"), name, f"{why}: only features are scaled")
+    _check_gaps((decisions.label, *features), table)
     _check_labels(decisions.label, table)
     if decisions.site is not None:
         count = len(table.sites(decisions.site))
@@ -112,6 +122,22 @@ def _check_person(decisions: Decisions, table: OwnTable) -> None:
     table.column_called(person, argument)
     if person in (decisions.label, decisions.site):
         raise SpecError(argument, person, "must not be the column of labels or of sites")
+
+
+def _check_gaps(names: Sequence[str], table: OwnTable) -> None:
+    """Refuse columns that lack values in some rows: `DataError`."""
+    gaps = {name: table.missing(name) for name in names}
+    said = [
+        f"{name} in {count:,} {'row' if count == 1 else 'rows'} (first in row {first + 1:,} of the data)"
+        for name, (count, first) in gaps.items()
+        if count
+    ]
+    if said:
+        raise DataError(
+            f"{table.path}: a value is missing in the column {', '.join(said)}: leave these rows out of the "
+            "file, or fill them in with what everybody knows, before (a mean of the rows would be a release "
+            "that nobody accounts for)"
+        )
 
 
 def is_regression(label: str, table: OwnTable) -> bool:
@@ -146,6 +172,12 @@ def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
     Raises:
         SpecError: a text has another form, or a low number is not below its high one.
     """
+    for text in texts:
+        if comma := _COMMA_IN_RANGE.search(text):
+            right = comma[0].replace(",", ".")
+            raise SpecError(
+                Argument("scale"), text, f"write decimals with a point, like {right} ({_EXAMPLE})"
+            )
     found: dict[str, tuple[float, float]] = {}
     for text in (part for one in texts for part in one.split(",")):
         column, equals, bounds = text.strip().rpartition("=")
@@ -169,3 +201,54 @@ def range_of(text: str, argument: Argument, column: str) -> tuple[float, float]:
     if not colon or not numbers[0] < numbers[1] or math.inf in map(abs, numbers):
         raise SpecError(argument.at(column), text, f"must be LOW:HIGH, the lower number first ({_EXAMPLE})")
     return numbers
+
+
+def unit_of(text: str, allowed: Sequence[Protected] = _UNITS) -> Protected:
+    """The unit that a text names.
+
+    Raises:
+        SpecError: it names none of those that are ``allowed``.
+    """
+    if text not in allowed:
+        known = " or ".join([", ".join(allowed[:-1]), allowed[-1]])
+        hint = value_hint(text, list(allowed))
+        raise SpecError(Argument("protect"), text, f"must be {known}{hint}")
+    return cast("Protected", text)
+
+
+def epsilon_of(text: str) -> float:
+    """The ε that a text says; `SpecError` if it is none of 0.001 to 1,000."""
+    return number_of(text, "epsilon", 1e-3, 1e3, "; 1 to 8 are usual, and a smaller one protects more")
+
+
+def delta_of(text: str) -> float:
+    """The δ that a text says; `SpecError` if it is none of 1e-30 to 0.1."""
+    return number_of(
+        text, "delta", 1e-30, 0.1, "; it should be far below 1 over the number of rows, like 1e-5"
+    )
+
+
+def number_of(text: str, option: str, least: float, most: float, hint: str = "") -> float:
+    """The number in a text.
+
+    Raises:
+        SpecError: it is none, or not from ``least`` to ``most``, and whole for ``sites``; says the ``hint``.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most or (option == "sites" and not number.is_integer()):
+        allowed = f"must be a number from {least:g} to {most:,g}{hint}{word_hint('', text)}"
+        raise SpecError(Argument(option), text, allowed)
+    return number
+
+
+def columns_of(text: str, option: str, table: OwnTable) -> tuple[str, ...]:
+    """The columns that a text names: one, or several with commas between them.
+
+    Raises:
+        SpecError: one of them is no column.
+    """
+    names = [text] if text in table.names else [name.strip() for name in text.split(",")]
+    return tuple(table.column_called(name, Argument(option)) for name in names)

@@ -8,7 +8,17 @@ from typing import TypeVar, cast
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.new_spec.decisions import MOST_SITES, Decisions, Protected, range_of
+from sfumato.new_spec.decisions import (
+    MOST_SITES,
+    Decisions,
+    Protected,
+    columns_of,
+    delta_of,
+    epsilon_of,
+    number_of,
+    range_of,
+    unit_of,
+)
 from sfumato.new_spec.table import OwnTable
 
 Answer = TypeVar("Answer")
@@ -110,7 +120,9 @@ def _sites(given: Given, until_right: Callable[..., object], column: Callable[[s
     if site is not None:
         return replace(given, site=cast("str", site))
     question = "Among how many sites shall the rows be dealt evenly?"
-    sites = until_right(question, str(DEFAULT_SITES), lambda text: int(_number(text, "sites", 2, MOST_SITES)))
+    sites = until_right(
+        question, str(DEFAULT_SITES), lambda text: int(number_of(text, "sites", 2, MOST_SITES))
+    )
     return replace(given, sites=cast("int", sites))
 
 
@@ -150,17 +162,15 @@ def _privacy(given: Given, until_right: Callable[..., object]) -> Given:
     """``given`` with the unit, ε and δ, each asked for where it is open."""
     if given.protect is None and given.person is None:
         question = f"Protect one {given.row} (record), or all rows of a site together (device)?"
-        protect = until_right(question, DEFAULT_PROTECT, _protected)
+        protect = until_right(question, DEFAULT_PROTECT, lambda text: unit_of(text, ("record", "device")))
         given = replace(given, protect=cast("Protected", protect))
     if given.epsilon is None:
         question = "ε towards the server? (1 is strong; above 10 hardly protects)"
-        epsilon = until_right(
-            question, f"{DEFAULT_EPSILON:g}", lambda text: _number(text, "epsilon", 1e-3, 1e3)
-        )
+        epsilon = until_right(question, f"{DEFAULT_EPSILON:g}", epsilon_of)
         given = replace(given, epsilon=cast("float", epsilon))
     if given.delta is None:
         question = "δ? (far below 1 over the number of rows)"
-        delta = until_right(question, f"{DEFAULT_DELTA:g}", lambda text: _number(text, "delta", 1e-30, 0.1))
+        delta = until_right(question, f"{DEFAULT_DELTA:g}", delta_of)
         given = replace(given, delta=cast("float", delta))
     return given
 
@@ -173,7 +183,7 @@ def _names(text: str, table: OwnTable) -> tuple[str, ...]:
     """
     if text == _NONE:
         return ()
-    return tuple(table.column_called(name.strip(), Argument("id")) for name in text.split(","))
+    return columns_of(text, "id", table)
 
 
 def _yes_or_no(text: str) -> bool:
@@ -185,29 +195,3 @@ def _yes_or_no(text: str) -> bool:
     if text.lower() not in ("y", "yes", "n", "no"):
         raise SpecError(Argument("several"), text, "must be yes or no")
     return text.lower() in ("y", "yes")
-
-
-def _protected(text: str) -> Protected:
-    """The unit that a text names, record or device.
-
-    Raises:
-        SpecError: it is neither.
-    """
-    if text not in ("record", "device"):
-        raise SpecError(Argument("protect"), text, "must be record or device")
-    return cast("Protected", text)
-
-
-def _number(text: str, option: str, least: float, most: float) -> float:
-    """The number in a text, the answer about ``option``; whole where that counts sites.
-
-    Raises:
-        SpecError: it is no number from ``least`` to ``most``, both allowed.
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if not least <= number <= most or (option == "sites" and not number.is_integer()):
-        raise SpecError(Argument(option), text, f"must be a number from {least:g} to {most:,g}")
-    return number

@@ -15,6 +15,8 @@ from sfumato.spec.names import unfit_party_name
 
 _SHARE, _MOST_BATCH = 5, 256
 _WIDTH = 108
+_TWO = 2
+_WHY_AUC = "where one class is rare, accuracy is high for whoever always says the other; auc is then 0.5"
 
 
 def spec_text(name: str, decisions: Decisions, table: OwnTable) -> str:
@@ -26,7 +28,8 @@ def spec_text(name: str, decisions: Decisions, table: OwnTable) -> str:
         table: of the rows; of a column of sites the values are counted.
     """
     regression = is_regression(decisions.label, table)
-    metrics = ["metrics: [mae, r2]"] if regression else []
+    two = not regression and len(table.labels(decisions.label)) == _TWO
+    metrics = ["metrics: [mae, r2]"] if regression else [f"metrics: [auc, f1]  # {_WHY_AUC}"] if two else []
     parts = [
         f"# Written by sfumato init from {table.path.name}. Next: sfumato account {name}.yaml",
         f"name: {_flow(name)}",

@@ -18,13 +18,35 @@ from sfumato.data.csv_files import format_of, is_number, open_csv
 from sfumato.data.locate import CsvFormat, existing_file
 from sfumato.data.sites import in_order
 from sfumato.data.table_files import ColumnTable, open_parquet
-from sfumato.data.tables import holds_numbers
+from sfumato.data.tables import holds_numbers, is_decimal_comma
 from sfumato.errors import DataError, SpecError
 from sfumato.findings import looks_like_id
 from sfumato.spec.base import closest
 
-_MOST_LISTED = 20
+_MOST_LISTED, _MOST_CATEGORIES = 20, 20
 _Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What a column holds.
+
+    Attributes:
+        rows: how many have a value.
+        different: how many different values there are.
+        missing: how many rows have none.
+        first_missing: the first of those, from 0; -1 for none.
+        first: the first value as text; "" for none.
+    """
+
+    rows: int
+    different: int
+    missing: int
+    first_missing: int
+    first: str
+
+
+_NO_VALUES = _Values(0, 0, 0, -1, "")
 
 
 @dataclass(frozen=True)
@@ -51,6 +73,25 @@ class OwnTable:
     def numeric(self) -> tuple[str, ...]:
         """The columns of numbers."""
         return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
+
+    @cached_property
+    def whole(self) -> tuple[str, ...]:
+        """The columns of whole numbers."""
+        import pyarrow as pa
+
+        return tuple(name for name, kind in self.columns.types.items() if pa.types.is_integer(kind))
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of text."""
+        import pyarrow as pa
+
+        kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
+        return tuple(name for name, kind in self.columns.types.items() if any(is_(kind) for is_ in kinds))
+
+    def categories(self) -> tuple[str, ...]:
+        """The columns of text with 2 to 20 different values."""
+        return tuple(name for name in self.texts if 2 <= self.rows_and_values(name)[1] <= _MOST_CATEGORIES)
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
         """The columns that are called as identifiers are, without ``others``: those of labels, sites,
@@ -100,12 +141,41 @@ class OwnTable:
 
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 
-    def repeats(self, name: str) -> bool:
-        """Whether two rows have the same text in the column ``name``; rows without a value count as the
-        same.
-        """
-        texts = self._texts(name)
-        return len(set(texts)) < len(texts)
+    def rows_and_values(self, name: str) -> tuple[int, int]:
+        """How many rows have a value in a column of numbers or text, and how many different values it has."""
+        found = self._values.get(name, _NO_VALUES)
+        return found.rows, found.different
+
+    def missing(self, name: str) -> tuple[int, int]:
+        """How many rows lack a value in a column of numbers or text, and the first of them, from 0."""
+        found = self._values.get(name, _NO_VALUES)
+        return found.missing, found.first_missing
+
+    def has_decimal_commas(self, name: str) -> bool:
+        """Whether the first value of a column of text is a number with a decimal comma."""
+        return name in self.texts and is_decimal_comma(self._values[name].first)
+
+    @cached_property
+    def _values(self) -> Mapping[str, _Values]:
+        """The values of all columns of numbers or text, counted in one reading of the file."""
+        import pyarrow as pa
+        from pyarrow import compute, csv
+
+        names = [name for name in self.names if name in self.numeric or name in self.texts]
+        no_number = pa.array(csv.ConvertOptions().null_values)
+        found = {}
+        for name, column in self.columns.read(dict.fromkeys(names, True)).items():
+            texts = compute.fill_null(compute.utf8_trim_whitespace(column), "")
+            gaps = compute.is_in(texts, no_number if name in self.numeric else pa.array([""]))
+            there = texts.filter(compute.invert(gaps))
+            found[name] = _Values(
+                rows=len(there),
+                different=compute.count_distinct(there).as_py(),
+                missing=len(texts) - len(there),
+                first_missing=compute.index(gaps, value=True).as_py(),
+                first=there[0].as_py() if len(there) else "",
+            )
+        return found
 
     def _texts(self, name: str) -> list[str]:
         """The values of a column as text, one a row, without spaces around them; "" where there is none."""

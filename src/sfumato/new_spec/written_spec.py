@@ -1,4 +1,4 @@
-"""The checked spec, what a user should hear about it, and who will learn what."""
+"""The checked spec, what was written in it, and who will learn what."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import yaml
 
 from sfumato.accounting import PrivacyReport, account
 from sfumato.arguments import Argument
-from sfumato.data.csv_files import SIGNS_IN_WORDS
 from sfumato.data.dataset_sizes import request_of
 from sfumato.data.datasets import load_dataset
 from sfumato.errors import SpecError
 from sfumato.new_spec.decisions import Decisions, is_regression
-from sfumato.new_spec.spec_text import devices_can_be_named, site_names, spec_text, units_at_sites
+from sfumato.new_spec.spec_text import site_names, spec_text, units_at_sites
 from sfumato.new_spec.table import OwnTable
 from sfumato.rounding import certainty, number, upper_bound
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
-_FEW_ROWS, _MANY_CLASSES, _FEW_SITES = 30, 20, 100
 _WHO = {"cloud": "the server (cloud)", "peer": "another site", "public": "everybody else (public)"}
 
 
@@ -32,7 +30,7 @@ def write_checked_spec(path: Path, decisions: Decisions, table: OwnTable) -> Pri
         DataError: a row lacks a label, a site or a feature.
     """
     if path.exists():
-        raise SpecError(str(path), None, "exists already; give another name")
+        raise SpecError(str(path), None, "exists already; give another name: sfumato init NAME --csv FILE")
     text = spec_text(path.stem, decisions, table)
     spec = load_spec(yaml.safe_load(text))
     report = account(spec)
@@ -72,48 +70,6 @@ def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator
     left += [f"{name} (no numbers)" for name in table.names if name not in others]
     if left:
         yield f"left out: {', '.join(left)}"
-
-
-def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """What a user may not have meant, a line each; nothing where all is as usual."""
-    if table.csv is not None and table.csv.separator != ",":
-        sign = SIGNS_IN_WORDS[table.csv.separator]
-        comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
-        yield f"columns are parted by {sign}{comma}: data.separator says so"
-    if decisions.label in table.numeric and not is_regression(decisions.label, table):
-        values = table.labels(decisions.label)
-        if float(values[0]) > 0:
-            yield f"labels begin at {values[0]}: classes are counted from 0, and the first has no rows"
-        if len(values) > _MANY_CLASSES:
-            yield f"{decisions.label} has {len(values)} values: for a quantity write data.task: regression"
-    names = site_names(decisions, table)
-    if names and not devices_can_be_named(names):
-        yield f"results call sites by numbers: {names[0]} is device:0; names like site-1 would be kept"
-    if decisions.site is not None:
-        what = decisions.units
-        for name, found in units_at_sites(decisions, table).items():
-            if found < _FEW_ROWS:
-                yield f"{name} has {found} {what}: noise hides most of what so few {what} say"
-                break
-    count = len(names) or decisions.sites
-    if decisions.protect == "device" and count < _FEW_SITES:
-        yield (
-            f"all rows of one of {count} sites are protected together: the noise is as "
-            "large as what a site says, and hardly anything is learned; to protect one row: "
-            f"{Argument('protect', 'record')}"
-        )
-    if decisions.protect == "record":
-        repeated = next((name for name in decisions.ids if table.repeats(name)), None)
-        if repeated is not None:
-            yield (
-                f"several rows have the same {repeated}, and ε is about one row; if they are of one person, "
-                f"protect all of them: {Argument('person', repeated)}"
-            )
-        elif decisions.several:
-            yield (
-                "ε is about one row: of a person with several rows more is learned; name the column that "
-                f"says whose row it is ({Argument('person')}), or merge them to one row each"
-            )
 
 
 def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str]:

@@ -33,9 +33,11 @@ from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRICS_FILE, read_
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import CHECKPOINT_FILE, read_seal
+from sfumato.spec.base import nearest
 from sfumato.spec.document import SPEC_HASH
 from sfumato.user_text import MAX_OWN_BYTES, parse_json, parse_yaml, plain, read_text
 
+_NAMED = 5  # runs in a message
 SPEC_FILE = "spec.yaml"
 PRIVACY_FILE = "privacy.json"
 LEDGER_FILE = "ledger.json"
@@ -110,10 +112,8 @@ def load_run(path: str | Path) -> RunFolder:
         RunError: a file of the run is missing, damaged, or of another kind.
     """
     folder = Path(path)
-    if not folder.is_dir():
-        raise SpecError(str(folder), None, "no such run folder")
-    if not holds_run(folder):
-        raise SpecError(str(folder), None, f"is not a run folder: it has no {SPEC_FILE}")
+    if not folder.is_dir() or not holds_run(folder):
+        raise no_run_at(folder)
     manifest = _checked_manifest(folder)
     spec_text, spec = _read_spec(folder / SPEC_FILE)
     check_same_run(folder / SPEC_FILE, spec.get("hashes"), manifest.spec)
@@ -123,6 +123,26 @@ def load_run(path: str | Path) -> RunFolder:
     check_same_run(folder / LEDGER_FILE, read_ledger(folder).get("hashes"), manifest.spec)
     _check_model(folder, manifest)
     return RunFolder(folder, spec_text, spec, _read_run_metrics(folder, manifest), privacy, manifest)
+
+
+def no_run_at(path: Path) -> SpecError:
+    """The error for a path without a run: what is there, and the run that may be meant."""
+    if path.is_file():
+        said = "is a file and no run folder"
+    elif path.is_dir():
+        said = f"is not a run folder: it has no {SPEC_FILE}"
+        inside = [child.name for child in sorted(path.iterdir()) if child.is_dir() and has_run_files(child)]
+        if inside:
+            more = f" and {len(inside) - _NAMED:,} more" if len(inside) > _NAMED else ""
+            return SpecError(str(path), None, f"{said}; runs in it: {', '.join(inside[:_NAMED])}{more}")
+    else:
+        said = "no such run folder"
+    for folder in (path.parent, Path("runs")):
+        names = [child.name for child in folder.iterdir() if child.is_dir()] if folder.is_dir() else []
+        near = nearest(path.stem, names)
+        if near is not None and folder / near != path and has_run_files(folder / near):
+            return SpecError(str(path), None, f"{said} (did you mean {str(folder / near)!r}?)")
+    return SpecError(str(path), None, said)
 
 
 def load_run_to_add(path: str | Path) -> RunFolder:

@@ -83,6 +83,12 @@ KEYS = {
 }
 """The key to write for a word."""
 
+EITHER = {
+    "training.local_epochs": "training.local_steps",
+    "training.local_steps": "training.local_epochs",
+}
+"""Of two keys one must be left out: to set the first, the second becomes null."""
+
 REMARKS = {
     "layers": "model.hidden, with kind: mlp",
     "n_layers": "model.hidden, with kind: mlp",

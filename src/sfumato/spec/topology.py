@@ -78,7 +78,8 @@ class StarTopology(Section):
     def refusals(self) -> Refusals:
         """Refusals as rows (applies, key, value, allowed): names of devices that are not one for each."""
         yield from names_given_twice(self, "device_names")
-        names, allowed = self.device_names, f"must be {self.devices:,}, one for each device"
+        names = self.device_names
+        allowed = f"must be {self.devices:,}, one for each device; there are {', '.join(names[:20])}"
         yield names and len(names) != self.devices, "device_names", f"{len(names):,} names", allowed
 
 

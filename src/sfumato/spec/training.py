@@ -297,7 +297,7 @@ class Training(Section):
             both,
             "",
             None,
-            "give local_steps or local_epochs; found both (null leaves one out)",
+            "give local_steps or local_epochs; found both (null leaves one out, e.g. local_steps: null)",
         )
         periods, every = self.aggregate_every or (), self.edge_every
         allowed = "says the same as edge_every: give one"

@@ -72,7 +72,10 @@ def check_run(folder: Path) -> CheckOutcome:
     outcome.unchecked = list_unchecked(spec, privacy, ledger)
     if outcome.unchecked_gaps:
         rows = f"in {outcome.unchecked_gaps} of {outcome.rows} rows"
-        outcome.unchecked.append(f"{rows}, whether no exposed set is cheaper than certified and gap say")
+        outcome.unchecked.append(
+            f"{rows}, whether no exposed set is cheaper than certified and gap say: "
+            "ε of the stated set is recomputed and holds; a smaller ε might hold too"
+        )
     return outcome
 
 
@@ -191,8 +194,11 @@ def _facts_not_determined(spec: Json, ledger: Json) -> list[str]:
     if sizes is not None:
         return []
     unit = "person" if spec["privacy"]["unit"] == "person" else "record"
-    what = f"how many {unit}s a device has follows from {unknown}, which spec.yaml does not spell out"
-    found = [f"{unit} rates of all devices: believed; {what}"] if drawn else []
+    what = (
+        f"how many {unit}s a device has follows from {unknown}, and the run folder does not hold these counts"
+    )
+    less = f"with fewer {unit}s than the run counted each is drawn more often, and its ε is larger"
+    found = [f"{unit} rates of all devices: believed; {what}: {less}"] if drawn else []
     return found + ([f"weights of all devices: believed; {what}"] if capped else [])
 
 

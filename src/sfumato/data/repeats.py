@@ -1,0 +1,47 @@
+"""Columns of a table whose values stand in several rows: they may say who a row is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from sfumato.data.csv_files import open_csv
+from sfumato.data.dataset_sizes import request_of, state_of_file
+from sfumato.data.locate import Request, locate
+from sfumato.data.table_files import OPEN_TABLE
+from sfumato.spec.data import Data
+
+
+def repeating_columns(data: Data, is_wanted: Callable[[str], bool]) -> tuple[str, ...]:
+    """The wanted columns of a CSV, Parquet or Arrow file that have a value twice; those alone are read.
+
+    Args:
+        data: the section of the spec.
+        is_wanted: of the name of a column.
+
+    Returns:
+        Names, in the order of the file; none where the data are no such file.
+
+    Raises:
+        SpecError: the section does not fit the data set.
+        DataError: the file is not on this machine, or cannot be read.
+    """
+    return _repeating(data.source, request_of(data, 1), is_wanted, state_of_file(data.source))
+
+
+@lru_cache(maxsize=8)
+def _repeating(
+    source: str, request: Request, is_wanted: Callable[[str], bool], stamp: object
+) -> tuple[str, ...]:
+    """`repeating_columns`, cached as long as ``stamp``, the state of the file, is the same."""
+    place = locate(source, request)
+    if place.form == "csv":
+        table = open_csv(place.folder, request.csv)
+    elif place.form in OPEN_TABLE:
+        table = OPEN_TABLE[place.form](place.folder)
+    else:
+        return ()
+    wanted = {name: True for name in table.types if is_wanted(name)}
+    read = table.read(wanted) if wanted else {}
+    texts = {name: [text for text in read[name].to_pylist() if text] for name in wanted}
+    return tuple(name for name, values in texts.items() if len(set(values)) < len(values))
