@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,7 @@ from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.errors import DataError, RunError, SpecError
+from sfumato.run_folder.rounds_log import ROUNDS_FILE
 from sfumato.verify.checker import check_run
 from sfumato.wire.errors import SessionMemoryError
 from sfumato.wire.keys import digest
@@ -211,6 +215,42 @@ def test_deploy_local_leaves_a_verified_run(command: list[str], capsys: pytest.C
     run = Path(command[1]).with_name("run")
     assert check_run(run).problems == []
     PartyMemory(run.with_name("run-parties") / "device-0" / "memory").close()  # its process has ended
+
+
+def processes_of(parties: Path) -> list[str]:
+    """The commands of all processes that play a party of a folder."""
+    listed = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True)
+    return [line for line in listed.stdout.splitlines() if f"--folder {parties} " in f"{line} "]
+
+
+def waited_for(condition: Callable[[], object]) -> bool:
+    """Whether something comes true within two minutes."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.slow
+def test_parties_end_when_their_starter_is_killed_and_the_run_goes_on(command: list[str]) -> None:
+    """SIGKILL comes in the midst of the run: some party has answers that its aggregator has not."""
+    run = Path(command[1]).with_name("run")
+    parties, log = run.with_name("run-parties"), run / ROUNDS_FILE
+    command = [sys.executable, "-m", "sfumato", *command[:-1], "training.rounds=40", "--quiet"]
+    quiet = {"stdout": subprocess.DEVNULL, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
+    with subprocess.Popen(command, **quiet) as starter:  # type: ignore[call-overload]
+        assert waited_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
+        assert len(processes_of(parties)) == 6
+        starter.send_signal(signal.SIGKILL)
+    assert waited_for(lambda: not processes_of(parties))
+    assert log.read_bytes().count(b"\n") < 40
+    for party in parties.glob("*-*/memory"):
+        PartyMemory(party).close()  # nobody has it open, and it is whole
+    subprocess.run([*command, "--resume"], check=True, **quiet)  # type: ignore[call-overload]
+    assert check_run(run).problems == []
+    assert not processes_of(parties)
 
 
 @pytest.mark.slow
