@@ -224,8 +224,8 @@ def processes_of(parties: Path) -> list[str]:
 
 
 def waited_for(condition: Callable[[], object]) -> bool:
-    """Whether something comes true within two minutes."""
-    deadline = time.monotonic() + 120
+    """Whether something comes true within ten minutes, which a busy machine may take."""
+    deadline = time.monotonic() + 600
     while not condition():
         if time.monotonic() > deadline:
             return False
@@ -241,9 +241,11 @@ def test_parties_end_when_their_starter_is_killed_and_the_run_goes_on(command: l
     command = [sys.executable, "-m", "sfumato", *command[:-1], "training.rounds=40", "--quiet"]
     quiet = {"stdout": subprocess.DEVNULL, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
     with subprocess.Popen(command, **quiet) as starter:  # type: ignore[call-overload]
-        assert waited_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
-        assert len(processes_of(parties)) == 6
-        starter.send_signal(signal.SIGKILL)
+        try:
+            assert waited_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
+            assert len(processes_of(parties)) == 6
+        finally:
+            starter.send_signal(signal.SIGKILL)
     assert waited_for(lambda: not processes_of(parties))
     assert log.read_bytes().count(b"\n") < 40
     for party in parties.glob("*-*/memory"):
