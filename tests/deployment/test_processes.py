@@ -217,10 +217,12 @@ def test_deploy_local_leaves_a_verified_run(command: list[str], capsys: pytest.C
     PartyMemory(run.with_name("run-parties") / "device-0" / "memory").close()  # its process has ended
 
 
-def processes_of(parties: Path) -> list[str]:
-    """The commands of all processes that play a party of a folder."""
-    listed = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True)
-    return [line for line in listed.stdout.splitlines() if f"--folder {parties} " in f"{line} "]
+def processes_of(parties: Path) -> dict[str, int]:
+    """The processes that play a party of a folder, by the party's name."""
+    command = ["ps", "-A", "-ww", "-o", "pid=,args="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    words = [line.split() for line in listed.splitlines() if f"--folder {parties} " in f"{line} "]
+    return {line[line.index("party") + 1]: int(line[0]) for line in words}
 
 
 def waited_for(condition: Callable[[], object]) -> bool:
@@ -253,6 +255,34 @@ def test_parties_end_when_their_starter_is_killed_and_the_run_goes_on(command: l
     subprocess.run([*command, "--resume"], check=True, **quiet)  # type: ignore[call-overload]
     assert check_run(run).problems == []
     assert not processes_of(parties)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+def test_deploy_local_goes_on_without_a_device_within_the_declared_dropouts(command: list[str]) -> None:
+    """Killed by force in the midst of the run; one of the four devices under masks may be missing."""
+    spec = Path(command[1])
+    star = {
+        "topology": {"kind": "star", "devices": 4},
+        "transport": {"devices_to_cloud": "secure-aggregation"},
+        "faults": {"dropout_rate": 0.1},
+        "training": STAR["training"] | {"rounds": 20},
+    }
+    spec.write_text(yaml.safe_dump(STAR | star))
+    run = spec.with_name("run")
+    words = [sys.executable, "-m", "sfumato", *command[:-2], "--quiet"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as deployed:
+        try:
+            log = run / ROUNDS_FILE
+            assert waited_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
+            os.kill(processes_of(run.with_name("run-parties"))["device-2"], signal.SIGKILL)
+            assert deployed.wait(600) == 0
+        finally:
+            deployed.kill()
+        assert deployed.stderr is not None
+        assert "goes on without device:2 (has ended)" in deployed.stderr.read()
+    assert check_run(run).problems == []
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from sfumato.deployment.invitation import write_invitation
 from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.rounds import DeployedRounds
-from sfumato.deployment.sockets import SOCKET, RemoteParty
+from sfumato.deployment.sockets import SOCKET, AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
@@ -115,7 +115,7 @@ def _started(
     opened: ExitStack,
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """The cloud's children, connected; they and all others are processes that end when ``opened`` does."""
+    """The cloud's children; all parties are processes that answer now, and end when ``opened`` does."""
     processes = {
         number: opened.enter_context(_Process(place, command(place)))
         for number, place in enumerate(local.places)
@@ -123,12 +123,11 @@ def _started(
     }
     there: dict[int, FrameReceiver] = {}
     for number, process in processes.items():
-        remote = process.connect(local.terms.name(number))
+        name = local.terms.name(number)
+        process.connect(name).close()
         if local.terms.parent(number) == local.terms.cloud:
-            there[number] = remote
+            there[number] = remote = AwaitedParty(local.places[number] / SOCKET, name)
             opened.callback(remote.close)
-        else:
-            remote.close()  # it is its edge that talks to it
         for sentence in process.words():
             on_words(sentence)
     return there

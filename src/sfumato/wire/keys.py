@@ -127,7 +127,7 @@ def session_entropy(entropy: Entropy, identity: Identity, session: bytes, number
     AES-256-CTR under HKDF-SHA256 of 32 bytes of ``entropy`` and of `Identity.secret` for the session, with
     the session as salt. It cannot be told from random bytes by whoever lacks one of the two. So where
     ``entropy`` repeats itself (a copied or restored machine) or is known (to the owner of the copy), two
-    sessions, or two parties, still have no secret, no share and no mask in common, and nobody else knows them.
+    sessions, or two parties, still have no secret, no share and no mask in common, and nobody else knows any.
 
     The same session with the same entropy is the same source. A party joins a session once (`Identity.join`):
     that happens only where its memory was put back too.
