@@ -249,6 +249,28 @@ def test_no_share_is_revealed_of_a_list_that_was_not_signed(star: Stage) -> None
         star.device(0).receive(asked)  # nothing of this session is answered any more
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_an_aggregator_that_forgets_all_learns_one_sum_however_often_it_asks(star: Stage, seed: int) -> None:
+    """Devices fall silent and are killed at random; the aggregator has a new memory in every attempt.
+
+    A device would be known as soon as there were two sums.
+    """
+    rng, sums, stopped = np.random.default_rng(seed), [], 0
+    for _ in range(20):
+        phases = [Phase(rng.choice(PHASES)) if rng.random() < 0.2 else Phase.DONE for _ in range(5)]
+        try:
+            sums.append(played(star, model_of(star), silent=lambda device, _, now=phases: now[device]))
+        except errors.BelowThresholdError:
+            stopped += 1
+        for number in np.flatnonzero(rng.random(5) < 0.3).tolist():
+            star.restart(number)
+        star.restart(star.terms.cloud)
+        (star.folder / f"memory-{star.terms.cloud}").unlink()
+    assert sums
+    assert stopped
+    assert all(np.array_equal(one, sums[0]) for one in sums)
+
+
 def test_the_threshold_is_what_the_account_counts_on(tmp_path: Path) -> None:
     """And under it the session's guarantee holds for every number of devices."""
     with staged(MASKED_STAR, tmp_path) as stage:

@@ -131,7 +131,7 @@ class PlainCollection:
             RunError: there are several, and none has answered: a network that is down is no dropout.
         """
         self._lost.add(child)
-        if len(self._lost) == len(self._children) > 1:
+        if not self.missing and not self._seen and len(self._children) > 1:
             name = self._terms.name(self._node)
             last = lost_party(self._terms, child, error)
             raise RunError(f"{name}: {self.position}: nobody answers; the last was {last}")
