@@ -23,7 +23,7 @@ class FrameReceiver(Protocol):
         """
 
 
-class Aggregator(FrameReceiver, Protocol):
+class AggregatingParty(FrameReceiver, Protocol):
     """A party with children, some of which it may do without."""
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
@@ -98,4 +98,4 @@ class InProcess:
         if upwards and not isinstance(error, MessageError):
             raise error
         node, child = (frame.recipient, frame.sender) if upwards else (frame.sender, frame.recipient)
-        return cast(Aggregator, self.parties[node]).lose(child, error)
+        return cast(AggregatingParty, self.parties[node]).lose(child, error)

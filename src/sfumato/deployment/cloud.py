@@ -73,7 +73,7 @@ class CloudParty:
         return following
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a device that does not answer; see `carrier.Aggregator`.
+        """Go on without a device that does not answer; see `carrier.AggregatingParty`.
 
         Raises:
             SfumatoError: ``error``, if the child may not be lost; or too few are left, or what the round came

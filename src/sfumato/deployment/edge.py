@@ -102,7 +102,7 @@ class EdgeParty:
         return following if self._collection.missing else self._aggregated(self._collection)
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a device that does not answer; see `carrier.Aggregator`.
+        """Go on without a device that does not answer; see `carrier.AggregatingParty`.
 
         Raises:
             SfumatoError: ``error``, if no device may be lost; or too few are left, or an answer cannot be

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from sfumato.deployment.carrier import Aggregator, FrameReceiver
+from sfumato.deployment.carrier import AggregatingParty, FrameReceiver
 from sfumato.errors import SfumatoError
 from sfumato.wire.errors import MessageError
 from sfumato.wire.frames import parse_frame
@@ -19,7 +19,7 @@ class Subtree:
         children: by number, as it reaches them.
     """
 
-    def __init__(self, node: Aggregator, children: Mapping[int, FrameReceiver]) -> None:
+    def __init__(self, node: AggregatingParty, children: Mapping[int, FrameReceiver]) -> None:
         self._node, self._children = node, children
 
     def receive(self, data: bytes) -> list[bytes]:
