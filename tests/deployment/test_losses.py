@@ -114,6 +114,20 @@ def test_a_run_folder_says_nothing_of_losses_that_nobody_knows(tmp_path: Path) -
     assert all(math.isnan(value) for value in table["noise_std"])
 
 
+def test_a_run_that_stopped_below_the_threshold_goes_on_when_devices_are_back(tmp_path: Path) -> None:
+    """The model is that of a run without losses: what was recorded before is what is sent."""
+    spec = spec_of(MASKED_STAR)
+    (tmp_path / "whole").mkdir()
+    whole = rehearsed(spec, tmp_path / "whole")
+
+    def second_round(device: int, position: RoundPosition) -> Phase:
+        return Phase.UNMASK if device < 2 and position.round == 1 else Phase.DONE
+
+    with rehearsed_with(second_round), pytest.raises(errors.BelowThresholdError, match="round 2"):
+        rehearsed(spec, tmp_path)
+    assert model_bytes(rehearsed(spec, tmp_path, resume=True)) == model_bytes(whole)
+
+
 @pytest.fixture(name="star")
 def fixture_star(tmp_path: Path) -> Iterator[Stage]:
     with staged(MASKED_STAR, tmp_path) as stage:
