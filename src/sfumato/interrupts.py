@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,24 @@ def ended_by(*signals: int) -> Iterator[None]:
     """
     with _handled(signals, signal.SIG_DFL):
         yield
+
+
+def interrupt_at_end_of(descriptor: int, number: int) -> None:
+    """Send the main thread a signal when a pipe has no writer any more: they were closed, or ended somehow.
+
+    Args:
+        descriptor: of the end that is read; what comes there is thrown away.
+        number: of the signal.
+    """
+
+    def wait() -> None:
+        while os.read(descriptor, 1 << 10):
+            pass
+        main = threading.main_thread().ident
+        assert main is not None  # it runs
+        signal.pthread_kill(main, number)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager

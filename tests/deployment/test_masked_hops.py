@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,17 @@ from sfumato.deployment.messages import (
     question_hash,
     steps_from_bytes,
 )
-from sfumato.secure_aggregation.messages import MessageKind, decode_vector, encode_parties
+from sfumato.secure_aggregation.messages import (
+    MessageKind,
+    decode_advertisement,
+    decode_vector,
+    encode_parties,
+)
 from sfumato.simulation.run import run
 from sfumato.wire import errors
 from sfumato.wire.frames import Frame, parse_frame, seal_frame
+from sfumato.wire.key_stream import KeyStream
+from sfumato.wire.keys import Identity, KeyPair, derive, session_entropy
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -99,6 +106,45 @@ def test_an_aggregator_gets_masked_vectors_and_their_sum(star: Stage) -> None:
         assert np.count_nonzero(vector == own[one.sender].astype(np.uint32)) < 5
     others = [one for one in said if one.kind != MessageKind.MASKED]
     assert max(len(one.payload) for one in others) < terms.parameters * 4
+
+
+def advertised(carried: list[bytes]) -> list[tuple[bytes, int, tuple[bytes, ...]]]:
+    """Of every child that began a session: the session, its place, and its public keys."""
+    frames = [frame for data in carried if (frame := parse_frame(data)).kind == FrameKind.MASKING]
+    said = [parse_frame(decode_masking(frame.payload)[2]) for frame in frames]
+    return [
+        (one.session, one.sender, astuple(decode_advertisement(one.payload)))
+        for one in said
+        if one.kind == MessageKind.ADVERTISE
+    ]
+
+
+def test_a_generator_that_repeats_itself_gives_no_mask_twice_and_none_away(
+    star: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs of the same parties, whose generators say the same in every round: attempts are alike too.
+
+    Whoever has a copy of the generator knows all that a child drew, but not the child's signing key.
+    """
+    (star.folder / "other").mkdir()
+    other = replace(
+        star, terms=replace(star.terms, label="other"), folder=star.folder / "other", memories={}, running={}
+    )
+    monkeypatch.setattr("os.urandom", bytes)
+    model, found = np.zeros(star.terms.parameters, np.float32), []
+    for stage in (star, other):
+        for number in (0, 1):
+            found += advertised(stage.play(model, number)[1])
+    assert len(found) == 2 * 2 * 3
+    assert len({key for _, _, keys in found for key in keys}) == 3 * len(found)
+    for session, place, keys in found:
+        for identity in (Identity(), star.identities[(place + 1) % 3]):
+            guessed = session_entropy(bytes, identity, session, place)
+            assert KeyPair(guessed(32)).public not in keys
+        known = derive(bytes(32), session=session, purpose=b"entropy", context=place.to_bytes(4, "big"))
+        assert KeyPair(KeyStream(known).take(32)).public not in keys
+    for number in list(other.memories):
+        other.restart(number)
 
 
 def test_the_sum_is_of_everybody_or_of_nobody(star: Stage) -> None:

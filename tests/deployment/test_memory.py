@@ -50,6 +50,20 @@ def test_answers_of_a_round_are_let_go_in_the_next(memory: PartyMemory) -> None:
     assert memory.answer(ONE, RoundPosition(1, 1), b"q") is None
 
 
+def test_the_first_list_of_survivors_of_an_aggregation_stays(memory: PartyMemory, tmp_path: Path) -> None:
+    here, listed = (ONE, 3, RoundPosition(0, 0)), bytes(100)
+    assert memory.survivors(*here) is None
+    assert memory.keep_survivors(*here, listed) == listed
+    memory.record(ONE, RoundPosition(1, 0), b"q", b"a")
+    memory.close()
+    again = PartyMemory(tmp_path / "memory")
+    assert again.keep_survivors(*here, b"other") == again.survivors(*here) == listed
+    for elsewhere in [(OTHER, *here[1:]), (ONE, 4, here[2]), (*here[:2], RoundPosition(0, 1))]:
+        assert again.survivors(*elsewhere) is None
+        assert again.keep_survivors(*elsewhere, b"other") == b"other"
+    again.close()
+
+
 def test_only_its_owner_reads_it_and_damage_is_noticed(memory: PartyMemory, tmp_path: Path) -> None:
     path = tmp_path / "memory"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

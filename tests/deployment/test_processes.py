@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,7 @@ from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.errors import DataError, RunError, SpecError
+from sfumato.run_folder.rounds_log import ROUNDS_FILE
 from sfumato.verify.checker import check_run
 from sfumato.wire.errors import SessionMemoryError
 from sfumato.wire.keys import digest
@@ -211,6 +215,74 @@ def test_deploy_local_leaves_a_verified_run(command: list[str], capsys: pytest.C
     run = Path(command[1]).with_name("run")
     assert check_run(run).problems == []
     PartyMemory(run.with_name("run-parties") / "device-0" / "memory").close()  # its process has ended
+
+
+def processes_of(parties: Path) -> dict[str, int]:
+    """The processes that play a party of a folder, by the party's name."""
+    command = ["ps", "-A", "-ww", "-o", "pid=,args="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    words = [line.split() for line in listed.splitlines() if f"--folder {parties} " in f"{line} "]
+    return {line[line.index("party") + 1]: int(line[0]) for line in words}
+
+
+def waited_for(condition: Callable[[], object]) -> bool:
+    """Whether something comes true within ten minutes, which a busy machine may take."""
+    deadline = time.monotonic() + 600
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.slow
+def test_parties_end_when_their_starter_is_killed_and_the_run_goes_on(command: list[str]) -> None:
+    """SIGKILL comes in the midst of the run: some party has answers that its aggregator has not."""
+    run = Path(command[1]).with_name("run")
+    parties, log = run.with_name("run-parties"), run / ROUNDS_FILE
+    command = [sys.executable, "-m", "sfumato", *command[:-1], "training.rounds=40", "--quiet"]
+    quiet = {"stdout": subprocess.DEVNULL, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
+    with subprocess.Popen(command, **quiet) as starter:  # type: ignore[call-overload]
+        try:
+            assert waited_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
+            assert len(processes_of(parties)) == 6
+        finally:
+            starter.send_signal(signal.SIGKILL)
+    assert waited_for(lambda: not processes_of(parties))
+    assert log.read_bytes().count(b"\n") < 40
+    for party in parties.glob("*-*/memory"):
+        PartyMemory(party).close()  # nobody has it open, and it is whole
+    subprocess.run([*command, "--resume"], check=True, **quiet)  # type: ignore[call-overload]
+    assert check_run(run).problems == []
+    assert not processes_of(parties)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+def test_deploy_local_goes_on_without_a_device_within_the_declared_dropouts(command: list[str]) -> None:
+    """Killed by force in the midst of the run; one of the four devices under masks may be missing."""
+    spec = Path(command[1])
+    star = {
+        "topology": {"kind": "star", "devices": 4},
+        "transport": {"devices_to_cloud": "secure-aggregation"},
+        "faults": {"dropout_rate": 0.1},
+        "training": STAR["training"] | {"rounds": 20},
+    }
+    spec.write_text(yaml.safe_dump(STAR | star))
+    run = spec.with_name("run")
+    words = [sys.executable, "-m", "sfumato", *command[:-2], "--quiet"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as deployed:
+        try:
+            log = run / ROUNDS_FILE
+            assert waited_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
+            os.kill(processes_of(run.with_name("run-parties"))["device-2"], signal.SIGKILL)
+            assert deployed.wait(600) == 0
+        finally:
+            deployed.kill()
+        assert deployed.stderr is not None
+        assert "goes on without device:2 (has ended)" in deployed.stderr.read()
+    assert check_run(run).problems == []
 
 
 @pytest.mark.slow

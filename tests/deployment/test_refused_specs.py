@@ -19,6 +19,7 @@ from sfumato.errors import DataError, RunError, SfumatoError, SpecError
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.base import Section
 from sfumato.spec.document import Spec
+from sfumato.spec.faults import Faults
 from sfumato.spec.load import load_spec
 from sfumato.spec.model import Model
 from sfumato.spec.privacy import ClipSettings, Privacy
@@ -53,7 +54,6 @@ DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
         (STAR | OPEN_SIZES, "data.partition"),
         (EXAMPLES | OPEN_SIZES, "data.partition"),
         (STAR | {"training": DRAWN}, "training.participation"),
-        (STAR | {"faults": {"dropout_rate": 0.1}}, "faults"),
         (STAR | {"compression": {"kind": "rand-k", "ratio": 0.5}}, "compression"),
         (STAR | {"privacy": PRIVACY | {"clip": ADAPTED}}, "privacy.clip.adapt"),
         (
@@ -117,6 +117,7 @@ LOOKED_AT = {
     ClipSettings: "kind norm norms per_layer adapt",
     StarTopology: "kind devices device_names",
     TreeTopology: "kind edges devices_per_edge levels level_names sites file supernodes zones moves",
+    Faults: "dropout_rate supernode_failure_rate survival_threshold when_supernode_fails",
     Trust: "cloud trusted_edges trusted_aggregators trusted from",
     Model: "kind trained rank bias hidden",
 }

@@ -224,7 +224,7 @@ def test_no_secret_crosses_the_wire(make_parties) -> None:
     )
     everything = b"".join(wired)
     for party in range(5):
-        draw = session_entropy(parties.entropy()(party), terms.session, party)
+        draw = session_entropy(parties.entropy()(party), parties.identities[party], terms.session, party)
         sealing, masking, seed = draw(32), draw(32), draw(32)  # in the order in which Client draws them
         assert KeyPair(masking).public in everything
         assert KeyPair(sealing).public in everything

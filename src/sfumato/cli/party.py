@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,22 +12,29 @@ import typer
 from sfumato.arguments import Argument
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError, first_line
+from sfumato.interrupts import interrupt_at_end_of
 
 
 def party_command(folder: Path) -> list[str]:
-    """The words that start the party of a folder, in a process of its own."""
-    return [sys.executable, "-m", "sfumato", "party", folder.name, "--folder", str(folder.parent)]
+    """The words that start the party of a folder, in a process of its own that ends with its starter."""
+    words = [sys.executable, "-m", "sfumato", "party", folder.name, "--folder", str(folder.parent)]
+    return [*words, "--with-starter"]
 
 
 def party(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The party's own folder, e.g. device-3.")],
     folder: Annotated[Path, typer.Option(metavar="DIR", help="The folder that it is in.")],
+    with_starter: Annotated[
+        bool, typer.Option("--with-starter", help="End when standard input does, as when its starter ends.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Be one party of a deployment: agree to its terms, and answer behind a socket until ended.
 
     A device compares what each observer would learn of it with its consent.yaml, and refuses more.
     """
+    if with_starter:
+        interrupt_at_end_of(sys.stdin.fileno(), signal.SIGTERM)
     own = folder / name
     if not own.is_dir() or own.parent != folder or name == "..":
         raise SpecError(Argument("folder"), str(folder), f"holds no party {name!r}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
-from sfumato.wire.errors import MisroutedMessageError
-from sfumato.wire.frames import parse_frame
+from sfumato.errors import SfumatoError
+from sfumato.wire.errors import MessageError, MisroutedMessageError
+from sfumato.wire.frames import Frame, parse_frame
 
 
 class FrameReceiver(Protocol):
@@ -19,6 +20,21 @@ class FrameReceiver(Protocol):
 
         Raises:
             SfumatoError: the frame is refused; nothing is sent.
+        """
+
+
+class AggregatingParty(FrameReceiver, Protocol):
+    """A party with children, some of which it may do without."""
+
+    def lose(self, child: int, error: SfumatoError) -> list[bytes]:
+        """Go on without a child that does not answer, or whose answer is refused; what is sent then.
+
+        Args:
+            child: its number.
+            error: why.
+
+        Raises:
+            SfumatoError: ``error``, if the child may not be lost; or too few are left.
         """
 
 
@@ -67,4 +83,19 @@ class InProcess:
                 self.bytes_down += len(data)
             if frame.recipient not in self.parties:
                 raise MisroutedMessageError(f"a frame for party {frame.recipient}: there is no such party")
-            under_way.extend(self.parties[frame.recipient].receive(data))
+            try:
+                under_way.extend(self.parties[frame.recipient].receive(data))
+            except SfumatoError as error:
+                under_way.extend(self._without_child(frame, error))
+
+    def _without_child(self, frame: Frame, error: SfumatoError) -> list[bytes]:
+        """What an aggregator sends when ``frame``, to or from a child, is refused or not answered.
+
+        Raises:
+            SfumatoError: ``error``, if the aggregator itself has failed, or cannot do without the child.
+        """
+        upwards = self.parents.get(frame.sender) == frame.recipient
+        if upwards and not isinstance(error, MessageError):
+            raise error
+        node, child = (frame.recipient, frame.sender) if upwards else (frame.sender, frame.recipient)
+        return cast(AggregatingParty, self.parties[node]).lose(child, error)

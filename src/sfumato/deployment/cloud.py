@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sfumato.deployment.collecting import Collection, with_own_noise
+from sfumato.deployment.collecting import Collection, with_own_noise, without_child
 from sfumato.deployment.device import require_own_key
 from sfumato.deployment.masked_sums import collection_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import IntArray, Model, question_hash, steps_as_bytes, steps_from_bytes
 from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
+from sfumato.errors import SfumatoError
 from sfumato.wire.errors import OutOfOrderMessageError
 from sfumato.wire.keys import Identity
 
@@ -55,7 +56,7 @@ class CloudParty:
         if number != (0 if last is None else last.round + 1):
             raise OutOfOrderMessageError(f"{position}: {last or 'nothing'} was finished before")
         self._question, self._released = question, None
-        self._collection = collection_of(terms, self.number, position, model, self._identity)
+        self._collection = collection_of(terms, self.number, position, model, self._identity, self._memory)
         return self._collection.questions()
 
     def receive(self, data: bytes) -> list[bytes]:
@@ -68,16 +69,30 @@ class CloudParty:
         if self._collection is None:
             raise OutOfOrderMessageError("cloud: an answer to no question")
         following = self._collection.add(data)
-        if not self._collection.missing:
-            position = self._collection.position
-            context = answer_context(
-                self._identity, self._terms.session, self.number, position, self._question
-            )
-            key = self._randomness.noise_key(position, context)
-            released = with_own_noise(self._terms, self.number, position, self._collection.total, key)
-            self._memory.record(self._terms.session, position, self._question, steps_as_bytes(released))
-            self._released, self._collection = released, None
+        self._release_if_all_have_answered()
         return following
+
+    def lose(self, child: int, error: SfumatoError) -> list[bytes]:
+        """Go on without a device that does not answer; see `carrier.AggregatingParty`.
+
+        Raises:
+            SfumatoError: ``error``, if the child may not be lost; or too few are left, or what the round came
+                to cannot be recorded.
+        """
+        following = without_child(self._collection, self._terms, self.number, child, error)
+        self._release_if_all_have_answered()
+        return following
+
+    def _release_if_all_have_answered(self) -> None:
+        """Add the cloud's own noise to the sum of the round, and record it, as soon as there is a sum."""
+        if self._collection is None or self._collection.missing:
+            return
+        position = self._collection.position
+        context = answer_context(self._identity, self._terms.session, self.number, position, self._question)
+        key = self._randomness.noise_key(position, context)
+        released = with_own_noise(self._terms, self.number, position, self._collection.total, key)
+        self._memory.record(self._terms.session, position, self._question, steps_as_bytes(released))
+        self._released, self._collection = released, None
 
     @property
     def missing(self) -> list[int]:

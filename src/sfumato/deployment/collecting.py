@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
@@ -16,11 +18,13 @@ from sfumato.deployment.messages import (
     question_hash,
 )
 from sfumato.deployment.terms import DeploymentTerms
+from sfumato.errors import RunError, SfumatoError, first_line
 from sfumato.mechanisms.discrete_gaussian import DiscreteGaussianNoise
 from sfumato.wire.errors import MalformedMessageError, OutOfOrderMessageError, ReplayedMessageError
 from sfumato.wire.frames import Frame, open_frame, seal_frame
 from sfumato.wire.keys import Identity
 
+LOG = logging.getLogger("sfumato")
 _ROOM = 2**62  # a sum of 64 bits has room for as much again: the aggregator's own noise
 
 
@@ -49,6 +53,17 @@ class Collection(Protocol):
             TransportError: rejected; the sum is as before.
         """
 
+    def lose(self, child: int, error: SfumatoError) -> list[bytes]:
+        """Go on without a child that does not answer; what is sent then.
+
+        Args:
+            child: its number.
+            error: why it does not answer.
+
+        Raises:
+            SfumatoError: too few are left: there is no sum.
+        """
+
 
 class PlainCollection:
     """Answers that the aggregator sees one by one; see `Collection`.
@@ -69,18 +84,19 @@ class PlainCollection:
         self._question = question_hash(position, model)
         self._children = terms.children(node)
         self._seen: set[tuple[int, int]] = set()
+        self._lost: set[int] = set()
         self.total: IntArray = np.zeros(terms.parameters, np.int64)
 
     @property
     def missing(self) -> list[int]:
         """Who has not answered yet."""
-        there = {sender for _, sender in self._seen}
-        return [number for number in self._children if number not in there]
+        done = {sender for _, sender in self._seen} | self._lost
+        return [number for number in self._children if number not in done]
 
     def questions(self) -> list[bytes]:
         """The frames that ask every child for its answer to the model."""
         payload = encode_question(self.position, self._model)
-        return asked_of_all(self._terms, self._node, payload, self._identity)
+        return questions_for(self._children, self._terms, self._node, payload, self._identity)
 
     def add(self, data: bytes) -> list[bytes]:
         """Add one answer; nothing is sent.
@@ -108,13 +124,55 @@ class PlainCollection:
         self._seen.add((frame.kind, frame.sender))
         return []
 
+    def lose(self, child: int, error: SfumatoError) -> list[bytes]:
+        """Go on without a child: no other child's noise is counted on. Nothing is sent.
 
-def asked_of_all(terms: DeploymentTerms, node: int, payload: bytes, identity: Identity) -> list[bytes]:
-    """A question of an aggregator, as a frame for every child."""
+        Raises:
+            RunError: there are several, and none has answered: a network that is down is no dropout.
+        """
+        self._lost.add(child)
+        if not self.missing and not self._seen and len(self._children) > 1:
+            name = self._terms.name(self._node)
+            last = lost_party(self._terms, child, error)
+            raise RunError(f"{name}: {self.position}: nobody answers; the last was {last}")
+        return []
+
+
+def questions_for(
+    children: Iterable[int], terms: DeploymentTerms, node: int, payload: bytes, identity: Identity
+) -> list[bytes]:
+    """A question of an aggregator, as a frame for each of ``children``."""
     return [
         seal_frame(Frame(FrameKind.QUESTION, terms.session, node, child, payload), identity)
-        for child in terms.children(node)
+        for child in children
     ]
+
+
+def without_child(
+    collection: Collection | None, terms: DeploymentTerms, node: int, child: int, error: SfumatoError
+) -> list[bytes]:
+    """What an aggregator sends when a child does not answer, and may be lost.
+
+    Args:
+        collection: that is open, if one is.
+        terms: of the run.
+        node: the aggregator.
+        child: its number.
+        error: why it does not answer.
+
+    Raises:
+        SfumatoError: ``error``, if the child may not be lost; or too few are left.
+    """
+    if collection is None or not terms.may_lose_children(node):
+        raise error
+    LOG.warning("%s: goes on without %s", collection.position, lost_party(terms, child, error))
+    return collection.lose(child, error)
+
+
+def lost_party(terms: DeploymentTerms, child: int, error: SfumatoError) -> str:
+    """A child that does not answer, with the reason, for messages."""
+    name = terms.name(child)
+    return f"{name} ({first_line(error).removeprefix(f'{name}: ')})"
 
 
 def require_position(name: str, position: RoundPosition, asked: RoundPosition) -> None:

@@ -67,7 +67,7 @@ class DeviceParty:
         question = question_hash(position, model)
         kept = memory.answer(terms.session, position, question)
         if kept is None:
-            terms.require_turn(position, memory.last(terms.session))
+            terms.require_turn(position, memory.last(terms.session), skips=terms.devices_may_be_lost)
             steps = self._steps(position, model, question)
             kept = parent.kept(position, question, steps)
             self._agreement.book()  # does nothing where this run is booked

@@ -47,7 +47,9 @@ def _of_device(terms: DeploymentTerms, device: int) -> str:
 def _of_parent(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
     """Who gets the messages of ``party``, and how."""
     parent = terms.parent(party)
-    how = "learns only the sum of all below it" if terms.is_masked(parent) else "sees each message"
+    children, fewest = len(terms.children(parent)), terms.fewest(parent)
+    among = "all" if fewest == children else f"at least {fewest:,} of the {children:,}"
+    how = f"learns only the sum of {among} below it" if terms.is_masked(parent) else "sees each message"
     return (f"It sends to {terms.name(parent)}, which {how}.",)
 
 
@@ -59,11 +61,14 @@ def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
     children = len(terms.children(node))
     met = "learns the sum of" if terms.is_masked(node) else "adds up"
     noise = f"adds {_noise(std)} to their average" if std else "adds no noise"
-    said = f"{name} {met} the messages of {children:,} below it and {noise}."
+    said = [f"{name} {met} the messages of {children:,} below it and {noise}."]
+    if terms.may_lose_children(node):
+        fewest = f", with at least {terms.fewest(node):,} of them" if terms.is_masked(node) else ""
+        said.append(f"It goes on without devices that do not answer{fewest}.")
     if node == terms.cloud:
-        return (said,)
+        return tuple(said)
     average = f"Its average counts in the global one with weight {number(weight)}."
-    return (said, average, *_of_parent(terms, node))
+    return (*said, average, *_of_parent(terms, node))
 
 
 def _noise(std: float) -> str:

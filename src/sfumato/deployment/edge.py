@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.deployment.collecting import Collection, with_own_noise
+from sfumato.deployment.collecting import Collection, with_own_noise, without_child
 from sfumato.deployment.device import require_own_key
 from sfumato.deployment.masked_sums import collection_of
 from sfumato.deployment.memory import PartyMemory
@@ -27,6 +27,7 @@ from sfumato.deployment.messages import (
 from sfumato.deployment.parent_hop import ParentHop
 from sfumato.deployment.randomness import Randomness, answer_context
 from sfumato.deployment.terms import DeploymentTerms
+from sfumato.errors import SfumatoError
 from sfumato.wire.errors import OutOfOrderMessageError, UnsafeTermsError
 from sfumato.wire.frames import parse_frame
 from sfumato.wire.keys import Identity
@@ -100,6 +101,17 @@ class EdgeParty:
         following = self._collection.add(data)
         return following if self._collection.missing else self._aggregated(self._collection)
 
+    def lose(self, child: int, error: SfumatoError) -> list[bytes]:
+        """Go on without a device that does not answer; see `carrier.AggregatingParty`.
+
+        Raises:
+            SfumatoError: ``error``, if no device may be lost; or too few are left, or an answer cannot be
+                recorded.
+        """
+        done = self._collection
+        following = without_child(done, self._terms, self.number, child, error)
+        return following if done is None or done.missing else self._aggregated(done)
+
     def _asked(self, data: bytes) -> list[bytes]:
         """Begin the round that the cloud asks for."""
         terms, memory = self._terms, self._memory
@@ -127,7 +139,7 @@ class EdgeParty:
             self._advance(position, steps_from_bytes(earlier))
             position = RoundPosition(position.round, position.aggregation + 1)
         start = (now.model.astype(np.float64) + now.offset).astype(np.float32)
-        self._collection = collection_of(terms, self.number, position, start, self._identity)
+        self._collection = collection_of(terms, self.number, position, start, self._identity, self._memory)
         return self._collection.questions()
 
     def _advance(self, position: RoundPosition, steps: IntArray) -> None:

@@ -1,6 +1,9 @@
 """`deploy --local`: every device and edge in a process of its own on this machine; the cloud in this one.
 
 An edge's process connects to those of its devices. So the cloud's process never has a frame between them.
+
+The standard input of every party's process is a pipe whose other end only this process has. However this
+process ends, that end is closed then, and the parties end: as by SIGTERM, so all that a memory holds is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from sfumato.deployment.invitation import write_invitation
 from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.rounds import DeployedRounds
-from sfumato.deployment.sockets import SOCKET, RemoteParty
+from sfumato.deployment.sockets import SOCKET, AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
@@ -51,7 +54,8 @@ def deploy_locally(
         parties: the folder of the parties' own folders. Parties that are there already take part again: with
             their keys, their consent, and what they remember.
         purpose: what the data are used for.
-        command: starts the party of a folder, in a process that answers at `SOCKET` in it.
+        command: starts the party of a folder, in a process that answers at `SOCKET` in it, and ends when its
+            standard input does.
         resume: continue the run in ``out``; its parties go on where they were.
         force: replace the run that ``out`` holds.
         on_step: called with the name of every step that begins, except rounds.
@@ -111,7 +115,7 @@ def _started(
     opened: ExitStack,
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """The cloud's children, connected; they and all others are processes that end when ``opened`` does."""
+    """The cloud's children; all parties are processes that answer now, and end when ``opened`` does."""
     processes = {
         number: opened.enter_context(_Process(place, command(place)))
         for number, place in enumerate(local.places)
@@ -119,12 +123,11 @@ def _started(
     }
     there: dict[int, FrameReceiver] = {}
     for number, process in processes.items():
-        remote = process.connect(local.terms.name(number))
+        name = local.terms.name(number)
+        process.connect(name).close()
         if local.terms.parent(number) == local.terms.cloud:
-            there[number] = remote
+            there[number] = remote = AwaitedParty(local.places[number] / SOCKET, name)
             opened.callback(remote.close)
-        else:
-            remote.close()  # it is its edge that talks to it
         for sentence in process.words():
             on_words(sentence)
     return there
@@ -142,7 +145,7 @@ class _Process:
         self._folder = folder
         (folder / SOCKET).unlink(missing_ok=True)
         with (folder / _LOG).open("wb") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
     def __enter__(self) -> _Process:
         return self
@@ -154,6 +157,8 @@ class _Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        assert self._process.stdin is not None  # it is a pipe
+        self._process.stdin.close()
 
     def connect(self, name: str) -> RemoteParty:
         """The party, as soon as it answers.

@@ -4,14 +4,22 @@ For every aggregation and every time that it is asked for (an *attempt*) there i
 `secure_aggregation`, over the complete graph, towards a malicious aggregator. Its label is a hash of the
 deployment's session, the question, the aggregator and the attempt: no two attempts have a mask in common.
 
-*Everybody or nobody.* Faults are not deployed yet, so the account counts the noise of all children in every
-sum. So the threshold is the number n of children, of survivors as of shares: there is the sum of all of them,
-or none. It follows that an attempt may be repeated. A child records its vector, noise included, before its
-first attempt, and masks the same one in every further attempt; so whatever the aggregator does, it learns the
-sum of these n vectors, or nothing. (With a threshold below n it could let one child fall out of the second
-attempt, and would have the message of that child as the difference of two sums.) With n shares needed to
-rebuild a secret, up to n − 2 children may side with the aggregator: it then knows the sum of the two others
-(`secure_aggregation.threats`, with t = s = n and c = n − 2: 2t > n + c, 2s > n + c and t − c = 2).
+*The threshold* t, of survivors as of shares, is how many of the n children the account counts in every sum
+that is released (`DeploymentTerms.fewest`): all of them, unless the spec declares that devices drop out. With
+fewer there is no sum, and nothing is learnt. Up to c = min(2t − n − 1, t − 2) children may do anything
+together with the aggregator, for all three hold then that `secure_aggregation.threats` asks for: 2t > n + c,
+2s > n + c (s = t) and t − c ≥ 2. There is such a c ≥ 0, as t > n/2 and n ≥ 2.
+
+*An attempt may be repeated.* A child records its vector, noise included, before its first attempt, and masks
+the same one in every further attempt. Two sums of two lists of survivors would tell a message as their
+difference. So a child signs one list of survivors an aggregation, in whichever attempt: it keeps the first
+one (`PartyMemory.keep_survivors`), and refuses to sign another. A sum over a list needs t signatures of it in
+its attempt, t − c of honest children. Two lists would need 2(t − c) honest children, each of whom signs one
+of them; there are n − c, and 2(t − c) > n − c by 2t > n + c. So in all attempts together the aggregator
+learns at most the sum of the vectors of one list, which every attempt that ends well comes to again.
+
+An honest aggregator keeps its list too, before it tells it to anybody, and asks only those on it when the
+aggregation is repeated after a crash. All of them are needed then.
 """
 
 from __future__ import annotations
@@ -32,7 +40,7 @@ from sfumato.secure_aggregation.client import Client
 from sfumato.secure_aggregation.masks import RingVector, ring_type
 from sfumato.secure_aggregation.messages import MessageKind
 from sfumato.secure_aggregation.terms import SessionTerms, complete_terms
-from sfumato.wire.errors import OutOfOrderMessageError
+from sfumato.wire.errors import OutOfOrderMessageError, RevealRefusedError
 from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
 from sfumato.wire.keys import Identity, digest
 
@@ -49,7 +57,7 @@ def masked_terms(
         question: hash of the question.
         attempt: drawn by the aggregator.
     """
-    keys = tuple(terms.children(node).values())
+    keys, fewest = tuple(terms.children(node).values()), terms.fewest(node)
     where = (number.to_bytes(8, "big") for number in (node, *position))
     label = digest(b"masked", terms.session, *where, question, attempt).hex()
     return complete_terms(
@@ -57,9 +65,9 @@ def masked_terms(
         keys,
         terms.keys[node],
         length=terms.parameters,
-        threshold=len(keys),
+        threshold=fewest,
         threat_model="malicious",
-        colluders=len(keys) - 2,
+        colluders=min(2 * fewest - len(keys) - 1, fewest - 2),
         bits=RING_BITS,
     )
 
@@ -122,7 +130,22 @@ class MaskedChild:
             return client.share_keys(message)
         if kind == MessageKind.DELIVERY:
             return client.masked_input(message, self._vector())
-        return client.consent(message) if kind == MessageKind.SURVIVORS else client.unmask(message)
+        return self._signed(client, message) if kind == MessageKind.SURVIVORS else client.unmask(message)
+
+    def _signed(self, client: Client, survivors: bytes) -> bytes:
+        """The signature of a list of survivors, if it is the one of the aggregation in all attempts.
+
+        Raises:
+            RevealRefusedError: it is another one; the session has ended for this party.
+            SessionMemoryError: it cannot be kept; the session has ended for this party.
+        """
+        signed, listed = client.consent(survivors), parse_frame(survivors).payload
+        self._client = None  # unless the list is kept, no share is revealed either
+        kept = self._memory.keep_survivors(self._terms.session, self._parent, self._position, listed)
+        if kept != listed:
+            raise RevealRefusedError(f"{self._position}: another list of survivors was signed before")
+        self._client = client
+        return signed
 
     def _vector(self) -> RingVector:
         """The recorded answer, in the ring ``[M]``."""

@@ -7,8 +7,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sfumato.deployment.collecting import Collection, PlainCollection, asked_of_all, require_position
+from sfumato.deployment.collecting import (
+    Collection,
+    PlainCollection,
+    lost_party,
+    questions_for,
+    require_position,
+)
 from sfumato.deployment.masked_hops import masked_terms
+from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
     ATTEMPT_BYTES,
     FrameKind,
@@ -21,8 +28,15 @@ from sfumato.deployment.messages import (
     question_hash,
 )
 from sfumato.deployment.terms import DeploymentTerms
+from sfumato.errors import SfumatoError
+from sfumato.secure_aggregation.messages import decode_parties
 from sfumato.secure_aggregation.server import AggregationServer, Phase
-from sfumato.wire.errors import MisroutedMessageError, ReplayedMessageError
+from sfumato.wire.errors import (
+    BelowThresholdError,
+    MisroutedMessageError,
+    OutOfOrderMessageError,
+    ReplayedMessageError,
+)
 from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
 from sfumato.wire.keys import Identity
 
@@ -30,7 +44,8 @@ from sfumato.wire.keys import Identity
 class MaskedCollection:
     """Answers under masks, by one session of `secure_aggregation`; see `Collection` and `masked_hops`.
 
-    A phase of the session ends when all children have sent their message of it: nobody may be missing.
+    A phase of the session ends when all who are left have sent their message of it. The list of survivors is
+    kept before anybody is told of it; where one was kept before a crash, only those on it are asked.
 
     Args:
         terms: of the run.
@@ -38,19 +53,33 @@ class MaskedCollection:
         position: what is asked about.
         model: that children start from ``[M]``.
         identity: of the aggregator, which remembers its sessions.
+        memory: of the aggregator.
+
+    Raises:
+        SessionMemoryError: the session cannot be recorded.
     """
 
     def __init__(
-        self, terms: DeploymentTerms, node: int, position: RoundPosition, model: Model, identity: Identity
+        self,
+        terms: DeploymentTerms,
+        node: int,
+        position: RoundPosition,
+        model: Model,
+        identity: Identity,
+        memory: PartyMemory,
     ) -> None:
         self._terms, self._node, self.position = terms, node, position
-        self._model, self._identity = model, identity
+        self._model, self._identity, self._memory = model, identity, memory
         self._attempt = os.urandom(ATTEMPT_BYTES)
         question = question_hash(position, model)
         session = masked_terms(terms, node, position, question, self._attempt)
         self._server = AggregationServer(session, identity)
         self._children = list(terms.children(node))
-        self._waiting = set(self._children)
+        listed = memory.survivors(terms.session, node, position)
+        self._needed = None if listed is None else {self._children[place] for place in decode_parties(listed)}
+        self._lost: list[str] = []
+        self._place = f"{terms.name(node)}: {position}"
+        self._waiting = set(self._children if self._needed is None else self._needed)
 
     @property
     def missing(self) -> list[int]:
@@ -69,9 +98,9 @@ class MaskedCollection:
         return self._terms.grid(self.position).received(tier).wrapped(total)
 
     def questions(self) -> list[bytes]:
-        """The frames that ask every child to begin the session."""
+        """The frames that ask children to begin the session."""
         payload = encode_question(self.position, self._model, self._attempt)
-        return asked_of_all(self._terms, self._node, payload, self._identity)
+        return questions_for(sorted(self._waiting), self._terms, self._node, payload, self._identity)
 
     def add(self, data: bytes) -> list[bytes]:
         """Take a message of the session; when all have sent theirs, the messages of the next phase.
@@ -79,6 +108,7 @@ class MaskedCollection:
         Raises:
             MessageError: rejected; the session is as before.
             AbortError: the session has ended without a sum.
+            SessionMemoryError: the list of survivors cannot be kept.
         """
         terms = self._terms
         frame = open_frame(
@@ -93,16 +123,45 @@ class MaskedCollection:
         require_position(name, position, self.position)
         if attempt != self._attempt:
             raise ReplayedMessageError(f"{name}: a message of another session about {position}")
+        if self._needed is not None and frame.sender not in self._needed:
+            raise OutOfOrderMessageError(f"{name}: is not on the list of survivors of {position}")
         if parse_frame(message).sender != self._children.index(frame.sender):
             raise MisroutedMessageError(f"{name}: a message of another party of the session")
         self._server.receive(message)
         self._waiting.discard(frame.sender)
-        return [] if self._waiting else self._sent(self._server.close())
+        return [] if self._waiting else self._closed()
+
+    def lose(self, child: int, error: SfumatoError) -> list[bytes]:
+        """Go on without a child; the messages of the next phase, if it was the last one that was waited for.
+
+        Raises:
+            AbortError: too few are left, or one is that is needed: there is no sum.
+        """
+        lost = lost_party(self._terms, child, error)
+        if self._needed is not None and self._server.phase <= Phase.MASK:
+            told = "others may have been told before a crash that its message is in the sum"
+            raise BelowThresholdError(f"{self._place}: {lost} is needed: {told}")
+        self._waiting.discard(child)
+        self._lost.append(lost)
+        return [] if self._waiting else self._closed()
+
+    def _closed(self) -> list[bytes]:
+        """End the phase that is open; the messages of the next one."""
+        ended = self._server.phase
+        try:
+            messages = self._server.close()
+        except BelowThresholdError as below:
+            raise BelowThresholdError(f"{self._place}: {below}; lost: {', '.join(self._lost)}") from None
+        if ended is Phase.MASK:
+            listed = parse_frame(next(iter(messages.values()))).payload
+            kept = self._memory.keep_survivors(self._terms.session, self._node, self.position, listed)
+            assert kept == listed  # only those on a list that was kept were asked, and all of them came
+        return self._sent(messages)
 
     def _sent(self, messages: Mapping[int, bytes]) -> list[bytes]:
         """The messages of a new phase as frames; all have to answer them."""
         if self._server.phase is not Phase.DONE:
-            self._waiting = set(self._children)
+            self._waiting = {self._children[place] for place in messages}
         frames = []
         for place, message in messages.items():
             payload = encode_masking(self.position, self._attempt, message)
@@ -113,8 +172,14 @@ class MaskedCollection:
 
 
 def collection_of(
-    terms: DeploymentTerms, node: int, position: RoundPosition, model: Model, identity: Identity
+    terms: DeploymentTerms,
+    node: int,
+    position: RoundPosition,
+    model: Model,
+    identity: Identity,
+    memory: PartyMemory,
 ) -> Collection:
-    """The collection of an aggregator, over the hop that it has; arguments as of both kinds."""
-    kind = MaskedCollection if terms.is_masked(node) else PlainCollection
-    return kind(terms, node, position, model, identity)
+    """The collection of an aggregator, over the hop that it has; arguments as of `MaskedCollection`."""
+    if terms.is_masked(node):
+        return MaskedCollection(terms, node, position, model, identity, memory)
+    return PlainCollection(terms, node, position, model, identity)

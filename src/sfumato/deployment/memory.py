@@ -12,7 +12,8 @@ No file can notice that an older copy of itself was put back. Do not restore it 
 lost it gets a new key, which is another session.
 
 It is the memory of the party's key too (`wire.session_memory`): of the sessions of secure aggregation that it
-joined, and of what it said there.
+joined, and of what it said there. And of the one list of survivors that it knows for an aggregation, in
+whichever attempt: see `masked_hops`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from sfumato.deployment.messages import RoundPosition
 from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError
+from sfumato.wire.keys import digest
 from sfumato.wire.owned_file import OwnedFile, create_owned_file
 from sfumato.wire.session_memory import CLAIMS_QUERY, CLAIMS_TABLE, claim_in
 
@@ -105,6 +107,26 @@ class PartyMemory:
         )
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
 
+    def keep_survivors(self, session: bytes, node: int, position: RoundPosition, listed: bytes) -> bytes:
+        """The list of survivors of an aggregation that was kept first: ``listed``, if there was none.
+
+        Args:
+            session: of the run.
+            node: the aggregator.
+            position: of the aggregation.
+            listed: as the message that has it packs it.
+
+        Raises:
+            SessionMemoryError: that cannot be recorded: the list must be neither sent nor signed.
+        """
+        return self.claim(_survivors_of(session, node, position), listed) or listed
+
+    def survivors(self, session: bytes, node: int, position: RoundPosition) -> bytes | None:
+        """The list that `keep_survivors` keeps, if there is one."""
+        question = _survivors_of(session, node, position)
+        row = self._file.first("SELECT digest FROM claims WHERE question = ?", (question,))
+        return None if row is None else bytes(row[0])
+
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
         """Claim the right to answer a question once; see `SessionMemory.claim`."""
         return claim_in(self._file, question, digest)
@@ -112,3 +134,8 @@ class PartyMemory:
     def close(self) -> None:
         """Close the file; all that was recorded is kept."""
         self._file.close()
+
+
+def _survivors_of(session: bytes, node: int, position: RoundPosition) -> bytes:
+    """What claims know the list of survivors of an aggregation by."""
+    return digest(b"survivors of", session, *(number.to_bytes(8, "big") for number in (node, *position)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -54,19 +54,16 @@ def answer_context(
     identity: Identity, session: bytes, party: int, position: RoundPosition, question: bytes
 ) -> bytes:
     """What a party's noise is for: a hash that only the party itself can make; ``question`` is a hash."""
-    return _secret_hash(identity, b"answer", session, (party, *position), question)
+    return identity.secret(b"answer", session, *_as_bytes(party, *position), question)
 
 
 def round_context(identity: Identity, session: bytes, party: int, number: int) -> bytes:
     """What a party's batches of round ``number`` are for: a hash that only the party itself can make."""
-    return _secret_hash(identity, b"round", session, (party, number), b"")
+    return identity.secret(b"round", session, *_as_bytes(party, number))
 
 
-def _secret_hash(
-    identity: Identity, purpose: bytes, session: bytes, numbers: Sequence[int], more: bytes
-) -> bytes:
-    asked = digest(b"drawn for", purpose, session, *(one.to_bytes(8, "big") for one in numbers), more)
-    return digest(b"drawn by", asked, identity.sign(asked))  # frames, which are signed too, begin otherwise
+def _as_bytes(*numbers: int) -> Iterator[bytes]:
+    return (one.to_bytes(8, "big") for one in numbers)
 
 
 class SystemRandomness:

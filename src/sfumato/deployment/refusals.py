@@ -116,7 +116,7 @@ def _of_spec(spec: Spec) -> Refusals:
     code = "must be a built-in one: code of one's own is not deployed yet"
     yield ":" in spec.model.kind, "model.kind", spec.model.kind, code
     yield ":" in (training.loss or ""), "training.loss", training.loss, code
-    for key in ("compression", "faults", "control"):
+    for key in ("compression", "control"):
         yield getattr(spec, key) is not None, key, None, "must be left out: it is not deployed yet"
     yield training.keeps_variates, "training.drift_correction", "scaffold", "is not deployed yet"
     yield training.global_update == "resend", "training.global_update", "resend", "is not deployed yet"

@@ -20,6 +20,7 @@ from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.tree.local_work import server_optimizer
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.protocols.tree.state import DeployedState
+from sfumato.schedule.integer_grid import IntegerGrid
 
 
 class DeployedRounds:
@@ -73,13 +74,20 @@ class DeployedRounds:
         stats = RoundStats(
             participants=np.arange(plan.tree.device_count, dtype=np.int64),
             clip_fraction=math.nan,
-            noise_std=math.sqrt(sum(plan.global_noise)) * grid.unit * grid.inflation,
+            noise_std=self._noise_std(grid),
             energy_j=math.nan,
             delay_s=math.nan,
             bytes_up=carrier.bytes_up - up,
             bytes_down=carrier.bytes_down - down,
         )
         return DeployedState(state.round + 1, model, server), stats
+
+    def _noise_std(self, grid: IntegerGrid) -> float:
+        """The std of all noise in the global average; NaN where whose noise is in it is not told upwards."""
+        plan = self._terms.plan
+        if self._terms.devices_may_be_lost and plan.noise.device.any():
+            return math.nan
+        return math.sqrt(sum(plan.global_noise)) * grid.unit * grid.inflation
 
     def rounds_expected(self, state: DeployedState) -> int:
         """As many as the spec asks for."""

@@ -155,6 +155,8 @@ class RemoteParty:
 class AwaitedParty:
     """A party that is connected to when there is a frame for it, and again after it was gone. Must be closed.
 
+    Where nobody came in time, nobody is waited for again until somebody is there.
+
     Args:
         path: of its socket.
         name: of the party, for errors.
@@ -164,6 +166,7 @@ class AwaitedParty:
     def __init__(self, path: Path, name: str, patience_s: float = 10.0) -> None:
         self._path, self._name, self._patience_s = path, name, patience_s
         self._connection: RemoteParty | None = None
+        self._gone = False
 
     def receive(self, data: bytes) -> list[bytes]:
         """Send one frame; the frames that come back.
@@ -188,13 +191,17 @@ class AwaitedParty:
             self._connection = None
 
     def _connect(self) -> RemoteParty:
-        deadline = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + (0.0 if self._gone else self._patience_s)
         while True:
             try:
-                return RemoteParty(self._path, self._name)
+                there = RemoteParty(self._path, self._name)
             except RunError:
                 if time.monotonic() >= deadline:
+                    self._gone = True
                     raise
+            else:
+                self._gone = False
+                return there
             time.sleep(_POLL_S)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.carrier import AggregatingParty, FrameReceiver
+from sfumato.errors import SfumatoError
+from sfumato.wire.errors import MessageError
 from sfumato.wire.frames import parse_frame
 
 
@@ -17,23 +19,36 @@ class Subtree:
         children: by number, as it reaches them.
     """
 
-    def __init__(self, node: FrameReceiver, children: Mapping[int, FrameReceiver]) -> None:
+    def __init__(self, node: AggregatingParty, children: Mapping[int, FrameReceiver]) -> None:
         self._node, self._children = node, children
 
     def receive(self, data: bytes) -> list[bytes]:
         """Take a frame of the parent, and let all below do what follows from it; see `FrameReceiver`.
 
         Raises:
-            SfumatoError: the aggregator or one of its children refuses a frame, or does not answer.
+            SfumatoError: the aggregator refuses a frame, or cannot do without a child that does not answer.
         """
         upwards: list[bytes] = []
         under_way = deque(self._node.receive(data))
         while under_way:
             frame = under_way.popleft()
-            child = self._children.get(parse_frame(frame).recipient)
-            if child is None:
+            number = parse_frame(frame).recipient
+            if number in self._children:
+                under_way.extend(self._exchanged(number, frame))
+            else:
                 upwards.append(frame)
-                continue
-            for reply in child.receive(frame):
-                under_way.extend(self._node.receive(reply))
         return upwards
+
+    def _exchanged(self, number: int, frame: bytes) -> list[bytes]:
+        """What the aggregator sends when a child has got a frame of it and has answered, or has not."""
+        try:
+            replies = self._children[number].receive(frame)
+        except SfumatoError as error:
+            return self._node.lose(number, error)
+        following: list[bytes] = []
+        for reply in replies:
+            try:
+                following += self._node.receive(reply)
+            except MessageError as error:
+                following += self._node.lose(number, error)
+        return following

@@ -17,6 +17,7 @@ from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.refusals import require_deployable
 from sfumato.errors import SpecError
 from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
+from sfumato.schedule.participation import threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
@@ -127,6 +128,24 @@ class DeploymentTerms:
         return bool(hops) and hops[tier] == "secure-aggregation" and len(self.children(node)) > 1
 
     @property
+    def devices_may_be_lost(self) -> bool:
+        """Whether the spec declares that devices drop out: only then the account does without their noise."""
+        faults = self.plan.spec.faults
+        return faults is not None and any(faults.drop_rates)
+
+    def may_lose_children(self, node: int) -> bool:
+        """Whether an aggregator goes on without a child that does not answer: a device that may be lost."""
+        return self.devices_may_be_lost and self.place(node)[0] == self.plan.tree.depth - 1
+
+    def fewest(self, node: int) -> int:
+        """How many children of an aggregator must be in a sum under masks, at least: what `account` has.
+
+        All, where none may be lost.
+        """
+        children = len(self.children(node))
+        return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
+
+    @property
     def last(self) -> int:
         """The index of the last aggregation of a round, which is the global one."""
         return len(self.plan.aggregations) - 1
@@ -135,8 +154,15 @@ class DeploymentTerms:
         """The global aggregation of round ``number``."""
         return RoundPosition(number, self.last)
 
-    def require_turn(self, position: RoundPosition, last: RoundPosition | None) -> None:
+    def require_turn(
+        self, position: RoundPosition, last: RoundPosition | None, *, skips: bool = False
+    ) -> None:
         """Refuse an aggregation that does not come right after ``last``; ``None`` is before the first.
+
+        Args:
+            position: of the aggregation.
+            last: that was answered.
+            skips: whether any later one will do: the party was lost meanwhile, and none was asked of it.
 
         Raises:
             OutOfOrderMessageError: another one is next, or the run is over.
@@ -145,9 +171,11 @@ class DeploymentTerms:
         if last is not None:
             ends = last.aggregation == self.last
             expected = RoundPosition(last.round + ends, 0 if ends else last.aggregation + 1)
-        if expected.round >= self.plan.spec.training.rounds:
+        rounds = self.plan.spec.training.rounds
+        if expected.round >= rounds:
             raise OutOfOrderMessageError(f"{position}: the run has {expected.round:,} rounds, all answered")
-        if position != expected:
+        exists = position.round < rounds and position.aggregation <= self.last
+        if position != expected and not (skips and exists and position > expected):
             raise OutOfOrderMessageError(f"{position}: comes too early; {expected} is next")
 
     def grid(self, position: RoundPosition) -> IntegerGrid:

@@ -63,7 +63,7 @@ class Candidate:
         identity.join(b"candidate", terms.label, terms.session)
         self.number = number
         self._terms, self._identity = terms, identity
-        self._entropy = session_entropy(entropy, terms.session, number)
+        self._entropy = session_entropy(entropy, identity, terms.session, number)
         self._pair = KeyPair(self._entropy(KEY_BYTES))
         self._nonce = self._entropy(KEY_BYTES)
         self._posted: dict[ElectionMessageKind, bytes | None] = {}

@@ -65,7 +65,7 @@ class Client:
         identity.join(b"party", terms.label, terms.session)
         self.number = number
         self._terms, self._identity = terms, identity
-        self._entropy = session_entropy(entropy, terms.session, number)
+        self._entropy = session_entropy(entropy, identity, terms.session, number)
         self._sealing, self._masking = KeyPair(self._entropy(KEY_BYTES)), KeyPair(self._entropy(KEY_BYTES))
         self._seed = self._entropy(KEY_BYTES)
         self._keys: dict[int, Advertisement] = {}

@@ -24,6 +24,7 @@ from sfumato.accounting import PrivacyReport, with_participations
 from sfumato.durable_files import hash_file, replacing, write_archive
 from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.protocols.tree.state import DeployedState
 from sfumato.run_folder.contents import intact_other_files, remove_final_files, remove_run, remove_views
 from sfumato.run_folder.manifest import FileRecord, Manifest, write_manifest
 from sfumato.run_folder.metrics_table import METRICS_FILE, columns_of, read_metrics, tables_of, write_metrics
@@ -196,7 +197,9 @@ class FolderWriter:
         } | session.protocol.realised_facts(position.state)
         facts |= family.ex_post_facts(session.plan, rounds, parameters)
         declared = session.plan.releases.to_dict() | {"certificates": self._certificates, "realised": facts}
-        privacy = with_participations(self._privacy, position.participations.numpy(), rounds, parameters)
+        privacy = self._privacy
+        if not isinstance(position.state, DeployedState):  # who was lost there does not follow from the seed
+            privacy = with_participations(privacy, position.participations.numpy(), rounds, parameters)
         return {
             LEDGER_FILE: write_ledger(self._folder, declared, self._spec.hashes),
             PRIVACY_FILE: write_privacy(self._folder, privacy.to_dict(), self._spec.hashes),

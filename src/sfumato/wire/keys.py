@@ -37,22 +37,6 @@ NONCE_BYTES, TAG_BYTES = 12, 16
 _DOMAIN = b"sfumato/1/"
 
 
-def session_entropy(entropy: Entropy, session: bytes, number: int) -> Entropy:
-    """A source of a party's random bytes in one session.
-
-    It is a key from ``entropy`` and the session, stretched by AES-256-CTR. Where ``entropy`` repeats itself
-    (a
-    copied or restored machine), two sessions still have no secret, no share and no mask in common.
-
-    Args:
-        entropy: of the operating system, say.
-        session: the session's name.
-        number: of the party.
-    """
-    key = derive(entropy(KEY_BYTES), session=session, purpose=b"entropy", context=number.to_bytes(4, "big"))
-    return KeyStream(key).take
-
-
 def digest(purpose: bytes, *parts: bytes) -> bytes:
     """SHA-256, 32 bytes, over a purpose and length-prefixed parts: no two different inputs are hashed
     alike.
@@ -84,6 +68,14 @@ class Identity:
     def sign(self, data: bytes) -> bytes:
         """The signature of ``data``, 64 bytes."""
         return self._key.sign(data)
+
+    def secret(self, purpose: bytes, *parts: bytes) -> bytes:
+        """32 bytes that only the owner of the key can compute, the same for the same purpose and parts.
+
+        They are a hash of a signature that is told to nobody: what else is signed, frames, begins otherwise.
+        """
+        asked = digest(b"asked/" + purpose, *parts)
+        return digest(b"told to nobody", asked, self.sign(asked))
 
     def join(self, role: bytes, label: str, session: bytes) -> None:
         """Record that this identity takes part in a session, before anything is sent; once for each label.
@@ -127,6 +119,28 @@ class Identity:
         asked = digest(b"content", content)
         earlier = self._memory.claim(digest(b"answered", self.public, session, bytes([kind])), asked)
         return None if earlier is None else earlier == asked
+
+
+def session_entropy(entropy: Entropy, identity: Identity, session: bytes, number: int) -> Entropy:
+    """A source of a party's random bytes in one session, hedged against a generator that repeats itself.
+
+    AES-256-CTR under HKDF-SHA256 of 32 bytes of ``entropy`` and of `Identity.secret` for the session, with
+    the session as salt. It cannot be told from random bytes by whoever lacks one of the two. So where
+    ``entropy`` repeats itself (a copied or restored machine) or is known (to the owner of the copy), two
+    sessions, or two parties, still have no secret, no share and no mask in common, and nobody else knows any.
+
+    The same session with the same entropy is the same source. A party joins a session once (`Identity.join`):
+    that happens only where its memory was put back too.
+
+    Args:
+        entropy: of the operating system, say.
+        identity: of the party.
+        session: the session's name.
+        number: of the party.
+    """
+    place = number.to_bytes(4, "big")
+    both = entropy(KEY_BYTES) + identity.secret(b"entropy", session, place)
+    return KeyStream(derive(both, session=session, purpose=b"entropy", context=place)).take
 
 
 def check_signature(public: bytes, signature: bytes, data: bytes) -> None:

@@ -1,0 +1,46 @@
+"""A process that watches its standard input ends with whoever holds the other end, however that one ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+WATCHING = """
+import signal, sys, time
+from sfumato.interrupts import interrupt_at_end_of, interrupted_by
+try:
+    with interrupted_by(signal.SIGTERM):
+        interrupt_at_end_of(sys.stdin.fileno(), signal.SIGTERM)
+        print("up", flush=True)
+        time.sleep(600)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+STARTER = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {WATCHING!r}], stdin=subprocess.PIPE)
+time.sleep(600)
+"""
+
+
+def test_it_is_interrupted_when_its_standard_input_is_closed() -> None:
+    command = [sys.executable, "-c", WATCHING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.stdin.write("what comes there is thrown away")
+        process.stdin.flush()
+        assert process.poll() is None
+        process.stdin.close()
+        assert process.stdout.read() == "interrupted\n"
+        assert process.wait(60) == 0
+
+
+def test_it_ends_when_its_starter_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == "up\n"
+        starter.send_signal(signal.SIGKILL)
+        assert starter.stdout.read() == "interrupted\n"  # and its end: nobody writes there any more
