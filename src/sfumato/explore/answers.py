@@ -184,7 +184,7 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
     notes = [f"Finding: {finding.text}." for finding in report.findings]
     return {
         "figures": dict(zip(page.GRAPHS, map(as_plotly, (network, heatmap, beside)), strict=False)),
-        "summary": page.epsilon_tiles(words.what_tiles_show(accounted), words.epsilon_tiles(accounted)),
+        "summary": page.marked_tiles(words.what_tiles_show(accounted), words.epsilon_tiles(accounted)),
         "network_text": described,
         "network_caption": described if network is None else network.caption,
         "heatmap_text": "" if heatmap is None else heatmap.description,

@@ -270,7 +270,7 @@ def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
 
 
-def epsilon_tiles(caption: str, rows: Sequence[tuple[str, str, str]]) -> list[Any]:
+def marked_tiles(caption: str, rows: Sequence[tuple[str, str, str]]) -> list[Any]:
     """A caption, and tiles of a name, an ε and a class of the style each."""
     blocks = [html.Div([html.Dt(name), html.Dd(value)], className=look) for name, value, look in rows]
     return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]

@@ -56,7 +56,7 @@ def first_screen(
 ) -> str:
     """HTML of the top of a report: what the model is worth and who learns how much.
 
-    Several runs are compared: first what cannot be compared, then tables and ``pictures``.
+    Several runs are compared: first what cannot be compared, then ``pictures`` and tables.
 
     Args:
         series: the runs.
@@ -75,8 +75,8 @@ def first_screen(
             if sentence
         ]
         parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
-        parts.append(comparison(series, summaries))
         parts.append(pictures)
+        parts.append(comparison(series, summaries))
         parts.append(_each_run_html(series, matrices))
     if any(len(one.runs) > 1 for one in series):
         parts.append(

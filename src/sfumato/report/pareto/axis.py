@@ -20,7 +20,7 @@ ACCURACY = "accuracy"
 UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
 _NAMES = {"energy_j": "energy", "delay_s": "delay"}
 _SPREAD = 3.0  # of ε, from which its axis is logarithmic
-_LABEL = 0.1  # of the axis, which the label of a tick takes
+_LABEL = 0.12  # of the axis, which the label of a tick takes
 _STRIP = 0.16  # of the axis, for infinities
 
 

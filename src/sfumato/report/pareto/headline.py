@@ -69,11 +69,11 @@ def _describe_points(swept: ParetoPage, points: Sequence[SweptPoint]) -> str:
 
 
 def _large_epsilons(swept: ParetoPage) -> list[str]:
-    """A warning for each kind of observer towards whom some points have a large ε."""
+    """A warning for each kind of observer towards whom some points have a large, finite ε."""
     said = []
     for name in (name for name in swept.measured if name.startswith(EPSILON_PREFIX)):
         known = [value for point in swept.points if not math.isnan(value := value_of(point, name))]
-        large = sorted(value for value in known if value > LARGE_EPSILON)
+        large = sorted(value for value in known if LARGE_EPSILON < value < math.inf)
         if large:
             where = "every point" if len(large) == len(known) else f"{len(large)} of {len(known)} points"
             ends = dict.fromkeys(map(text.epsilon, (large[0], large[-1])))

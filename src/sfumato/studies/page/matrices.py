@@ -149,7 +149,11 @@ def _workers(data: PanelData, matrix: _Matrix) -> Figure:
     values, count = matrix.values, len(matrix.values)
     finite = values[np.isfinite(values)]
     none, without = int(np.isnan(values).sum()) - count, int(np.isinf(values).sum())
-    bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "releases" if matrix.is_count else "ε"}}
+    bar: Json = {
+        "thickness": 12,
+        "outlinewidth": 0,
+        "title": {"text": "releases" if matrix.is_count else "ε"},
+    }
     traces = [matrix.shown(np.isfinite(values)) | {"colorscale": WORKER_SCALE, "colorbar": bar}]
     if matrix.is_count and len(finite):
         bar |= {"tickvals": sorted(set(finite.tolist()))}
