@@ -1,4 +1,4 @@
-"""Which figures of several runs cannot be compared: ε of other units or at other δ, energies of other radios."""
+"""Which figures of several runs cannot be compared: ε of several units or δ, energies of several radios."""
 
 from __future__ import annotations
 
