@@ -16,7 +16,7 @@ from sfumato.run_folder.recorded_privacy import WorstCoalition
 _NAMES = ("devices alone", "devices with the supernode of their edge")
 
 
-def coalition_sentence(rows: Sequence[WorstCoalition]) -> list[str]:
+def sentence_on_colluders(rows: Sequence[WorstCoalition]) -> list[str]:
     """A sentence on the largest ε towards colluding devices, and how few of them reach it; [] without."""
     if not rows:
         return []

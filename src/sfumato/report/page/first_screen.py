@@ -12,7 +12,7 @@ from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
 from sfumato.report.drawings.network_canvas import noise_sentence
 from sfumato.report.figures.claims import claims_sentence
-from sfumato.report.figures.coalitions import coalition_sentence
+from sfumato.report.figures.coalitions import sentence_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
@@ -142,7 +142,7 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
         *protection_sentences(one, matrix),
         *budget_sentence(one),
         *(summed if secure else []),
-        *coalition_sentence(privacy.coalitions),
+        *sentence_on_colluders(privacy.coalitions),
         *claims_sentence(privacy.claims),
         *tried,
     ]

@@ -93,7 +93,7 @@ def summarise(series: Series) -> Summary:
         final_score_half_width=series.final(score.column).half_width,
         epsilon_public=largest("public"),
         cloud_is_trusted=bool(to_cloud) and all(row.is_raw for row in to_cloud),
-        unit=main_unit(series.first),
+        unit=unit_of_run(series.first),
     )
 
 
@@ -242,7 +242,7 @@ def kind_within_devices(run: RunFolder) -> str | None:
     return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
-def main_unit(run: RunFolder) -> str:
+def unit_of_run(run: RunFolder) -> str:
     """The unit (``device``, ``record`` or ``person``) that the ε of a comparison are about."""
     return kind_within_devices(run) or "device"
 
