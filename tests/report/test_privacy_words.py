@@ -14,8 +14,8 @@ from report_factory import metrics, quickstart_spec
 
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.cost_of_privacy import cost_of_privacy
+from sfumato.report.results.epsilon_words import epsilon_in_words
 from sfumato.report.results.series import load_series
-from sfumato.report.results.summary import epsilon_in_words
 from sfumato.rounding import certainty
 
 Make = Callable[..., Path]

@@ -170,7 +170,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
 
     ``folder``: of the run, or of the runs of several seeds.
     """
-    from sfumato.report.figures.control import stop_reasons
+    from sfumato.report.figures.control import budget_sentence, stop_reasons
     from sfumato.report.results.network import read_network
     from sfumato.report.results.series import load_series
     from sfumato.report.results.summary import findings_of_run
@@ -187,7 +187,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     said = f"final {score.name} {score.text(final.value)}{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {said}")
     ended = stop_reasons(series)
-    for ending in ended:
+    for ending in [*ended, *budget_sentence(series)]:
         out.print(ending)
     names = read_network(series.first.spec_dict)
     epsilons = {
@@ -196,7 +196,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     }
     if epsilons:
         # with adaptive control the guarantee is the budget, not the privacy loss so far
-        what = "privacy loss so far; the guarantee is the budget that account prints: " if ended else ""
+        what = "spent so far; the guarantee is the budget that account prints: " if ended else ""
         delta = f" (δ = {number(series.first.privacy.delta)})"
         # with both units the columns are about devices
         both = " of a device" if series.first.spec_dict["privacy"].get("unit") == "both" else ""

@@ -28,11 +28,11 @@ class Comparison:
         Accuracies are shares; ``final_accuracy_half_width`` is the 95 % half-width over seeds, NaN for one.
         ``epsilon_cloud``, ``epsilon_own_edge`` and ``epsilon_other_edge`` are the largest over all units of
         the kind ``unit`` (and seeds) at ``delta``: infinite without a guarantee, NaN if there is no such
-        observer. Own edges that are trusted with raw updates are left out; ``raw_to_trusted_edge`` says how many devices have
-        one, as text. ``epsilon_peers`` is the largest towards another worker of overlapping groups, and
-        ``epsilon_public`` towards the public. ``score`` is the column of metrics that the run is judged by:
-        the accuracy, if there is one; ``final_score`` is its last value. Energy and delay are those of all
-        messages; `notices` says which figures cannot be compared.
+        observer. Own edges that are trusted with raw updates are left out; ``raw_to_trusted_edge`` says how
+        many devices have one, as text. ``epsilon_peers`` is the largest towards another worker of overlapping
+        groups, and ``epsilon_public`` towards the public. ``score`` is the column of metrics that the run is
+        judged by: the accuracy, if there is one; ``final_score`` is its last value. Energy and delay are
+        those of all messages; `notices` says which figures cannot be compared.
         """
         return pd.DataFrame([vars(summarise(series)) for series in self.series])
 

@@ -104,4 +104,5 @@ def _sections_agree(name: str, one: Any, other: Any) -> bool:
 @cache
 def _section(name: str) -> TypeAdapter[Any]:
     """What reads the section ``name`` of a spec."""
-    return TypeAdapter(ClipSettings | None if name == "clip" else Spec.model_fields[name].annotation)
+    kind: Any = ClipSettings | None if name == "clip" else Spec.model_fields[name].annotation
+    return TypeAdapter(kind)

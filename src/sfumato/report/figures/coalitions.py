@@ -9,10 +9,27 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import DASHES, Figure, Json, colour, epsilon_axis, over_legend
 from sfumato.report.page.html import PlacedFigures
 from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
-_NAMES = ("before training", "with the supernode among them in every round")
+_NAMES = ("devices alone", "devices with the supernode of their edge")
+
+
+def sentence_on_colluders(rows: Sequence[WorstCoalition]) -> list[str]:
+    """A sentence on the largest ε towards colluding devices, and how few of them reach it; [] without."""
+    if not rows:
+        return []
+    worst = max(max(_both_epsilons(row)) for row in rows)
+    least = min(row.size for row in rows if text.epsilon(max(_both_epsilons(row))) == text.epsilon(worst))
+    alone = max(row.epsilon for row in rows)
+    who = f"{text.how_many(least, 'colluding device')} with the supernode of their edge"
+    if math.isinf(worst):
+        return [f"There is no guarantee (∞) towards {who}, or more."]
+    reached = f"ε reaches {text.epsilon(worst)} towards {who}"
+    return [
+        f"{reached}; towards devices alone, up to {max(row.size for row in rows)}, {text.epsilon(alone)}."
+    ]
 
 
 def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
@@ -31,6 +48,12 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         "model of HDP tolerates. For every number of colluders, the coalition that was found to learn the "
         "most."
     ]
+    hops = read_network(one.first.spec_dict).secure
+    if hops and any(row.supernode_epsilon > row.epsilon for row in rows):
+        said.append(
+            "A supernode with enough colluders at its edge holds enough shares of the others' secrets to "
+            "take the masks of secure aggregation off single messages: there ε jumps."
+        )
     said += [
         f"{title}: no guarantee, from one colluder on."
         for unit, title in titles.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,9 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, curve_figure
 from sfumato.report.figures.figure import Figure
 from sfumato.report.results.series import Series
-from sfumato.run_folder.reader import read_ledger
+from sfumato.report.results.summary import of_main_unit
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+from sfumato.run_folder.reader import RunFolder, read_ledger
 
 
 class _ControlVariable(NamedTuple):
@@ -47,8 +50,40 @@ def stop_reasons(one: Series) -> list[str]:
         ended = read_ledger(run.path).get("realised", {}).get("ended") if run.finished else None
         if ended:
             seed = f" (seed {run.spec_dict.get('seed', 0)})" if len(one.runs) > 1 else ""
-            said.append(f"Ended after {text.whole(len(run.metrics))} rounds{seed}: {ended}.")
+            said.append(f"{_rounds_sentence(run)}{seed}: {ended}.")
     return said
+
+
+def budget_sentence(series: Series) -> list[str]:
+    """A sentence on the ε that a controlled run was given, and what its rounds have spent; else [].
+
+    The guarantee is the budget. Of several seeds it is about the one that spent the most.
+    """
+    first = series.first
+    if not first.spec_dict.get("control") or "cloud" not in series.observers:
+        return []
+    rows = [row for row in of_main_unit(first.privacy.guarantees) if row.relation.kind == "cloud"]
+    spent = float(series.worst(f"{EPSILON_PREFIX}cloud")[1][-1])
+    budget = max((row.epsilon for row in rows), default=math.inf)
+    if math.isinf(budget) or text.epsilon(spent) == text.epsilon(budget):
+        return []
+    return [
+        f"With adaptive control the guarantee towards the cloud is the budget, ε = {text.epsilon(budget)}, "
+        f"which was given before the run; its rounds have spent ε = {text.epsilon(spent)} of it."
+    ]
+
+
+def _rounds_sentence(run: RunFolder) -> str:
+    """A phrase on the local steps that the spec sets, and the rounds that control made of them."""
+    training, rounds = run.spec_dict["training"], text.how_many(len(run.metrics), "round")
+    steps = training.get("local_steps")
+    if not steps:
+        return f"Ended after {rounds}"
+    total, each = text.whole(training["rounds"] * steps), text.whole(steps)
+    return (
+        f"The spec sets {total} local steps ({text.how_many(training['rounds'], 'round')} of {each}); "
+        f"adaptive control ended after {rounds}"
+    )
 
 
 def kept_choices(series: Sequence[Series]) -> list[str]:

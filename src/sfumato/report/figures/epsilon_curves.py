@@ -23,7 +23,7 @@ from sfumato.report.figures.figure import (
 )
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import FloatArray, Series
-from sfumato.report.results.summary import main_unit
+from sfumato.report.results.summary import unit_of_run
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 _STRIP = 0.1  # share of the panel that the strip for infinities takes
@@ -49,7 +49,7 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
     lines = [
         _EpsilonLine(
             *(number, one.name, _in_words(names.titled(observer)), *one.worst(EPSILON_PREFIX + observer)),
-            main_unit(one.first),
+            unit_of_run(one.first),
             bool(one.first.spec_dict.get("control")),
         )
         for number, one in enumerate(series)

@@ -10,8 +10,10 @@ from sfumato.findings import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
+from sfumato.report.drawings.network_canvas import noise_sentence
 from sfumato.report.figures.claims import claims_sentence
-from sfumato.report.figures.control import stop_reasons
+from sfumato.report.figures.coalitions import sentence_on_colluders
+from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
@@ -131,8 +133,30 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
     """Sentences on who learns how much in the runs of a series: guarantees, claims and attacks."""
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
-    moved = moved_sentence(read_network(one.first.spec_dict))
-    return [*moved, *protection_sentences(one, matrix), *claims_sentence(one.first.privacy.claims), *tried]
+    network = read_network(one.first.spec_dict)
+    moved = moved_sentence(network)
+    privacy, secure = one.first.privacy, network.secure
+    summed = [
+        "By secure aggregation only the sum of the messages arrives at "
+        f"{text.join_names(sorted({_receiver(hop) for hop in secure}))}."
+    ]
+    placed = network.over_air or network.step_noise > 0
+    return [
+        *moved,
+        *([noise_sentence(network)] if placed else []),
+        *protection_sentences(one, matrix),
+        *budget_sentence(one),
+        *(summed if secure else []),
+        *sentence_on_colluders(privacy.coalitions),
+        *claims_sentence(privacy.claims),
+        *tried,
+    ]
+
+
+def _receiver(hop: str) -> str:
+    """The receiver of a hop such as ``devices_to_edge``, in words."""
+    name = hop.partition("_to_")[2]
+    return "the cloud" if name == "cloud" else f"every {name}"
 
 
 def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:

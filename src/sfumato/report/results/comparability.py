@@ -1,4 +1,4 @@
-"""Which figures of several runs cannot be compared: ε of other units or at other δ, energies of other radios."""
+"""Which figures of several runs cannot be compared: ε of several units or δ, energies of several radios."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import main_unit
+from sfumato.report.results.summary import unit_of_run
 from sfumato.rounding import number
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
@@ -68,7 +68,7 @@ def warning_on_units(series: Sequence[Series]) -> str:
     """A sentence on which run's ε is of which unit, where they differ; "" where they do not."""
     runs: dict[str, list[str]] = {}
     for one in series:
-        runs.setdefault(main_unit(one.first), []).append(one.name)
+        runs.setdefault(unit_of_run(one.first), []).append(one.name)
     if len(runs) < 2:
         return ""
     whose = "; ".join(f"of one {unit} in {text.join_names(names)}" for unit, names in runs.items())

@@ -8,24 +8,23 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
-from sfumato.findings import LARGE_EPSILON, classes_of, findings_after
+from sfumato.findings import classes_of, findings_after
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import epsilon, join_names, number, percent, whole
+from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
-from sfumato.rounding import certainty
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.reader import RunFolder, read_ledger
-from sfumato.run_folder.recorded_privacy import RawDevices, RecordedPrivacy
+from sfumato.run_folder.recorded_privacy import RawDevices
 
 _CLEARLY = 0.01  # of accuracy
+_SPREAD = 1.05  # of ε from unit to unit, worth a sentence
 _MOST_CLASSES = 3  # of devices to name in a sentence
-_ALMOST_CERTAIN = "almost certain"
-_WEAK = 5.0  # of ε: even odds become 148 to 1
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def summarise(series: Series) -> Summary:
         final_score_half_width=series.final(score.column).half_width,
         epsilon_public=largest("public"),
         cloud_is_trusted=bool(to_cloud) and all(row.is_raw for row in to_cloud),
-        unit=main_unit(series.first),
+        unit=unit_of_run(series.first),
     )
 
 
@@ -138,17 +137,6 @@ def _guessing_sentence(series: Series) -> str:
     return "" if classes is None else f"; guessing would give {percent(1 / classes)}"
 
 
-def epsilon_in_words(kind: str, value: float) -> str:
-    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
-    sure = sure_in_words(value, 0.5)
-    most = sure if sure == _ALMOST_CERTAIN else f"at most {sure} sure"
-    weak = ": little protection" if value > _WEAK else ""
-    return (
-        f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
-        f"used can become {most}{weak}."
-    )
-
-
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     """Sentences on the largest ε towards each kind of observer, and on who has no guarantee.
 
@@ -175,7 +163,9 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 said += range_sentence([row for row in rows if row.epsilon < math.inf])
                 said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
-    said += _after_run_sentence(series.first.privacy)
+    said += after_run_sentence(series.first.privacy)
+    within = kind_within_devices(series.first)
+    said += [] if within is None else unit_sentences(series.first.spec_dict, within)
     workers = _epsilons_towards_workers(series)
     protected = [value for value in workers if value < math.inf]
     if protected:
@@ -190,42 +180,22 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
 
 
-def _after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
-    """A sentence on the largest ε after the run, where it exceeds what was guaranteed before; else []."""
-    larger = [
-        (after, privacy.guarantees[place])
-        for place, after in privacy.after_run.items()
-        if after.epsilon > privacy.guarantees[place].epsilon
-        and epsilon(after.epsilon) != epsilon(privacy.guarantees[place].epsilon)
-    ]
-    if not larger:
-        return []
-    after, row = max(larger, key=lambda pair: pair[0].epsilon)
-    rounds = f"{whole(after.participations)} round{'s' if after.participations != 1 else ''}"
-    return [
-        "That was guaranteed before the run, when nobody knew who would be drawn. After it, a "
-        f"{row.unit_kind} that took part in {rounds} has ε = {epsilon(after.epsilon)} towards {_with_article(row)}, which "
-        "knows who was drawn."
-    ]
-
-
-def _with_article(row: Guarantee) -> str:
-    """The observer of a row, in a sentence."""
-    return f"the {row.observer}" if row.observer in ("cloud", "public") else row.observer
-
-
 def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
     """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
 
-    [] where both are written alike. ``rows``: at least one, of one kind of unit towards one observer.
+    [] where both are written alike, or nearly so and without names. ``rows``: at least one, of one kind of
+    unit towards one observer.
     """
     best, worst = _ends(rows)
+    least_value, worst_value = min(map(_least_epsilon, rows)), max(row.epsilon for row in rows)
     if best.epsilon == worst.epsilon:
         return []
     if best.sites:
         return [
             f"Protected least: {worst.sites}, ε = {worst.epsilon}; most: {best.sites}, ε = {best.epsilon}."
         ]
+    if worst_value < _SPREAD * least_value:
+        return []
     return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
 
 
@@ -255,19 +225,6 @@ def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
     return _End(epsilon(_least_epsilon(best)), least), _End(epsilon(worst.epsilon), most)
 
 
-def sure_in_words(value: float, before: float) -> str:
-    """How sure an observer that is ``before`` sure at first may become at ε = ``value``, as text.
-
-    Beyond the odds that even odds become at `LARGE_EPSILON` digits would be false precision.
-    """
-    if math.isnan(value):
-        return "–"
-    if value == math.inf:
-        return "no limit"
-    odds = math.log(before / (1 - before)) + value
-    return _ALMOST_CERTAIN if odds > LARGE_EPSILON else certainty(value, before)
-
-
 def _least_epsilon(row: Guarantee) -> float:
     """The least ε of the units that a row stands for."""
     return row.epsilon_range[0] if row.epsilon_range else row.epsilon
@@ -291,7 +248,7 @@ def kind_within_devices(run: RunFolder) -> str | None:
     return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
-def main_unit(run: RunFolder) -> str:
+def unit_of_run(run: RunFolder) -> str:
     """The unit (``device``, ``record`` or ``person``) that the ε of a comparison are about."""
     return kind_within_devices(run) or "device"
 

@@ -10,7 +10,8 @@ from sfumato.report import formatting as text
 from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
-from sfumato.report.results.summary import range_in_words, sure_in_words
+from sfumato.report.results.epsilon_words import sure_in_words
+from sfumato.report.results.summary import range_in_words
 from sfumato.report.statement.content import RELATIONS, Statement
 
 _MOST_ROWS = 400

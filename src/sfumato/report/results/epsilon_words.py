@@ -1,0 +1,80 @@
+"""What an ε means, in words: how sure an observer may become, and what is known after a run only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sfumato.findings import LARGE_EPSILON
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.report.formatting import epsilon, how_many
+from sfumato.rounding import certainty
+from sfumato.run_folder.recorded_privacy import RecordedPrivacy
+
+_ALMOST_CERTAIN = "almost certain"
+_WEAK = 5.0  # of ε: even odds become 148 to 1
+
+
+def epsilon_in_words(kind: str, value: float) -> str:
+    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
+    sure = sure_in_words(value, 0.5)
+    most = sure if sure == _ALMOST_CERTAIN else f"at most {sure} sure"
+    weak = ": little protection" if value > _WEAK else ""
+    return (
+        f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
+        f"used can become {most}{weak}."
+    )
+
+
+def unit_sentences(spec: Mapping[str, Any], kind: str) -> list[str]:
+    """Sentences on what a ``record`` or ``person`` is, and on what is not protected: where it belongs to.
+
+    ``spec``: resolved. Without a bound on what a whole device sends, it has no finite ε (docs/records.md).
+    """
+    data, clip = spec.get("data") or {}, (spec.get("privacy") or {}).get("clip") or {}
+    column = data.get("person_column") if isinstance(data, Mapping) else None
+    what = "one example" if kind == "record" else f"all rows with one value of {column or 'a column'}"
+    place = "site" if (spec.get("topology") or {}).get("device_names") else "device"
+    whole = "has no finite ε" if clip.get("kind") == "example" else "is not accounted for"
+    return [
+        f"A {kind} is {what}. Its {place} itself sees it, and a {place} as a whole, with all its data, "
+        f"{whole}."
+    ]
+
+
+def sure_in_words(value: float, before: float) -> str:
+    """How sure an observer that is ``before`` sure at first may become at ε = ``value``, as text.
+
+    Beyond the odds that even odds become at `LARGE_EPSILON` digits would be false precision.
+    """
+    if math.isnan(value):
+        return "–"
+    if value == math.inf:
+        return "no limit"
+    odds = math.log(before / (1 - before)) + value
+    return _ALMOST_CERTAIN if odds > LARGE_EPSILON else certainty(value, before)
+
+
+def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
+    """A sentence on the largest ε after the run, where it exceeds what was guaranteed before; else []."""
+    larger = [
+        (after, privacy.guarantees[place])
+        for place, after in privacy.after_run.items()
+        if after.epsilon > privacy.guarantees[place].epsilon
+        and epsilon(after.epsilon) != epsilon(privacy.guarantees[place].epsilon)
+    ]
+    if not larger:
+        return []
+    after, row = max(larger, key=lambda pair: pair[0].epsilon)
+    rounds = how_many(after.participations, "round")
+    return [
+        "That was guaranteed before the run, when nobody knew who would be drawn. After it, a "
+        f"{row.unit_kind} that took part in {rounds} has ε = {epsilon(after.epsilon)} towards "
+        f"{_with_article(row)}, which knows who was drawn."
+    ]
+
+
+def _with_article(row: Guarantee) -> str:
+    """The observer of a row, in a sentence."""
+    return f"the {row.observer}" if row.observer in ("cloud", "public") else row.observer
