@@ -545,7 +545,7 @@ class TestRun:
         monkeypatch.setattr("sfumato.cli.run._print_summary", lambda *_: None)
         assert main(["run", "quickstart"]) == 0
         captured = written(capsys)
-        assert captured.out == ""
+        assert captured.out == "next: sfumato verify runs/quickstart; sfumato statement runs/quickstart\n"
         shown = re.sub(r"\x1b\[[0-9;]*m", "", captured.err)
         assert "quickstart, seed 0" in shown
         assert "15/15 accuracy 50.0 % ε cloud 1.5" in shown

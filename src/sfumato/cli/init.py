@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -105,7 +106,14 @@ def init(
 
 def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
     """Write a spec for a table of one's own, and say who will learn what."""
-    from sfumato.new_spec.decisions import check, columns_of, delta_of, epsilon_of, ranges_in, unit_of
+    from sfumato.new_spec.decisions import (
+        check,
+        parsed_columns,
+        parsed_delta,
+        parsed_epsilon,
+        parsed_unit,
+        ranges_in,
+    )
     from sfumato.new_spec.hints import hints
     from sfumato.new_spec.questions import Given, answered
     from sfumato.new_spec.table import open_own_table
@@ -116,11 +124,16 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
     if options["site"] is not None and options["sites"] is not None:
         raise SpecError(Argument("sites"), options["sites"], "must be left out: --site says whose row it is")
     stated, scale = options.pop("id"), options.pop("scale")
-    for option, read in {"protect": unit_of, "epsilon": epsilon_of, "delta": delta_of}.items():
+    readers: dict[str, Callable[[str], object]] = {
+        "protect": parsed_unit,
+        "epsilon": parsed_epsilon,
+        "delta": parsed_delta,
+    }
+    for option, read in readers.items():
         if options[option] is not None:
             options[option] = read(options[option])
     called = table.ids(options["label"], options["site"], options["person"])
-    ids = [name for text in stated or () for name in columns_of(text, "id", table)]
+    ids = [name for text in stated or () for name in parsed_columns(text, "id", table)]
     given = Given(
         ids=None if stated is None else tuple(dict.fromkeys([*ids, *called])),
         scale=None if scale is None else ranges_in(scale),

@@ -203,7 +203,7 @@ def range_of(text: str, argument: Argument, column: str) -> tuple[float, float]:
     return numbers
 
 
-def unit_of(text: str, allowed: Sequence[Protected] = _UNITS) -> Protected:
+def parsed_unit(text: str, allowed: Sequence[Protected] = _UNITS) -> Protected:
     """The unit that a text names.
 
     Raises:
@@ -216,19 +216,19 @@ def unit_of(text: str, allowed: Sequence[Protected] = _UNITS) -> Protected:
     return cast("Protected", text)
 
 
-def epsilon_of(text: str) -> float:
+def parsed_epsilon(text: str) -> float:
     """The ε that a text says; `SpecError` if it is none of 0.001 to 1,000."""
-    return number_of(text, "epsilon", 1e-3, 1e3, "; 1 to 8 are usual, and a smaller one protects more")
+    return parsed_number(text, "epsilon", 1e-3, 1e3, "; 1 to 8 are usual, and a smaller one protects more")
 
 
-def delta_of(text: str) -> float:
+def parsed_delta(text: str) -> float:
     """The δ that a text says; `SpecError` if it is none of 1e-30 to 0.1."""
-    return number_of(
+    return parsed_number(
         text, "delta", 1e-30, 0.1, "; it should be far below 1 over the number of rows, like 1e-5"
     )
 
 
-def number_of(text: str, option: str, least: float, most: float, hint: str = "") -> float:
+def parsed_number(text: str, option: str, least: float, most: float, hint: str = "") -> float:
     """The number in a text.
 
     Raises:
@@ -244,7 +244,7 @@ def number_of(text: str, option: str, least: float, most: float, hint: str = "")
     return number
 
 
-def columns_of(text: str, option: str, table: OwnTable) -> tuple[str, ...]:
+def parsed_columns(text: str, option: str, table: OwnTable) -> tuple[str, ...]:
     """The columns that a text names: one, or several with commas between them.
 
     Raises:

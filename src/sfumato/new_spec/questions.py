@@ -12,12 +12,12 @@ from sfumato.new_spec.decisions import (
     MOST_SITES,
     Decisions,
     Protected,
-    columns_of,
-    delta_of,
-    epsilon_of,
-    number_of,
+    parsed_columns,
+    parsed_delta,
+    parsed_epsilon,
+    parsed_number,
+    parsed_unit,
     range_of,
-    unit_of,
 )
 from sfumato.new_spec.table import OwnTable
 
@@ -121,7 +121,7 @@ def _sites(given: Given, until_right: Callable[..., object], column: Callable[[s
         return replace(given, site=cast("str", site))
     question = "Among how many sites shall the rows be dealt evenly?"
     sites = until_right(
-        question, str(DEFAULT_SITES), lambda text: int(number_of(text, "sites", 2, MOST_SITES))
+        question, str(DEFAULT_SITES), lambda text: int(parsed_number(text, "sites", 2, MOST_SITES))
     )
     return replace(given, sites=cast("int", sites))
 
@@ -162,15 +162,15 @@ def _privacy(given: Given, until_right: Callable[..., object]) -> Given:
     """``given`` with the unit, ε and δ, each asked for where it is open."""
     if given.protect is None and given.person is None:
         question = f"Protect one {given.row} (record), or all rows of a site together (device)?"
-        protect = until_right(question, DEFAULT_PROTECT, lambda text: unit_of(text, ("record", "device")))
+        protect = until_right(question, DEFAULT_PROTECT, lambda text: parsed_unit(text, ("record", "device")))
         given = replace(given, protect=cast("Protected", protect))
     if given.epsilon is None:
         question = "ε towards the server? (1 is strong; above 10 hardly protects)"
-        epsilon = until_right(question, f"{DEFAULT_EPSILON:g}", epsilon_of)
+        epsilon = until_right(question, f"{DEFAULT_EPSILON:g}", parsed_epsilon)
         given = replace(given, epsilon=cast("float", epsilon))
     if given.delta is None:
         question = "δ? (far below 1 over the number of rows)"
-        delta = until_right(question, f"{DEFAULT_DELTA:g}", delta_of)
+        delta = until_right(question, f"{DEFAULT_DELTA:g}", parsed_delta)
         given = replace(given, delta=cast("float", delta))
     return given
 
@@ -183,7 +183,7 @@ def _names(text: str, table: OwnTable) -> tuple[str, ...]:
     """
     if text == _NONE:
         return ()
-    return columns_of(text, "id", table)
+    return parsed_columns(text, "id", table)
 
 
 def _yes_or_no(text: str) -> bool:
