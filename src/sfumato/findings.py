@@ -11,14 +11,13 @@ A finding refuses nothing. Each is a function of its own that returns a sentence
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.dataset_sizes import dataset_facts, known_examples
-from sfumato.data.repeats import repeating_columns
+from sfumato.data.repeats import looks_like_id, repeating_columns
 from sfumato.data.synthetic import CLASSES
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
@@ -64,12 +63,6 @@ _CLIPPED = {
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all of it is clipped."""
 _NAMED = 5  # places in a sentence
-_ID_NAME = re.compile(
-    r"(?i:(.*[ _.-])?(id|ids|uuid|guid|mrn|ssn|identifier)|index|unnamed: \d+|"
-    r"(patient|person|subject|record|row|case|sample|user|customer|client)[ _]?(id|nr|no|number|code)|"
-    r"patient|person|subject|participant|proband)|"
-    r".*[a-z]I[Dd]"
-)
 CHANCE_FACTOR = 1.2
 """At 1.2 times the accuracy of guessing, a test set of some hundred examples shows no difference."""
 
@@ -315,11 +308,6 @@ def whole_batches(plan: Plan) -> str | None:
         "hides nothing and the noise for the same ε is far larger; take a small share of the fewest, "
         f"{int(sizes.min()):,}"
     )
-
-
-def looks_like_id(column: str) -> bool:
-    """Whether a column is called as columns of identifiers are."""
-    return _ID_NAME.fullmatch(column.strip()) is not None
 
 
 def columns_of_ids(columns: Sequence[str]) -> str | None:

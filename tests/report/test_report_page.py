@@ -131,7 +131,7 @@ def test_infinite_epsilon_has_a_strip_of_its_own(run_folder: Make, tmp_path: Pat
     folder = run_folder(frame=metrics(5, epsilons={"cloud": 2.0, "edge:0": math.inf}))
     figures = figures_of(page_of([folder], tmp_path))
     figure = next(f for name, f in figures.items() if "epsilon" in name)
-    assert [(t["name"], t.get("yaxis", "y")) for t in figure["data"]] == [("cloud", "y"), ("edge:0: ∞", "y2")]
+    assert [(t["name"], t.get("yaxis", "y")) for t in figure["data"]] == [("cloud", "y"), ("edge 0: ∞", "y2")]
     assert figure["layout"]["yaxis2"]["ticktext"] == ["∞"]
 
 

@@ -27,7 +27,7 @@ The schedule, simulation and protocols may import this package; it imports no to
     rows               rows and targets as these readers give them, and the checks that all share
     splits             which rows are trained on and which are tested on
     persons            rows of one person: at one site, and either to train on or to test on
-    repeats            columns whose values stand in several rows: they may say who a row is of
+    repeats            columns called like identifiers, and those whose values stand in several rows
     sites              the sites that the data name, matched to the topology's
     dataset_sizes      how many examples there are, of which labels, counted without loading them
     partition          who holds which rows

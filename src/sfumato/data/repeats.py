@@ -1,7 +1,8 @@
-"""Columns of a table whose values stand in several rows: they may say who a row is of."""
+"""Columns of a table that are called like identifiers, or whose values stand in several rows."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -10,6 +11,18 @@ from sfumato.data.dataset_sizes import request_of, state_of_file
 from sfumato.data.locate import Request, locate
 from sfumato.data.table_files import OPEN_TABLE
 from sfumato.spec.data import Data
+
+_ID_NAME = re.compile(
+    r"(?i:(.*[ _.-])?(id|ids|uuid|guid|mrn|ssn|identifier)|index|unnamed: \d+|"
+    r"(patient|person|subject|record|row|case|sample|user|customer|client)[ _]?(id|nr|no|number|code)|"
+    r"patient|person|subject|participant|proband)|"
+    r".*[a-z]I[Dd]"
+)
+
+
+def looks_like_id(column: str) -> bool:
+    """Whether a column is called as columns of identifiers are."""
+    return _ID_NAME.fullmatch(column.strip()) is not None
 
 
 def repeating_columns(data: Data, is_wanted: Callable[[str], bool]) -> tuple[str, ...]:

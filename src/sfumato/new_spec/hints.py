@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from sfumato.arguments import Argument
 from sfumato.data.csv_files import SIGNS_IN_WORDS
-from sfumato.findings import looks_like_id
+from sfumato.data.repeats import looks_like_id
 from sfumato.new_spec.decisions import Decisions, is_regression
 from sfumato.new_spec.spec_text import devices_can_be_named, site_names, units_at_sites
 from sfumato.new_spec.table import OwnTable

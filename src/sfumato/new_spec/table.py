@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 from sfumato.arguments import Argument
 from sfumato.data.csv_files import format_of, is_number, open_csv
 from sfumato.data.locate import CsvFormat, existing_file
+from sfumato.data.repeats import looks_like_id
 from sfumato.data.sites import in_order
 from sfumato.data.table_files import ColumnTable, open_parquet
 from sfumato.data.tables import holds_numbers, is_decimal_comma
 from sfumato.errors import DataError, SpecError
-from sfumato.findings import looks_like_id
 from sfumato.spec.base import closest
 
 _MOST_LISTED, _MOST_CATEGORIES = 20, 20
