@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 WATCHING = """
 import signal, sys, time
 from sfumato.interrupts import interrupt_at_end_of, interrupted_by
@@ -16,6 +18,20 @@ try:
         time.sleep(600)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
+"""
+DEAF = """
+import signal, sys, time
+from sfumato import interrupts
+interrupts._AGAIN_S, interrupts._PATIENCE_S = 0.05, 0.5
+came = 0
+with interrupts.interrupted_by(signal.SIGTERM):
+    interrupts.interrupt_at_end_of({descriptor}, signal.SIGTERM)
+    while True:
+        try:
+            print("up" if came == 0 else came, flush=True)
+            time.sleep(600)
+        except KeyboardInterrupt:
+            came += 1
 """
 STARTER = f"""
 import subprocess, sys, time
@@ -44,3 +60,12 @@ def test_it_ends_when_its_starter_is_killed() -> None:
         assert starter.stdout.readline() == "up\n"
         starter.send_signal(signal.SIGKILL)
         assert starter.stdout.read() == "interrupted\n"  # and its end: nobody writes there any more
+
+
+@pytest.mark.parametrize("descriptor", ["sys.stdin.fileno()", "987"], ids=["a pipe", "none that can be read"])
+def test_one_that_takes_no_notice_is_asked_again_and_ends(descriptor: str) -> None:
+    command = [sys.executable, "-c", DEAF.format(descriptor=descriptor)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        said, _ = process.communicate(timeout=60)
+        assert said.startswith("up\n1\n2\n")
+        assert process.returncode == 128 + signal.SIGTERM

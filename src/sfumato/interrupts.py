@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+_AGAIN_S, _PATIENCE_S = 5.0, 30.0
 
 
 @contextmanager
@@ -45,17 +48,24 @@ def ended_by(*signals: int) -> Iterator[None]:
 def interrupt_at_end_of(descriptor: int, number: int) -> None:
     """Send the main thread a signal when a pipe has no writer any more: they were closed, or ended somehow.
 
+    It comes again where the process goes on: an exception that a signal raises may be lost, in a callback or
+    a destructor. In the end the process ends at once, so this is for one that may be killed at any time.
+
     Args:
         descriptor: of the end that is read; what comes there is thrown away.
         number: of the signal.
     """
 
     def wait() -> None:
-        while os.read(descriptor, 1 << 10):
-            pass
-        main = threading.main_thread().ident
+        with suppress(OSError):  # a descriptor that cannot be read has no writer either
+            while os.read(descriptor, 1 << 10):
+                pass
+        main, ends = threading.main_thread().ident, time.monotonic() + _PATIENCE_S
         assert main is not None  # it runs
-        signal.pthread_kill(main, number)
+        while time.monotonic() < ends:
+            signal.pthread_kill(main, number)
+            time.sleep(_AGAIN_S)
+        os._exit(128 + number)
 
     threading.Thread(target=wait, daemon=True).start()
 

@@ -40,7 +40,8 @@ def test_two_levels_and_masks(tmp_path: Path) -> None:
         assert average == "Its average counts in the global one with weight 0.5."
         assert parent == "It sends to cloud, which sees each message."
     with staged(MASKED, tmp_path) as stage:
-        assert duties(stage.terms, 0)[1] == "It sends to cloud, which learns only the sum of all below it."
+        hidden = "the sum of all below it, where at most 1 of them side with it"
+        assert duties(stage.terms, 0)[1] == f"It sends to cloud, which learns only {hidden}."
         assert duties(stage.terms, 3)[0].startswith("cloud learns the sum of the messages of 3")
 
 
@@ -48,7 +49,7 @@ def test_lost_devices(tmp_path: Path) -> None:
     """Whoever consents reads among how many its message is hidden at least."""
     faults = {"faults": {"dropout_rate": 0.1}, "topology": {"kind": "star", "devices": 5}}
     with staged(MASKED | faults, tmp_path) as stage:
-        among = "the sum of at least 4 of the 5 below it"
+        among = "the sum of at least 4 of the 5 below it, where at most 2 of them side with it"
         assert duties(stage.terms, 0)[1] == f"It sends to cloud, which learns only {among}."
         without = "It goes on without devices that do not answer, with at least 4 of them."
         assert duties(stage.terms, 5)[1] == without

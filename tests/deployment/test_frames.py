@@ -190,7 +190,9 @@ def test_the_cloud_does_not_get_what_an_edge_told_its_devices(tmp_path: Path) ->
 def test_a_frame_for_nobody_is_refused(star: Stage) -> None:
     frame = Frame(FrameKind.QUESTION, star.terms.session, star.terms.cloud, 99, b"")
     with pytest.raises(errors.MisroutedMessageError, match="no such party"):
-        InProcess({}, {}).carry([seal_frame(frame, star.identities[star.terms.cloud])])
+        InProcess({star.terms.cloud: star.cloud()}, {}).carry(
+            [seal_frame(frame, star.identities[star.terms.cloud])]
+        )
 
 
 def test_whether_an_update_is_finite_is_not_told(star: Stage) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +13,25 @@ from typing import Any
 import numpy as np
 import pytest
 from deployed_parties import Stage, staged
-from losing_devices import MayFail, Silence, drawn, from_phase, played, rehearsed_with, staying
+from losing_devices import (
+    FIRST,
+    MayFail,
+    Silence,
+    drawn,
+    from_phase,
+    model_of,
+    played,
+    recorded,
+    rehearsed_with,
+    staying,
+)
 from rehearsals import STAR, TREE, model_bytes, on_the_grid, rehearsed, spec_of
 
 from sfumato.deployment.masked_hops import masked_terms
 from sfumato.deployment.messages import (
     FrameKind,
-    IntArray,
     RoundPosition,
-    decode_answer,
     decode_masking,
-    question_hash,
-    steps_from_bytes,
 )
 from sfumato.deployment.subtree import Subtree
 from sfumato.errors import RunError, SfumatoError
@@ -60,8 +68,6 @@ MASKED_TWICE = MASKED_STAR | {
     "privacy": STAR["privacy"] | {"noise": {"multiplier": 1.1, "placement": {"device": 0.5, "edge": 0.5}}},
 }
 """Sessions of five devices have a sum of at least four."""
-
-FIRST = RoundPosition(0, 0)
 
 
 def with_losses(document: dict[str, Any]) -> tuple[Spec, Silence]:
@@ -138,24 +144,6 @@ def fixture_star(tmp_path: Path) -> Iterator[Stage]:
 def fixture_plain(tmp_path: Path) -> Iterator[Stage]:
     with staged(PLAIN_STAR, tmp_path) as stage:
         yield stage
-
-
-def model_of(stage: Stage) -> Any:
-    return np.zeros(stage.terms.parameters, np.float32)
-
-
-def recorded(stage: Stage, *devices: int, position: RoundPosition = FIRST) -> IntArray:
-    """The sum of what devices have in their memories as their answers to the first model."""
-    total = np.zeros(stage.terms.parameters, np.int64)
-    for device in devices:
-        question = question_hash(position, model_of(stage))
-        kept = stage.memory(device).answer(stage.terms.session, position, question)
-        assert kept is not None
-        if stage.terms.is_masked(stage.terms.cloud):
-            total += steps_from_bytes(kept)
-        else:
-            total += decode_answer(parse_frame(kept).payload, stage.terms.parameters)[2]
-    return total
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -378,3 +366,20 @@ def test_an_edge_may_not_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(RunError, match="edge:1: has ended"):
             played(stage, model_of(stage))
         assert stage.cloud().released is None
+
+
+@pytest.mark.parametrize("restored", [[0, 1, 2, 4, 5], [0, 1, 2, 3, 4, 5]])
+def test_folders_that_were_put_back_give_no_second_sum(star: Stage, restored: list[int]) -> None:
+    """Memories do not notice; the owners' ledgers do. The difference of two sums were x3 − x0."""
+    with pytest.raises(errors.BelowThresholdError):
+        played(star, model_of(star), silent=from_phase(Phase.SHARE, 1, 3))
+    for number in range(6):
+        star.restart(number)
+        shutil.copy(star.folder / f"memory-{number}", star.folder / f"backup-{number}")
+    assert played(star, model_of(star), silent=from_phase(Phase.MASK, 3)) is not None
+    for number in restored:
+        star.restart(number)
+        shutil.copy(star.folder / f"backup-{number}", star.folder / f"memory-{number}")
+    with pytest.raises(errors.BelowThresholdError, match="another copy of this device has answered"):
+        played(star, model_of(star), silent=from_phase(Phase.MASK, 0))
+    assert star.cloud().released is None

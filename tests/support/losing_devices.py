@@ -13,7 +13,16 @@ from deployed_parties import Stage
 from sfumato.deployment import rehearsal
 from sfumato.deployment.carrier import InProcess
 from sfumato.deployment.device import DeviceParty
-from sfumato.deployment.messages import FrameKind, IntArray, Model, RoundPosition, decode_masking
+from sfumato.deployment.messages import (
+    FrameKind,
+    IntArray,
+    Model,
+    RoundPosition,
+    decode_answer,
+    decode_masking,
+    question_hash,
+    steps_from_bytes,
+)
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import RunError
 from sfumato.schedule.faults.dropouts import turnout_of
@@ -24,6 +33,8 @@ from sfumato.wire.frames import parse_frame
 
 Silence = Callable[[int, RoundPosition], Phase]
 """From which phase of an aggregation a device says no more; `Phase.DONE`: it stays."""
+
+FIRST = RoundPosition(0, 0)
 
 _PHASES = {
     MessageKind.ROSTER: Phase.SHARE,
@@ -104,3 +115,22 @@ def played(stage: Stage, model: Model, number: int = 0, silent: Silence = stayin
     parents = {party: terms.parent(party) for party in range(len(terms.keys)) if party != terms.cloud}
     InProcess({**devices, **parties}, parents).carry(stage.cloud().ask(number, model))
     return stage.cloud().released
+
+
+def model_of(stage: Stage) -> Model:
+    """The model that a test asks with."""
+    return np.zeros(stage.terms.parameters, np.float32)
+
+
+def recorded(stage: Stage, *devices: int, position: RoundPosition = FIRST) -> IntArray:
+    """The sum of what devices have in their memories as their answers to the first model."""
+    total = np.zeros(stage.terms.parameters, np.int64)
+    for device in devices:
+        question = question_hash(position, model_of(stage))
+        kept = stage.memory(device).answer(stage.terms.session, position, question)
+        assert kept is not None
+        if stage.terms.is_masked(stage.terms.cloud):
+            total += steps_from_bytes(kept)
+        else:
+            total += decode_answer(parse_frame(kept).payload, stage.terms.parameters)[2]
+    return total

@@ -153,6 +153,8 @@ def without_child(
 ) -> list[bytes]:
     """What an aggregator sends when a child does not answer, and may be lost.
 
+    Nothing is lost with a child that nobody waits for: what it sends too much is thrown away.
+
     Args:
         collection: that is open, if one is.
         terms: of the run.
@@ -163,8 +165,11 @@ def without_child(
     Raises:
         SfumatoError: ``error``, if the child may not be lost; or too few are left.
     """
-    if collection is None or not terms.may_lose_children(node):
+    if not terms.may_lose_children(node):
         raise error
+    if collection is None or child not in collection.missing:
+        LOG.warning("%s: throws away what %s sends", terms.name(node), lost_party(terms, child, error))
+        return []
     LOG.warning("%s: goes on without %s", collection.position, lost_party(terms, child, error))
     return collection.lose(child, error)
 

@@ -138,6 +138,16 @@ class Agreement:
         with closing(OwnersLedger(self.ledger)) as ledger:
             ledger.note(self.terms.session, self.device, position, digest(b"sent", answer))
 
+    def note_survivors(self, position: RoundPosition, listed: bytes) -> None:
+        """Note in the ledger that a list of survivors is signed, before it is; ``listed``: as it is packed.
+
+        Raises:
+            SessionMemoryError: a copy of this device signed another one.
+        """
+        signing = digest(b"signs survivors", self.terms.session)
+        with closing(OwnersLedger(self.ledger)) as ledger:
+            ledger.note(signing, self.device, position, digest(b"signed", listed))
+
     def require_within_total(self, ledger: OwnersLedger) -> None:
         """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
         name, most, cost = self.terms.name(self.device), self.consent.total, self.cost

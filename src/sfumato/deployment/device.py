@@ -49,7 +49,8 @@ class DeviceParty:
         self._data, self._identity, self._memory = data, identity, memory
         self._randomness = randomness
         self._batches: tuple[int, BatchPlan] | None = None
-        self._parent = ParentHop(self.number, self._terms, identity, memory)
+        noted = agreement.note_survivors
+        self._parent = ParentHop(self.number, self._terms, identity, memory, noted)
 
     def receive(self, data: bytes) -> list[bytes]:
         """Answer a question of the parent: with the whole numbers of before, if it was answered before.

@@ -49,8 +49,10 @@ def _of_parent(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
     parent = terms.parent(party)
     children, fewest = len(terms.children(parent)), terms.fewest(parent)
     among = "all" if fewest == children else f"at least {fewest:,} of the {children:,}"
-    how = f"learns only the sum of {among} below it" if terms.is_masked(parent) else "sees each message"
-    return (f"It sends to {terms.name(parent)}, which {how}.",)
+    if not terms.is_masked(parent):
+        return (f"It sends to {terms.name(parent)}, which sees each message.",)
+    siding = f"where at most {terms.colluders(parent):,} of them side with it"
+    return (f"It sends to {terms.name(parent)}, which learns only the sum of {among} below it, {siding}.",)
 
 
 def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:

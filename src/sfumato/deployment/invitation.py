@@ -195,8 +195,9 @@ def start_party(folder: Path) -> Started:
 
 def _started_edge(said: Invitation, terms: DeploymentTerms, own: PartyFolder) -> Started:
     edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
+    most = terms.largest_answer(said.number)
     children = {
-        child: AwaitedParty(Path(path), terms.name(child))
+        child: AwaitedParty(Path(path), terms.name(child), most)
         for child, path in zip(terms.children(said.number), said.children, strict=True)
     }
     words = (taking_part(terms, said.number), *duties(terms, said.number))

@@ -122,11 +122,12 @@ def _started(
         if number != local.terms.cloud
     }
     there: dict[int, FrameReceiver] = {}
+    most = local.terms.largest_answer(local.terms.cloud)
     for number, process in processes.items():
         name = local.terms.name(number)
-        process.connect(name).close()
+        process.await_answer(name)
         if local.terms.parent(number) == local.terms.cloud:
-            there[number] = remote = AwaitedParty(local.places[number] / SOCKET, name)
+            there[number] = remote = AwaitedParty(local.places[number] / SOCKET, name, most)
             opened.callback(remote.close)
         for sentence in process.words():
             on_words(sentence)
@@ -160,8 +161,8 @@ class _Process:
         assert self._process.stdin is not None  # it is a pipe
         self._process.stdin.close()
 
-    def connect(self, name: str) -> RemoteParty:
-        """The party, as soon as it answers.
+    def await_answer(self, name: str) -> None:
+        """Wait until the party answers.
 
         Raises:
             RunError: it has ended; the message is the last line that it said.
@@ -169,7 +170,8 @@ class _Process:
         while self._process.poll() is None:
             if (self._folder / SOCKET).exists():
                 with suppress(RunError):  # it is bound, and not listening yet
-                    return RemoteParty(self._folder / SOCKET, name)
+                    RemoteParty(self._folder / SOCKET, name, most_bytes=0).close()
+                    return
             time.sleep(_POLL_S)
         said = self.words()
         raise RunError(said[-1].removeprefix("sfumato: ") if said else f"{name}: has ended and said nothing")

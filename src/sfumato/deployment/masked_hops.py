@@ -18,6 +18,10 @@ its attempt, t − c of honest children. Two lists would need 2(t − c) honest 
 of them; there are n − c, and 2(t − c) > n − c by 2t > n + c. So in all attempts together the aggregator
 learns at most the sum of the vectors of one list, which every attempt that ends well comes to again.
 
+A memory does not notice that an older copy of it was put back. So a device also notes the list in its owner's
+ledger (`ledger`), outside the folder, before it signs, and signs no other one. Edges have no ledger and need
+none: they are never lost (t = n), so every edge refuses a list that leaves somebody out.
+
 An honest aggregator keeps its list too, before it tells it to anybody, and asks only those on it when the
 aggregation is repeated after a crash. All of them are needed then.
 """
@@ -25,6 +29,7 @@ aggregation is repeated after a crash. All of them are needed then.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
@@ -43,6 +48,9 @@ from sfumato.secure_aggregation.terms import SessionTerms, complete_terms
 from sfumato.wire.errors import OutOfOrderMessageError, RevealRefusedError
 from sfumato.wire.frames import Frame, open_frame, parse_frame, seal_frame
 from sfumato.wire.keys import Identity, digest
+
+SurvivorsNoted = Callable[[RoundPosition, bytes], None]
+"""Notes outside the folder that a list of survivors is signed; with a SessionMemoryError it is not signed."""
 
 
 def masked_terms(
@@ -67,7 +75,7 @@ def masked_terms(
         length=terms.parameters,
         threshold=fewest,
         threat_model="malicious",
-        colluders=min(2 * fewest - len(keys) - 1, fewest - 2),
+        colluders=terms.colluders(node),
         bits=RING_BITS,
     )
 
@@ -82,11 +90,20 @@ class MaskedChild:
         terms: of the run.
         identity: its signing key, which remembers its sessions.
         memory: of its answers.
+        on_survivors: called before a list is signed; ``None``: of an edge, all of whose siblings are needed.
     """
 
-    def __init__(self, number: int, terms: DeploymentTerms, identity: Identity, memory: PartyMemory) -> None:
+    def __init__(
+        self,
+        number: int,
+        terms: DeploymentTerms,
+        identity: Identity,
+        memory: PartyMemory,
+        on_survivors: SurvivorsNoted | None,
+    ) -> None:
         self._number, self._terms, self._identity = number, terms, identity
-        self._memory, self._parent = memory, terms.parent(number)
+        self._memory, self._parent, self._on_survivors = memory, terms.parent(number), on_survivors
+        assert on_survivors is not None or not terms.may_lose_children(self._parent)
         self._client: Client | None = None
         self._position, self._question, self._attempt = RoundPosition(0, 0), b"", b""
 
@@ -137,13 +154,16 @@ class MaskedChild:
 
         Raises:
             RevealRefusedError: it is another one; the session has ended for this party.
-            SessionMemoryError: it cannot be kept; the session has ended for this party.
+            SessionMemoryError: it cannot be kept, or the owner's ledger has another one; the session has
+                ended for this party.
         """
         signed, listed = client.consent(survivors), parse_frame(survivors).payload
         self._client = None  # unless the list is kept, no share is revealed either
         kept = self._memory.keep_survivors(self._terms.session, self._parent, self._position, listed)
         if kept != listed:
             raise RevealRefusedError(f"{self._position}: another list of survivors was signed before")
+        if self._on_survivors is not None:
+            self._on_survivors(self._position, listed)
         self._client = client
         return signed
 

@@ -33,6 +33,8 @@ from sfumato.secure_aggregation.messages import decode_parties
 from sfumato.secure_aggregation.server import AggregationServer, Phase
 from sfumato.wire.errors import (
     BelowThresholdError,
+    InconsistentSurvivorsError,
+    MessageError,
     MisroutedMessageError,
     OutOfOrderMessageError,
     ReplayedMessageError,
@@ -127,7 +129,10 @@ class MaskedCollection:
             raise OutOfOrderMessageError(f"{name}: is not on the list of survivors of {position}")
         if parse_frame(message).sender != self._children.index(frame.sender):
             raise MisroutedMessageError(f"{name}: a message of another party of the session")
-        self._server.receive(message)
+        try:
+            self._server.receive(message)
+        except InconsistentSurvivorsError:  # as good as no signature: the session can do without it
+            raise MessageError(f"{name}: signed another list of survivors") from None
         self._waiting.discard(frame.sender)
         return [] if self._waiting else self._closed()
 

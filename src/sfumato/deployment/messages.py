@@ -33,6 +33,7 @@ NO_ATTEMPT = bytes(ATTEMPT_BYTES)
 """Of questions over plain hops."""
 
 _POSITION = struct.Struct(">II")
+_CHILD_BYTES = 1024  # at least what a message of a session of masks has for each child
 
 
 class FrameKind(enum.IntEnum):
@@ -78,6 +79,16 @@ def decode_question(payload: bytes, length: int) -> tuple[RoundPosition, bytes, 
     if not np.isfinite(model).all():
         raise MalformedMessageError(f"{position}: a model that is not finite")
     return position, attempt, model.astype(np.float32)
+
+
+def largest_answer(parameters: int, children: int) -> int:
+    """More bytes than any frame of a child to its parent has, plain or masked.
+
+    Args:
+        parameters: M, each of which is 8 bytes in an answer, and 4 under masks.
+        children: of the parent: a session of masks has keys, shares and signatures of each.
+    """
+    return 8 * parameters + _CHILD_BYTES * (children + 1)
 
 
 def encode_answer(position: RoundPosition, question: bytes, steps: IntArray) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sfumato.deployment.masked_hops import MaskedChild
+from sfumato.deployment.masked_hops import MaskedChild, SurvivorsNoted
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
     FrameKind,
@@ -26,12 +26,22 @@ class ParentHop:
         terms: of the run.
         identity: its signing key.
         memory: of its answers.
+        on_survivors: see `MaskedChild`.
     """
 
-    def __init__(self, number: int, terms: DeploymentTerms, identity: Identity, memory: PartyMemory) -> None:
+    def __init__(
+        self,
+        number: int,
+        terms: DeploymentTerms,
+        identity: Identity,
+        memory: PartyMemory,
+        on_survivors: SurvivorsNoted | None,
+    ) -> None:
         self._number, self._terms, self._identity = number, terms, identity
         self._parent = terms.parent(number)
-        self._masked = MaskedChild(number, terms, identity, memory) if terms.is_masked(self._parent) else None
+        self._masked: MaskedChild | None = None
+        if terms.is_masked(self._parent):
+            self._masked = MaskedChild(number, terms, identity, memory, on_survivors)
 
     def masks(self, data: bytes) -> list[bytes] | None:
         """What is sent when a frame belongs to a session of masks; ``None``: it does not, over this hop.

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.errors import RunError, SfumatoError, first_line
-from sfumato.wire.errors import AbortError, MessageError
+from sfumato.wire.errors import MessageError
 
 SOCKET = "socket"
 """The name of a party's socket, in its folder."""
@@ -33,7 +33,9 @@ _GREETING = b"SFMT"
 _FRAMES, _REFUSED, _WITHHELD = b"\0", b"\1", b"\2"
 _STALL_S, _ANSWER_S = 60.0, 3600.0  # within a message; until there is an answer, for which devices train
 _POLL_S = 0.1
-_MOST_BYTES = 1 << 36
+_MOST_BYTES = 1 << 36  # of a request
+_MOST_FRAMES = 1  # of a reply: no party answers one frame with two
+_MOST_WORDS = 1 << 12  # bytes of what is wrong with a frame
 _PIECE = 1 << 20
 _LONGEST_PATH = 100  # bytes; systems allow 103 or 107
 
@@ -48,7 +50,7 @@ def serve(
 
     Nobody listens while a connection is open: another one is refused by the system. Whoever is connected is
     told what is wrong with a frame, and nothing of what the party refuses for reasons of its own, such as
-    what its owner consented to in other runs.
+    what its owner consented to in other runs, or which of its own children it lost.
 
     Args:
         party: that answers.
@@ -80,20 +82,28 @@ def serve(
             connection.settimeout(_STALL_S)
             connection.sendall(_GREETING)
             while True:
-                connection.sendall(_reply(party, _receive(connection, patience_s=None), on_refusal))
+                connection.settimeout(None)
+                connection.recv(1, socket.MSG_PEEK)  # until a request begins
+                request = _receive(connection, _MOST_BYTES, time.monotonic() + _ANSWER_S)
+                connection.settimeout(_STALL_S)
+                connection.sendall(_reply(party, request, on_refusal))
 
 
 def _reply(party: FrameReceiver, data: bytes, on_refusal: Callable[[SfumatoError], object]) -> bytes:
     """What goes back for one frame."""
     try:
         frames = party.receive(data)
-    except (MessageError, AbortError) as error:
+    except MessageError as error:
         on_refusal(error)
-        return _REFUSED + _framed(first_line(error).encode())
+        return _REFUSED + _framed(first_line(error).encode()[:_MOST_WORDS])
     except SfumatoError as error:
         on_refusal(error)
         return _WITHHELD
     return _FRAMES + _COUNT.pack(len(frames)) + b"".join(map(_framed, frames))
+
+
+class _TooMuchError(EOFError):
+    """More frames or bytes than there can be; the rest is not read."""
 
 
 class RemoteParty:
@@ -102,20 +112,22 @@ class RemoteParty:
     Args:
         path: of its socket.
         name: of the party, for errors.
+        most_bytes: of a frame that comes back; a longer one is not read.
 
     Raises:
         RunError: nobody answers there, another connection is open, or others than the user could answer.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
-        self._name, self._place = name, path.parent
+    def __init__(self, path: Path, name: str, most_bytes: int) -> None:
+        self._name, self._place, self._most_bytes = name, path.parent, most_bytes
         _check_path(path)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(_STALL_S)
         try:
             _require_own(path)
             self._socket.connect(os.fspath(path))
-            _exactly(self._socket, len(_GREETING))  # none comes where another connection was first
+            # none comes where another connection was first
+            _exactly(self._socket, len(_GREETING), time.monotonic() + _STALL_S)
         except (OSError, EOFError) as error:
             self._socket.close()
             why = getattr(error, "strerror", None) or "another connection is open"
@@ -125,22 +137,28 @@ class RemoteParty:
             raise
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Send one frame; the frames that come back.
+        """Send one frame; the frames that come back, all within an hour.
 
         Raises:
-            RunError: the party refused the frame, or it is gone.
+            RunError: the party refused the frame, sends too much or too slowly, or it is gone.
         """
+        deadline = time.monotonic() + _ANSWER_S
         try:
-            self._socket.sendall(_framed(data))
-            self._socket.settimeout(_ANSWER_S)
-            kind = _exactly(self._socket, 1)
             self._socket.settimeout(_STALL_S)
+            self._socket.sendall(_framed(data))
+            kind = _exactly(self._socket, 1, deadline, stall_s=_ANSWER_S)
             if kind == _REFUSED:
-                raise RunError(f"{self._name}: {_receive(self._socket).decode(errors='replace')}")
+                words = _receive(self._socket, _MOST_WORDS, deadline).decode(errors="replace")
+                raise RunError(f"{self._name}: {words}")
             if kind == _WITHHELD:
                 raise RunError(f"{self._name}: does not answer; its own log says why ({self._place})")
-            (count,) = _COUNT.unpack(_exactly(self._socket, _COUNT.size))
-            return [_receive(self._socket) for _ in range(count)]
+            (count,) = _COUNT.unpack(_exactly(self._socket, _COUNT.size, deadline))
+            if count > _MOST_FRAMES:
+                raise _TooMuchError
+            return [_receive(self._socket, self._most_bytes, deadline) for _ in range(count)]
+        except _TooMuchError:
+            self.close()  # the rest would be taken for the answer to something else
+            raise RunError(f"{self._name}: sends more than an answer can be") from None
         except TimeoutError:
             self.close()  # what comes later would be taken for the answer to something else
             raise RunError(f"{self._name}: has not answered for an hour, or stalls") from None
@@ -160,11 +178,13 @@ class AwaitedParty:
     Args:
         path: of its socket.
         name: of the party, for errors.
+        most_bytes: of a frame that comes back; a longer one is not read.
         patience_s: how long to wait until somebody listens there.
     """
 
-    def __init__(self, path: Path, name: str, patience_s: float = 10.0) -> None:
-        self._path, self._name, self._patience_s = path, name, patience_s
+    def __init__(self, path: Path, name: str, most_bytes: int, patience_s: float = 10.0) -> None:
+        self._path, self._name, self._most_bytes = path, name, most_bytes
+        self._patience_s = patience_s
         self._connection: RemoteParty | None = None
         self._gone = False
 
@@ -194,7 +214,7 @@ class AwaitedParty:
         deadline = time.monotonic() + (0.0 if self._gone else self._patience_s)
         while True:
             try:
-                there = RemoteParty(self._path, self._name)
+                there = RemoteParty(self._path, self._name, self._most_bytes)
             except RunError:
                 if time.monotonic() >= deadline:
                     self._gone = True
@@ -238,30 +258,35 @@ def _framed(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def _receive(connection: socket.socket, patience_s: float | None = _STALL_S) -> bytes:
-    """One piece of data with its length before it; ``patience_s``: how long to wait for it to begin.
+def _receive(connection: socket.socket, most_bytes: int, deadline: float) -> bytes:
+    """One piece of data with its length before it, all by ``deadline``.
 
     Raises:
-        EOFError: the connection ended, or the length is no length.
-        TimeoutError: it does not begin, or stalls.
+        EOFError: the connection ended.
+        TimeoutError: it stalls, or takes too long.
+        _TooMuchError: it is longer than ``most_bytes``.
     """
-    connection.settimeout(patience_s)
-    first = _exactly(connection, 1)
-    connection.settimeout(_STALL_S)
-    (length,) = _LENGTH.unpack(first + _exactly(connection, _LENGTH.size - 1))
-    if length > _MOST_BYTES:
-        raise EOFError
-    return _exactly(connection, length)
+    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size, deadline))
+    if length > most_bytes:
+        raise _TooMuchError
+    return _exactly(connection, length, deadline)
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes.
+def _exactly(
+    connection: socket.socket, count: int, deadline: float, *, stall_s: float | None = None
+) -> bytes:
+    """So many bytes, all by ``deadline`` of the monotonic clock; ``stall_s``: at most until the next piece.
 
     Raises:
         EOFError: the connection ended before.
+        TimeoutError: it stalls, or takes too long.
     """
     found = bytearray()
     while len(found) < count:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(min(left, _STALL_S if stall_s is None else stall_s))
         piece = connection.recv(min(_PIECE, count - len(found)))
         if not piece:
             raise EOFError

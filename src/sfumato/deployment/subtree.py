@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 
-from sfumato.deployment.carrier import AggregatingParty, FrameReceiver
-from sfumato.errors import SfumatoError
-from sfumato.wire.errors import MessageError
-from sfumato.wire.frames import parse_frame
+from sfumato.deployment.carrier import AggregatingParty, FrameReceiver, InProcess
 
 
 class Subtree:
@@ -20,7 +16,8 @@ class Subtree:
     """
 
     def __init__(self, node: AggregatingParty, children: Mapping[int, FrameReceiver]) -> None:
-        self._node, self._children = node, children
+        self._node = node
+        self._carrier = InProcess({node.number: node, **children}, dict.fromkeys(children, node.number))
 
     def receive(self, data: bytes) -> list[bytes]:
         """Take a frame of the parent, and let all below do what follows from it; see `FrameReceiver`.
@@ -28,27 +25,4 @@ class Subtree:
         Raises:
             SfumatoError: the aggregator refuses a frame, or cannot do without a child that does not answer.
         """
-        upwards: list[bytes] = []
-        under_way = deque(self._node.receive(data))
-        while under_way:
-            frame = under_way.popleft()
-            number = parse_frame(frame).recipient
-            if number in self._children:
-                under_way.extend(self._exchanged(number, frame))
-            else:
-                upwards.append(frame)
-        return upwards
-
-    def _exchanged(self, number: int, frame: bytes) -> list[bytes]:
-        """What the aggregator sends when a child has got a frame of it and has answered, or has not."""
-        try:
-            replies = self._children[number].receive(frame)
-        except SfumatoError as error:
-            return self._node.lose(number, error)
-        following: list[bytes] = []
-        for reply in replies:
-            try:
-                following += self._node.receive(reply)
-            except MessageError as error:
-                following += self._node.lose(number, error)
-        return following
+        return self._carrier.delivered(self._node.receive(data))

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from sfumato.data.dataset_sizes import known_examples
-from sfumato.deployment.messages import RoundPosition
+from sfumato.deployment.messages import RoundPosition, largest_answer
 from sfumato.deployment.refusals import require_deployable
 from sfumato.errors import SpecError
 from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
@@ -144,6 +144,16 @@ class DeploymentTerms:
         """
         children = len(self.children(node))
         return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
+
+    def largest_answer(self, node: int) -> int:
+        """More bytes than any frame of a child to an aggregator has."""
+        return largest_answer(self.parameters, len(self.children(node)))
+
+    def colluders(self, node: int) -> int:
+        """How many children may do anything together with an aggregator, so that masks still hide all but
+        one sum: c = min(2t − n − 1, t − 2), with t = `fewest` of n; see `masked_hops`."""
+        fewest = self.fewest(node)
+        return min(2 * fewest - len(self.children(node)) - 1, fewest - 2)
 
     @property
     def last(self) -> int:

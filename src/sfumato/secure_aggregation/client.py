@@ -164,7 +164,10 @@ class Client:
         for j, box in messages.decode_boxes(frame.payload).items():
             messages.require(j in self._keys, f"shares from party {j}, whose keys are unknown")
             key = self._sealing_key(self._keys[j], j, self.number)
-            held[j] = messages.decode_pair(unseal(key, box, self._associated_data(j, self.number)))
+            try:
+                held[j] = messages.decode_pair(unseal(key, box, self._associated_data(j, self.number)))
+            except errors.MessageError as error:
+                raise type(error)(f"what party {j} sealed for party {self.number}: {error}") from None
         self._require_shares(len(held) + 1)
         masked = np.array(vector)
         masker = Masker(terms.length, terms.bits)
