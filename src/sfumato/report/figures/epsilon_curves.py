@@ -108,13 +108,19 @@ def _in_words(observer: str) -> str:
 
 
 def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
-    """The lines; those of one run that read the same in every round are one, of several observers."""
+    """The lines; those of one run that read the same in every round are one, of several observers.
+
+    Its values are the largest of theirs, which differ in digits that are not shown.
+    """
     alike: dict[tuple[int, tuple[float, ...], tuple[str, ...]], list[_EpsilonLine]] = {}
     for line in lines:
         read = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
         alike.setdefault((line.number, *read), []).append(line)
     return [
-        same[0]._replace(observer=text.join_names([line.observer for line in same]))
+        same[0]._replace(
+            observer=text.join_names([line.observer for line in same], len(same)),
+            values=np.max([line.values for line in same], axis=0),
+        )
         for same in alike.values()
     ]
 
