@@ -430,7 +430,7 @@ def test_a_formula_outside_its_domain_is_a_warning_and_the_claim_is_void() -> No
     assert plan.air is not None
     assert plan.air.max_alignment[0] == math.inf
     assert any("has no value at delta = 0.5" in note and "void" in note for note in plan.notes)
-    assert any("Theorem 3 is proved for epsilon below" in note for note in plan.notes)
+    assert any("Theorem 3 is proved for ε below 2r/N" in note for note in plan.notes)
     assert "(P1)" in account(plan.spec).claims[0].why
     within = _plan(privacy={"noise": {"formula": "pfels", "epsilon": 0.3}})
     assert not any("void" in note for note in within.notes)
