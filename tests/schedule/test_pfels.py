@@ -12,7 +12,7 @@ import pytest
 from air_specs import CONSTANT, air_spec
 from places import ROOT
 
-from sfumato.accounting import PrivacyReport, account, with_participations
+from sfumato.accounting import PrivacyReport, account
 from sfumato.errors import SpecError
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.noise_scale import calibrate_scale
@@ -23,6 +23,7 @@ from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.rows.ex_post import epsilons_after_run
 from sfumato.schedule.tree import TreePlan
+from sfumato.simulation.after_run import with_participations
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
