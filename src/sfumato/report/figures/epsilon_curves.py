@@ -57,15 +57,13 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
         for observer in one.observers
     ]
     by_unit: dict[str, list[_EpsilonLine]] = {}
-    for line in lines:
-        if len(line.rounds):
-            by_unit.setdefault(line.unit, []).append(line)
+    for line in _without_doubles([line for line in lines if len(line.rounds)]):
+        by_unit.setdefault(line.unit, []).append(line)
     return [
         _epsilon_figure(
             shown, series, f"ε of one {unit} over rounds" if len(by_unit) > 1 else "ε over rounds"
         )
-        for unit, all_lines in by_unit.items()
-        for shown in [_without_doubles(all_lines)]
+        for unit, shown in by_unit.items()
         if any(np.isfinite(line.values).any() for line in shown)
     ]
 
