@@ -82,6 +82,27 @@ def test_captured_steps_of_batches_of_many_sizes(monkeypatch: pytest.MonkeyPatch
     assert torch.equal(captured, updates("mlp", "clipped examples", poisson=True))
 
 
+def test_more_devices_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was captured for fewer devices is thrown away, and captured anew."""
+
+    def rounds() -> list[Tensor]:
+        shape, task = MODELS["mlp"], LocalTask(SGDS["clipped examples"])
+        model = build_model("mlp", shape=shape, classes=10, seed=3, hidden=[9, 7])
+        engine = LocalEngine(model, *data_of(shape, examples=900), EngineSettings.default("cuda"))
+        start = ParameterLayout.of(model).read(model)[None]
+        found = []
+        with repeatable_arithmetic("cuda"):
+            for devices in (2, 9, 3, 30, 30):
+                rng, group_of = np.random.default_rng(devices), torch.zeros(devices, dtype=torch.long)
+                batches = plan_epochs(devices_of([30] * devices), epochs=2, batch_size=4, rng=rng)
+                found += [chunk.updates for chunk in engine.train(task, start, group_of, batches)]
+        return found
+
+    captured = rounds()
+    monkeypatch.setattr(captured_step, "_EAGER_CALLS", 1_000_000)
+    assert all(map(torch.equal, captured, rounds()))
+
+
 @pytest.mark.parametrize(("kind", "sgd"), CASES)
 def test_no_step_waits_for_the_gpu(kind: str, sgd: str) -> None:
     def waits(epochs: int) -> int:

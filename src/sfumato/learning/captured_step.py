@@ -15,6 +15,22 @@ if TYPE_CHECKING:
 _EAGER_CALLS = 2
 
 
+class GraphPool:
+    """Memory for what captured steps compute in between, shared by steps that are never taken at the same
+    time.
+
+    Args:
+        device: the GPU.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.handle = device, torch.cuda.graph_pool_handle()
+        # torch gives a pool up with the last graph that uses it, and refuses to take it up again
+        self._number, self._first = torch.zeros(1, device=device), torch.cuda.CUDAGraph()
+        with torch.cuda.device(device), torch.cuda.graph(self._first, pool=self.handle):
+            self._number.zero_()
+
+
 class CapturedStep:
     """A gradient step over fixed memory on a GPU, captured once and then replayed.
 
@@ -24,11 +40,10 @@ class CapturedStep:
 
     Args:
         step: on tensors that stay where they are, with no operation that waits for the GPU.
-        pool: memory for what the step computes in between, shared by steps that are never taken at the same
-            time; as `torch.cuda.graph_pool_handle` gives it.
+        pool: of the GPU that the tensors are on.
     """
 
-    def __init__(self, step: GradientStep, pool: tuple[int, int]) -> None:
+    def __init__(self, step: GradientStep, pool: GraphPool) -> None:
         self._step, self._pool = step, pool
         self._eager_calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -63,6 +78,6 @@ class CapturedStep:
         """Record the step on memory of its own for inputs like ``given``; nothing is computed."""
         self._inputs = [torch.empty_like(new, memory_format=torch.contiguous_format) for new in given]
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.device(self._pool.device), torch.cuda.graph(graph, pool=self._pool.handle):
             self._clipped = self._step(*self._inputs)
         return graph

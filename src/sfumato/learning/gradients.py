@@ -121,8 +121,8 @@ def why_not_batched(
     """The reason why gradients of several models cannot be computed at once; ``None`` where they can.
 
     Tries one step of two models on ``device``: GRUs can be batched on a CPU and not on a GPU. An operation
-    that ``torch.func.vmap`` follows by a slow loop of its own counts as one that it cannot follow. Of features
-    and targets only the shapes and types matter.
+    that ``torch.func.vmap`` follows by a slow loop of its own counts as one that it cannot follow. Only the
+    shapes and types of features and targets matter.
     """
     if _layers(model, features, loss) is not None:
         return None

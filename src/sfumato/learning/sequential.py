@@ -16,7 +16,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from sfumato.learning.captured_step import CapturedStep
+from sfumato.learning.captured_step import CapturedStep, GraphPool
 from sfumato.learning.convolution import Conv2dLayer
 from sfumato.learning.dropout import DropoutCall, SeededDropout
 from sfumato.learning.example_clip import ExampleClip
@@ -95,7 +95,7 @@ class SequentialGradient:
         self._spans = list(pairwise([0, *stops]))
         self._dropout = [layer for layer in layers if isinstance(layer, DropoutLayer)]
         self._first_trained = next(i for i, layer in enumerate(layers) if layer.size)
-        self._graph_pool: tuple[int, int] | None = None
+        self._graph_pool: GraphPool | None = None
 
     @property
     def dropout_floats(self) -> int:
@@ -170,7 +170,7 @@ class SequentialGradient:
         if not models.is_cuda:
             return step
         if self._graph_pool is None:
-            self._graph_pool = torch.cuda.graph_pool_handle()
+            self._graph_pool = GraphPool(models.device)
         return CapturedStep(step, self._graph_pool)
 
 
