@@ -1,7 +1,7 @@
 """A model whose training ends on rank 1, named by specs of tests.
 
-``SFUMATO_TEST_ENDS`` says how: ``raise``, or the number of a signal that it sends itself; ``lost`` sends SIGINT
-in a destructor, which loses the exception.
+``SFUMATO_TEST_ENDS`` says how: ``raise``, or the number of a signal that it sends itself; with ``lost`` it
+sends SIGINT in a destructor, which loses the exception.
 """
 
 import math
