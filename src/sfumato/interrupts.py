@@ -8,14 +8,36 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 
 _AGAIN_S, _PATIENCE_S = 5.0, 30.0
 
 
+@dataclass
+class Interruption:
+    """Whether a signal has come in a block of `interrupted_by`.
+
+    Attributes:
+        came: whether one has. Its KeyboardInterrupt may be lost: Python only prints what a destructor or a
+            callback raises.
+    """
+
+    came: bool = False
+
+    def raise_again(self) -> None:
+        """Raise KeyboardInterrupt if a signal has come; call it where a block that was interrupted never is.
+
+        Raises:
+            KeyboardInterrupt: the one of that signal was lost.
+        """
+        if self.came:
+            raise KeyboardInterrupt
+
+
 @contextmanager
-def interrupted_by(*signals: int, once: bool = False) -> Iterator[None]:
-    """A context in which each of ``signals`` raises KeyboardInterrupt.
+def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
+    """A context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.
 
     Only the main thread receives signals; in others nothing changes.
 
@@ -23,16 +45,15 @@ def interrupted_by(*signals: int, once: bool = False) -> Iterator[None]:
         signals: their numbers.
         once: whether later ones are ignored: they would interrupt what the first one made the block save.
     """
-    came = False
+    interruption = Interruption()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        if not (once and came):
-            came = True
+        if not (once and interruption.came):
+            interruption.came = True
             raise KeyboardInterrupt
 
     with _handled(signals, interrupt):
-        yield
+        yield interruption
 
 
 @contextmanager

@@ -220,6 +220,16 @@ def test_an_interrupt_saves(spec: Spec, tmp_path: Path) -> None:
     assert (out / "metrics.parquet").exists()
 
 
+def test_an_interrupt_that_a_destructor_swallows_saves(tmp_path: Path) -> None:
+    """It is raised again at the next exchange; the other rank, which got no signal, meets the end of this."""
+    said = _midst(tmp_path, "lost", 2)
+    assert [status for status, _, _ in said] == [1, 130]
+    lines = [line for _, *texts in said for text in texts for line in text.splitlines() if line]
+    assert len(lines) == 1
+    assert lines[0].startswith("sfumato: interrupted; continue with: ")
+    _resumed_as_never_ended(ENDS, tmp_path, 2)
+
+
 ODD = {"kind": "mlp", "hidden": 7}
 SPECS = {
     "an odd number of parameters": spec_of(

@@ -53,6 +53,7 @@ def written(name: str = "patients") -> dict[str, Any]:
     return document
 
 
+@pytest.mark.usefixtures("no_report")
 def test_what_is_written_is_run_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--csv", "patients.csv", *DECIDED, *SCALED, "--row", "a patient"]) == 0
     said = capsys.readouterr().out
@@ -150,6 +151,7 @@ def visits(rows: int = 5) -> pd.DataFrame:
     )
 
 
+@pytest.mark.usefixtures("no_report")
 def test_four_commands_from_a_table_to_a_verified_statement_for_persons(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

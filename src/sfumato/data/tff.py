@@ -149,7 +149,16 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _rows_of(path: Path, columns: Columns) -> Rows:
-    """The rows of all clients of a file."""
+    """The rows of all clients of a file, one client after the other; a client is a natural group.
+
+    Args:
+        path: of the HDF5 file.
+        columns: names of the images and labels, if the spec says them.
+
+    Raises:
+        SpecError: there are no such columns.
+        DataError: the file has another layout or no rows, or rows differ in shape.
+    """
     with _opened(path) as file:
         examples = file.get(_EXAMPLES)
         if not hasattr(examples, "items"):

@@ -20,7 +20,7 @@ from sfumato.arguments import Argument
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.ranks import IntArray
 from sfumato.errors import RunError, first_line
-from sfumato.interrupts import ended_by, interrupted_by
+from sfumato.interrupts import Interruption, ended_by, interrupted_by
 
 T = TypeVar("T")
 
@@ -37,10 +37,13 @@ class ProcessGroup:
     Args:
         launch: which of them this process is.
         store: where a rank that fails says so.
+        interruption: whether a signal has come to this rank, which then begins no further exchange.
     """
 
-    def __init__(self, launch: Launch, store: dist.distributed_c10d.Store) -> None:
-        self._launch, self._store = launch, store
+    def __init__(
+        self, launch: Launch, store: dist.distributed_c10d.Store, interruption: Interruption
+    ) -> None:
+        self._launch, self._store, self._interruption = launch, store, interruption
 
     @property
     def rank(self) -> int:
@@ -131,8 +134,11 @@ class ProcessGroup:
         not be.
 
         Raises:
+            KeyboardInterrupt: a signal came; also where the exception that it raised was lost. The ranks that
+                the same signal ended are then no failure.
             RunError: another rank has ended, or has not come for `PATIENCE`.
         """
+        self._interruption.raise_again()
         try:
             work, pause = begin(), 2e-5
             while not work.is_completed():
@@ -140,6 +146,7 @@ class ProcessGroup:
                 pause = min(1.5 * pause, _LONGEST_SLEEP)
             work.wait()
         except RuntimeError as error:
+            self._interruption.raise_again()
             minutes = PATIENCE.seconds // 60
             raise RunError(
                 f"another of the {self.count} processes of this run has ended, or gave no answer for "
@@ -187,8 +194,7 @@ def joined(launch: Launch, *, cuda: bool) -> Iterator[ProcessGroup]:
     except RuntimeError as error:  # dist.DistError is one
         said = first_line(error)
         raise RunError(f"the {launch.count} processes of this run did not find each other: {said}") from error
-    group = ProcessGroup(launch, store)
-    with interrupted_by(signal.SIGINT, signal.SIGTERM, once=True):
-        yield group
+    with interrupted_by(signal.SIGINT, signal.SIGTERM, once=True) as interruption:
+        yield ProcessGroup(launch, store, interruption)
     with suppress(RuntimeError):
         dist.destroy_process_group()

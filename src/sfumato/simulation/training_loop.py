@@ -67,6 +67,10 @@ class Session:
             privacy: guarantees; without them no ε is followed.
             observers: whose views are recorded.
             ranks: the processes that share the training.
+
+        Raises:
+            SpecError: the partition cannot be kept, or the model or the loss does not fit the data.
+            DataError: the data cannot be read, or differ from those of the plan.
         """
         made = TrainingInputs.of(plan)
         spec, data, parts, model = plan.spec, made.data, made.partition, made.model

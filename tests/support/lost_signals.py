@@ -1,0 +1,23 @@
+"""A signal whose exception is lost: Python prints what a destructor raises, and goes on."""
+
+import os
+import sys
+
+
+class _SignalsWhenDeleted:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.number)
+        for _ in range(10):  # the handler runs between these instructions
+            pass
+
+
+def send_lost(number: int) -> None:
+    """Send this process a signal while an object is deleted; nothing is printed."""
+    printed, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        _SignalsWhenDeleted(number)
+    finally:
+        sys.unraisablehook = printed
