@@ -20,7 +20,7 @@ class Interruption:
 
     Attributes:
         came: whether one has. Its KeyboardInterrupt may be lost: Python only prints what a destructor or a
-            callback raises.
+            callback raises, and pydantic drops what comes while it tries the members of a union.
     """
 
     came: bool = False

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import types
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lost_signals import send_lost
 from places import ROOT, TESTS
 
 import sfumato
@@ -203,6 +205,23 @@ class TestErrors:
         failing(KeyboardInterrupt())
         assert main(["show", "quickstart"]) == 130
         assert "Traceback" not in capsys.readouterr().err
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("error", [RunError("no result"), RuntimeError("no result")])
+    def test_an_interrupt_that_was_lost_ends_with_130_too(self, error, number, monkeypatch, capsys):
+        """A library that drops the exception of a signal goes on, and fails a little later."""
+
+        def lose(*_, **__):
+            send_lost(number)
+            raise error
+
+        monkeypatch.setattr("sfumato.schedule.resolve.resolve", lose)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            assert main(["show", "quickstart"]) == 130
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert "interrupted" in capsys.readouterr().err
 
     def test_a_terminal_without_greek_is_no_error(self):
         done = in_a_process("-m", "sfumato", "account", "quickstart", PYTHONIOENCODING="ascii")
