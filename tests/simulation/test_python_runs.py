@@ -51,6 +51,15 @@ def test_a_folder_gives_what_the_run_gave() -> None:
         again.predict(frame.drop(columns="age"))
 
 
+def test_labels_of_text_are_predicted_as_text() -> None:
+    numbers = sf.run(sf.load_spec(SPEC), out="numbers")
+    frame = pd.read_csv("rows.csv")
+    frame.assign(ill=frame["ill"].map({0: "benign", 1: "malignant"})).to_csv("rows.csv", index=False)
+    text = sf.run(sf.load_spec(SPEC), out="text")
+    expected = np.array(["benign", "malignant"])[numbers.predict(frame)]
+    assert text.predict(frame).tolist() == expected.tolist()
+
+
 def test_a_callback_that_returns_true_stops_a_run_that_can_go_on() -> None:
     spec = sf.load_spec(SPEC)
     whole = sf.run(spec, out="whole", on_round=lambda done: None)
