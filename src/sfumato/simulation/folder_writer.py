@@ -34,6 +34,7 @@ from sfumato.run_folder.reader import (
     REPORT_FILE,
     SPEC_FILE,
     TENSORBOARD_FOLDER,
+    TEST_LABELS_FILE,
     add_hashes,
     write_ledger,
     write_privacy,
@@ -50,6 +51,7 @@ from sfumato.run_folder.rounds_log import (
     write_next,
 )
 from sfumato.run_folder.seal import CHECKPOINT_FILE
+from sfumato.run_folder.test_labels import write_test_labels
 from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.after_run import with_realised
@@ -163,8 +165,8 @@ class FolderWriter:
         )
 
     def _write_declared_files(self) -> None:
-        """Write the files that are known before the first round: spec, guarantees, ledger, names of
-        observers.
+        """Write the files that are known before the first round: spec, guarantees, ledger, counts of test
+        labels, names of observers.
         """
         declared = self._session.plan.releases.to_dict() | {"certificates": self._certificates}
         files = {
@@ -172,6 +174,8 @@ class FolderWriter:
             PRIVACY_FILE: write_privacy(self._folder, self._privacy.to_dict(), self._spec.hashes),
             LEDGER_FILE: write_ledger(self._folder, declared, self._spec.hashes),
         }
+        if self._session.test_labels is not None:
+            files[TEST_LABELS_FILE] = write_test_labels(self._folder, self._session.test_labels)
         if self._session.recorders:
             observers = [recorder.name for recorder in self._session.recorders]
             files[OBSERVERS_FILE] = write_observers(self._folder, observers)

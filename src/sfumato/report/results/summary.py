@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
-from sfumato.findings import classes_of, findings_after
+from sfumato.findings import findings_after
+from sfumato.guessing import guessing_in_words
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
@@ -21,6 +22,7 @@ from sfumato.report.results.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.reader import RunFolder, read_ledger
 from sfumato.run_folder.recorded_privacy import RawDevices
+from sfumato.run_folder.test_labels import read_test_labels
 
 _CLEARLY = 0.01  # of accuracy
 _SPREAD = 1.05  # of ε from unit to unit, worth a sentence
@@ -117,8 +119,9 @@ def score_sentence(series: Series) -> str:
     value = score_text(score, series)
     if score is not ACCURACY:
         return f"{after} the model's {score.name} on held-out data is {value}{seeds}."
-    guessing, best = _guessing_sentence(series), _best_round_sentence(series)
-    return f"{after} the model is {value} accurate on held-out data{seeds}{guessing}.{best}"
+    guessing, best = guessing_of_run(series.first), _best_round_sentence(series)
+    than = f"; {guessing}" if guessing else ""
+    return f"{after} the model is {value} accurate on held-out data{seeds}{than}.{best}"
 
 
 def _best_round_sentence(series: Series) -> str:
@@ -130,11 +133,11 @@ def _best_round_sentence(series: Series) -> str:
     return f" It was best after round {whole(curve.rounds[at])}: {percent(float(curve.mean[at]))}."
 
 
-def _guessing_sentence(series: Series) -> str:
-    """A clause on the accuracy of guessing; "" where the number of classes is not known."""
-    data = series.first.spec_dict.get("data")
-    classes = classes_of(str(data.get("source"))) if isinstance(data, Mapping) else None
-    return "" if classes is None else f"; guessing would give {percent(1 / classes)}"
+def guessing_of_run(run: RunFolder) -> str:
+    """A clause on the accuracy of guessing; "" where neither test labels nor classes are known."""
+    data = run.spec_dict.get("data")
+    source = str(data.get("source")) if isinstance(data, Mapping) else ""
+    return guessing_in_words(source, read_test_labels(run.path))
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
@@ -285,7 +288,15 @@ def findings_of_run(run: RunFolder) -> list[str]:
     with_faults = run.finished and run.spec_dict.get("faults")
     lost = read_ledger(run.path)["realised"].get("lost_sums") if with_faults else None
     kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
-    after = findings_after(source, clips, accuracy, adds_noise=noisy, clip_kind=kind, lost_sums=lost)
+    after = findings_after(
+        source,
+        clips,
+        accuracy,
+        adds_noise=noisy,
+        clip_kind=kind,
+        lost_sums=lost,
+        test_labels=read_test_labels(run.path),
+    )
     return [*run.privacy.findings, *(network.titled(finding.text) for finding in after)]
 
 

@@ -29,8 +29,8 @@ from sfumato.spec.document import SPEC_HASH, fingerprint
 STATEMENT_FORMAT = 1
 
 _NOT_COVERED = (
-    "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
-    "devices' data, for whoever runs the simulation.",
+    "Losses, accuracies, shares of clipped messages and energies in the metrics, and counts of labels of the "
+    "test examples. They are measured on data, exactly, for whoever runs the training.",
     "The presence of a device on the network, and timing.",
     "Parties that do not follow the protocol.",
 )

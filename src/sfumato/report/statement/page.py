@@ -60,7 +60,7 @@ def _subtitle_html(statement: Statement) -> str:
         of.append(f"its files are of {_day(statement.run.written)}")
     if statement.made:
         of.append(f"stated on {_day(statement.made)}")
-    of.append(f"spec {statement.spec['name']}, SHA-256 {statement.hashes[SPEC_HASH][:_SHORT]}…")
+    of.append(f"spec {statement.spec['name']}, hash {statement.hashes[SPEC_HASH][:_SHORT]}…")
     return f'<p class="facts">{text.escape(" · ".join(of))}</p>'
 
 
@@ -103,11 +103,11 @@ def _most_sentence(row: RelatedPairs, statement: Statement, delta: str) -> str:
     """Sentences on the most that one kind of observer can learn, and at which site."""
     worst = row.worst
     words = epsilon_in_words(worst.unit_kind, worst.epsilon)
-    who, value = _observer(row, statement), text.epsilon(worst.epsilon)
+    who = _observer(row, statement)
     spread = " ".join(range_sentence(row.guarantees))
     small = f"A suspicion of 1 % can become {sure_in_words(worst.epsilon, 0.01)}."
-    most = f"Towards {who} no {worst.unit_kind}'s ε exceeds {value} (δ = {delta})."
-    return f"{most} {words} {small} {spread}".strip()
+    most = f"What {who} can learn of one {worst.unit_kind} at most (δ = {delta}):"
+    return f"{most} {words[:1].lower()}{words[1:]} {small} {spread}".strip()
 
 
 def _observer(row: RelatedPairs, statement: Statement) -> str:
@@ -283,7 +283,7 @@ def _versions_html(statement: Statement) -> str:
     versions = text.html_table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
     named = {"spec": "the resolved spec"}
     hashes = [(named.get(name, name), value) for name, value in statement.hashes.items()]
-    table = text.html_table(("of", "SHA-256"), hashes, caption="Hashes")
+    table = text.html_table(("of", "SHA-256"), hashes, caption="Hashes", stacked=True)
     return f"{table}<details><summary>Show versions of packages</summary>{versions}</details>"
 
 

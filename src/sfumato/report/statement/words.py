@@ -32,9 +32,9 @@ RELATIONS = {
     ),
 }
 _HIDDEN = {
-    "zero-out": "Hidden is whether its data were used. That it is there and is counted is public.",
+    "zero-out": "Hidden is whether its data were used; that it is there and is counted is public.",
     "remove": "Hidden is whether it took part, except from those who see who takes part.",
-    "replace": "Hidden is which data it has. That it is there and is counted is public.",
+    "replace": "Hidden is which data it has; that it is there and is counted is public.",
 }
 _MOST_NAMES = 6
 ATTACKER = (
@@ -91,18 +91,18 @@ def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
     """What one unit of ``kind`` is, as a noun phrase; ``data``: section of the spec."""
     match kind:
         case "record":
-            return f"one record: one row, or one example, of a {place}"
+            return f"one record (one row, or one example, of a {place})"
         case "person":
             column = data.get("person_column") or "person_column"
-            return f"one person: all rows of a {place} with the same {column}"
+            return f"one person (all rows of a {place} with the same {column})"
         case _:
-            return f"a whole {place}: all its data together"
+            return f"a whole {place} (all its data together)"
 
 
 def protected(kinds: Sequence[str], relation: str, place: str, data: Mapping[str, Any]) -> str:
     """Sentences on what is protected, and in which sense."""
     units = " and ".join(unit_in_words(kind, place, data) for kind in kinds)
-    return f"Protected is {units}; over the whole training, all rounds together. {_HIDDEN[relation]}"
+    return f"Protected is {units}, over the whole training, all rounds together. {_HIDDEN[relation]}"
 
 
 def not_protected(kinds: Sequence[str], place: str, clip: str) -> list[str]:
