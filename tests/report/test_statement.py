@@ -194,6 +194,13 @@ def test_what_an_observer_could_gain_about_a_record_of_a_site_is_said_in_words()
     assert ">Another site</td>" in learned
 
 
+def test_where_nobody_adds_noise_nothing_is_called_protected():
+    privacy = SPEC["privacy"] | {"noise": "none"}
+    words = Text(statement_page(made(sf.load_spec(SPEC | {"privacy": privacy})))).words
+    assert "Nothing is protected: there is no guarantee (ε = ∞) towards any observer." in words
+    assert "Protected is" not in words
+
+
 def test_what_is_not_protected_is_said_of_a_record():
     statement = made(sf.load_spec(HOSPITALS))
     words = Text(statement_page(statement)).words

@@ -13,7 +13,7 @@ import torch
 
 import sfumato as sf
 from sfumato.errors import RunError, SpecError
-from sfumato.run_folder.test_labels import read_test_labels
+from sfumato.run_folder.label_counts import read_test_labels
 
 pytestmark = pytest.mark.usefixtures("no_report")
 

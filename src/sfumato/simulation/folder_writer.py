@@ -25,6 +25,7 @@ from sfumato.durable_files import hash_file, replacing, write_archive
 from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.run_folder.contents import intact_other_files, remove_final_files, remove_run, remove_views
+from sfumato.run_folder.label_counts import write_test_labels
 from sfumato.run_folder.manifest import FileRecord, Manifest, write_manifest
 from sfumato.run_folder.metrics_table import METRICS_FILE, columns_of, read_metrics, tables_of, write_metrics
 from sfumato.run_folder.reader import (
@@ -51,7 +52,6 @@ from sfumato.run_folder.rounds_log import (
     write_next,
 )
 from sfumato.run_folder.seal import CHECKPOINT_FILE
-from sfumato.run_folder.test_labels import write_test_labels
 from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
 from sfumato.simulation import checkpoint as checkpoints
 from sfumato.simulation.after_run import with_realised

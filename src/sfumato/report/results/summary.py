@@ -20,9 +20,9 @@ from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
+from sfumato.run_folder.label_counts import read_test_labels
 from sfumato.run_folder.reader import RunFolder, read_ledger
 from sfumato.run_folder.recorded_privacy import RawDevices
-from sfumato.run_folder.test_labels import read_test_labels
 
 _CLEARLY = 0.01  # of accuracy
 _SPREAD = 1.05  # of ε from unit to unit, worth a sentence

@@ -197,6 +197,8 @@ class Statement:
     @property
     def protected(self) -> str:
         """Sentences on what is protected, for a layman."""
+        if all(row.epsilon == math.inf for row in self.privacy.guarantees):
+            return "Nothing is protected: there is no guarantee (ε = ∞) towards any observer."
         return words.protected(tuple(self.units), self.neighbours, self.place, self.spec["data"])
 
     def titled(self, name: str) -> str:

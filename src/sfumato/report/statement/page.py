@@ -12,7 +12,7 @@ from sfumato.report import formatting as text
 from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
-from sfumato.report.results.epsilon_words import epsilon_in_words, sure_in_words
+from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, sure_in_words
 from sfumato.report.results.summary import range_sentence
 from sfumato.report.statement.content import RelatedPairs, Statement
 from sfumato.report.statement.why import why_html
@@ -77,6 +77,7 @@ def _summary_html(statement: Statement, delta: str) -> str:
         finite = [row for row in statement.largest if row.worst.unit_kind == kind and not row.unprotected]
         if finite:
             lead.append(_most_sentence(max(finite, key=_by_cloud_first), statement, delta))
+    lead += after_run_sentence(statement.privacy)
     said = []
     for row in statement.largest:
         if row.unprotected:
