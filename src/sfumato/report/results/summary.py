@@ -202,17 +202,6 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
     return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
 
 
-def range_in_words(rows: Sequence[Guarantee]) -> str:
-    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``, at least one row.
-
-    "–" where both are the same; without the sites in brackets where these have no names.
-    """
-    best, worst = _ends(rows)
-    if best.epsilon == worst.epsilon:
-        return "–"
-    return " to ".join(f"{end.epsilon} ({end.sites})" if end.sites else end.epsilon for end in (best, worst))
-
-
 class _End(NamedTuple):
     """One end of a range of ε, as text: ε, and whose it is; "" unless both ends have names, of two rows."""
 

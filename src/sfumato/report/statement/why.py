@@ -73,7 +73,7 @@ def why_html(worst: Sequence[tuple[str, Guarantee]]) -> str:
     reasons: dict[tuple[str, str], list[tuple[str, Guarantee]]] = {}
     for who, row in worst:
         reasons.setdefault((row.unit_kind, row.why), []).append((who, row))
-    said = [_reason(list(alike)) for alike in reasons.values()]
+    said = [_reason(alike) for alike in reasons.values()]
     used = dict.fromkeys(found[1] for line in said for found in _WORDS.finditer(line))
     listed = "".join(f"<li>{_WORDS.sub(_linked, line)}</li>" for line in said)
     terms = "".join(
