@@ -97,6 +97,7 @@ def _statement_of_run(folder: Path) -> Statement:
 
     run = load_run(folder)
     deployed = (read_ledger(folder).get("realised") or {}).get("deployed") or {}
+    draws = tuple(map(str, deployed.get("draws", ()))) or (("a source that is not named",) if deployed else ())
     state = "finished" if run.finished else "not finished"
     outcome = verify_run(folder)
     last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
@@ -109,7 +110,7 @@ def _statement_of_run(folder: Path) -> Statement:
         unchecked=tuple(outcome.unchecked),
         written=date.fromtimestamp(last.stat().st_mtime).isoformat(),
         files={name: record.sha256 for name, record in sorted(run.manifest.files.items()) if name in _FILES},
-        draws=tuple(map(str, deployed.get("draws", ()))),
+        draws=draws,
         purpose=str(deployed.get("purpose", "")),
     )
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
