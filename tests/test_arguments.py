@@ -20,7 +20,7 @@ SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
     "explore/edited_spec.py",
     "explore/jobs.py",
     "report/results/cost_of_privacy.py",
-    "report/statement/content.py",
+    "report/statement/words.py",
     "studies/page/document.py",
 }
 

@@ -10,8 +10,6 @@ from pyarrow import csv, parquet
 
 from sfumato import account, load_spec
 from sfumato.findings import (
-    accuracy_at_chance,
-    classes_of,
     findings_after,
     findings_of_plan,
     idle_clip,
@@ -20,6 +18,7 @@ from sfumato.findings import (
     odd_learning_rate,
     odd_radio_power,
 )
+from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import builtin_names
@@ -182,6 +181,21 @@ def test_accuracy_at_chance() -> None:
         10,
         None,
     ]
+
+
+def test_an_accuracy_that_is_not_above_that_of_one_label() -> None:
+    labels = {"benign": 26, "malignant": 20}
+    assert accuracy_of_one_label(27 / 46, labels) is None
+    assert accuracy_of_one_label(math.nan, labels) is None
+    alike = str(accuracy_of_one_label(26 / 46, labels))
+    assert "the accuracy, 56.5 %, is not above that of guessing the most frequent class, 56.5 %" in alike
+    assert "just that of a model that always says benign" in alike
+    assert "always says malignant" in str(accuracy_of_one_label(20 / 46, labels))
+    assert "always says" not in str(accuracy_of_one_label(22 / 46, labels))
+    (found,) = findings_after("mine.csv", [], 20 / 46, adds_noise=True, test_labels=labels)
+    assert found.kind == "accuracy"
+    assert findings_after("mine.csv", [], 27 / 46, adds_noise=True, test_labels=labels) == ()
+    assert findings_after("mine.csv", [], 20 / 46, adds_noise=True) == ()  # of an earlier version
 
 
 def test_an_account_lists_its_findings() -> None:

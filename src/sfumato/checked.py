@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,25 +86,32 @@ def _statement_of_spec(spec: Spec) -> Statement:
 
     report = account(spec)
     resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Statement(
-        resolved, RecordedPrivacy.from_dict(report.to_dict()), "A plan, before any run", versions()
-    )
+    privacy = RecordedPrivacy.from_dict(report.to_dict())
+    return Statement(resolved, privacy, "A plan, before any run", versions(), date.today().isoformat())
 
 
 def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
-    from sfumato.report.statement.content import Statement
-    from sfumato.run_folder.reader import load_run, read_ledger
+    from sfumato.report.statement.content import PlayedRun, Statement
+    from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run, read_ledger
 
     run = load_run(folder)
     deployed = (read_ledger(folder).get("realised") or {}).get("deployed") or {}
+    draws = tuple(map(str, deployed.get("draws", ()))) or (("a source that is not named",) if deployed else ())
     state = "finished" if run.finished else "not finished"
     outcome = verify_run(folder)
-    verified = (
-        f"sfumato verify recomputed {outcome.finite:,} finite bounds of {outcome.rows:,} guarantees from the "
-        f"certificates of the run: {len(outcome.problems):,} mismatches."
+    last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
+    played = PlayedRun(
+        verified=(
+            f"sfumato verify recomputed {outcome.finite:,} finite bounds of {outcome.rows:,} guarantees from "
+            f"the certificates of the run: {len(outcome.problems):,} mismatches."
+        ),
+        mismatches=tuple(outcome.problems),
+        unchecked=tuple(outcome.unchecked),
+        written=date.fromtimestamp(last.stat().st_mtime).isoformat(),
+        files={name: record.sha256 for name, record in sorted(run.manifest.files.items()) if name in _FILES},
+        draws=draws,
+        purpose=str(deployed.get("purpose", "")),
     )
-    files = {name: record.sha256 for name, record in sorted(run.manifest.files.items()) if name in _FILES}
-    versions = run.spec_dict.get("versions") or {}
-    draws = tuple(map(str, deployed.get("draws", ())))
-    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, verified, files, draws)
+    versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
+    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played)

@@ -168,7 +168,7 @@ def test_four_commands_from_a_table_to_a_verified_statement_for_persons(
     assert spec["training"]["batch_size"] == 2  # a fifth of the fewest persons, not rows
     assert main(["run", "visits.yaml", "--set", "training.rounds=2", "--quiet"]) == 0
     assert main(["verify", "runs/visits"]) == 0
-    assert "person rates of all devices: believed" in capsys.readouterr().out
+    assert "how many persons each device has: believed" in capsys.readouterr().out
     assert main(["statement", "runs/visits"]) == 0
     statement = json.loads(Path("statement.json").read_text("utf-8"))
     assert statement["units"] == {

@@ -19,6 +19,8 @@ from sfumato.report import write_report
 from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import range_sentence
+from sfumato.run_folder.label_counts import write_test_labels
+from sfumato.run_folder.reader import adding_files
 
 Make = Callable[..., Path]
 INF = float("inf")
@@ -265,3 +267,18 @@ def test_several_runs_are_compared_in_a_picture_first(run_folder: Make) -> None:
     drawn = figures_of(page)["score-against-epsilon"]
     assert len(drawn["data"]) == 2
     assert page.index("Accuracy and privacy over rounds") < page.index("Who learns what about whom</h2>")
+
+
+def test_accuracy_stands_beside_what_the_most_frequent_class_would_give(run_folder: Make) -> None:
+    folder = run_folder()
+    before = first_of(page_of(folder))
+    assert "guessing would give 10.0 %" in before  # by the classes of a known data set
+    final = float(metrics(15)["accuracy"].iloc[-1])
+    for share, warns in ((final + 0.1, True), (final - 0.1, False)):
+        frequent = round(1000 * share)
+        with adding_files(folder) as files:
+            files["test_labels.json"] = write_test_labels(folder, {"sick": 1000 - frequent, "well": frequent})
+        page = page_of(folder)
+        most = max(frequent, 1000 - frequent) / 10
+        assert f"guessing the most frequent class would give {most:.1f} %" in first_of(page)
+        assert ("is not above that of guessing the most frequent class" in page) == warns

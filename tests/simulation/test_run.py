@@ -86,7 +86,7 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest
     assert run.finished
     assert {p.name for p in tmp_path.iterdir()} == {
         "spec.yaml", "metrics.parquet", "privacy.json", "ledger.json", "model.pt", "checkpoint.pt",
-        "report.html", "rounds.jsonl", "manifest.json", ".lock",
+        "report.html", "rounds.jsonl", "manifest.json", ".lock", "test_labels.json",
     }  # fmt: skip
     metrics = run.metrics
     epsilons = [f"epsilon:{name}" for name in run.observers]

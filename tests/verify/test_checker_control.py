@@ -29,7 +29,7 @@ SPECS = {"masked": MASKED, "dropouts": CONTROLLED | {"faults": {"dropout_rate": 
 def test_honest_folders_pass_and_say_what_is_not_checked(what, tmp_path):
     outcome = check_run(copied_folder(tmp_path, sf.load_spec(SPECS.get(what, POISSON))))
     assert outcome.problems == []
-    assert "whether the run kept the budget of its privacy filter" in outcome.unchecked
+    assert any("whether the run kept the budget of its privacy filter" in what for what in outcome.unchecked)
 
 
 FORGED = {

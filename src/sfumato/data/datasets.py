@@ -208,7 +208,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     features, test_features = features_of(train, test, split)
     targets = targets_of_split(train, test, split) or (None, None)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, targets[0]))
-    facts = replace(facts, feature_columns=train.feature_columns)
+    facts = replace(facts, feature_columns=train.feature_columns, label_names=train.label_names)
     labels, test_labels = stored_labels(split.labels, features), split.test_labels.astype(np.int64)
     arrays = (features, labels, test_features, test_labels, split.groups, split.sites)
     data = Dataset(facts, *arrays, targets[0], targets[1], split.persons)
@@ -222,7 +222,7 @@ def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     train, test = own_rows(place, request)
     split = split_of(train, test, request.test_fraction)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
-    return replace(facts, feature_columns=train.feature_columns)
+    return replace(facts, feature_columns=train.feature_columns, label_names=train.label_names)
 
 
 _OWN = DataReader(_load_own, _describe_own)

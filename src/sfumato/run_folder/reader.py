@@ -43,6 +43,7 @@ PRIVACY_FILE = "privacy.json"
 LEDGER_FILE = "ledger.json"
 MODEL_FILE = "model.pt"
 GROUPS_FILE = "groups.pt"
+TEST_LABELS_FILE = "test_labels.json"
 REPORT_FILE = "report.html"
 ATTACKS_FOLDER = "attacks"
 VIEWS_FOLDER = "views"
@@ -51,7 +52,7 @@ POINTS_FOLDER = "points"
 """In the folder of a sweep: the run folders of its points."""
 
 _HASHES_RECORD = "archive/sfumato.json"
-_READ = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE)
+_READ = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE, TEST_LABELS_FILE)
 
 
 @dataclass(frozen=True)

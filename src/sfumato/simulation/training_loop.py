@@ -37,7 +37,10 @@ from sfumato.spec.model import METRICS_OVER_DEVICES
 
 @dataclass(frozen=True)
 class Session:
-    """What a run holds in memory and never writes; ``hashes`` are those of its data and its model."""
+    """What a run holds in memory; ``hashes`` are those of its data and its model.
+
+    ``test_labels``: how many test examples have each label; ``None`` where no classes are learnt.
+    """
 
     ranks: Ranks
     speed: EngineSettings
@@ -49,6 +52,7 @@ class Session:
     epsilons: WatchedEpsilons
     recorders: tuple[Recorder, ...]
     hashes: Mapping[str, str]
+    test_labels: Mapping[str, int] | None
 
     @classmethod
     def prepare(
@@ -110,6 +114,7 @@ class Session:
             epsilons=WatchedEpsilons.of(plan, privacy),
             recorders=recorders,
             hashes=made.hashes,
+            test_labels=data.test_label_counts if spec.data.task == "classification" else None,
         )
 
     def initial_position(self) -> TrainingPosition:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
-from sfumato.findings import classes_of, findings_after
+from sfumato.findings import findings_after
+from sfumato.guessing import guessing_in_words
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
@@ -19,6 +20,7 @@ from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
+from sfumato.run_folder.label_counts import read_test_labels
 from sfumato.run_folder.reader import RunFolder, read_ledger
 from sfumato.run_folder.recorded_privacy import RawDevices
 
@@ -117,8 +119,9 @@ def score_sentence(series: Series) -> str:
     value = score_text(score, series)
     if score is not ACCURACY:
         return f"{after} the model's {score.name} on held-out data is {value}{seeds}."
-    guessing, best = _guessing_sentence(series), _best_round_sentence(series)
-    return f"{after} the model is {value} accurate on held-out data{seeds}{guessing}.{best}"
+    guessing, best = guessing_of_run(series.first), _best_round_sentence(series)
+    than = f"; {guessing}" if guessing else ""
+    return f"{after} the model is {value} accurate on held-out data{seeds}{than}.{best}"
 
 
 def _best_round_sentence(series: Series) -> str:
@@ -130,11 +133,11 @@ def _best_round_sentence(series: Series) -> str:
     return f" It was best after round {whole(curve.rounds[at])}: {percent(float(curve.mean[at]))}."
 
 
-def _guessing_sentence(series: Series) -> str:
-    """A clause on the accuracy of guessing; "" where the number of classes is not known."""
-    data = series.first.spec_dict.get("data")
-    classes = classes_of(str(data.get("source"))) if isinstance(data, Mapping) else None
-    return "" if classes is None else f"; guessing would give {percent(1 / classes)}"
+def guessing_of_run(run: RunFolder) -> str:
+    """A clause on the accuracy of guessing; "" where neither test labels nor classes are known."""
+    data = run.spec_dict.get("data")
+    source = str(data.get("source")) if isinstance(data, Mapping) else ""
+    return guessing_in_words(source, read_test_labels(run.path))
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
@@ -197,17 +200,6 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
     if worst_value < _SPREAD * least_value:
         return []
     return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
-
-
-def range_in_words(rows: Sequence[Guarantee]) -> str:
-    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``, at least one row.
-
-    "–" where both are the same; without the sites in brackets where these have no names.
-    """
-    best, worst = _ends(rows)
-    if best.epsilon == worst.epsilon:
-        return "–"
-    return " to ".join(f"{end.epsilon} ({end.sites})" if end.sites else end.epsilon for end in (best, worst))
 
 
 class _End(NamedTuple):
@@ -285,7 +277,15 @@ def findings_of_run(run: RunFolder) -> list[str]:
     with_faults = run.finished and run.spec_dict.get("faults")
     lost = read_ledger(run.path)["realised"].get("lost_sums") if with_faults else None
     kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
-    after = findings_after(source, clips, accuracy, adds_noise=noisy, clip_kind=kind, lost_sums=lost)
+    after = findings_after(
+        source,
+        clips,
+        accuracy,
+        adds_noise=noisy,
+        clip_kind=kind,
+        lost_sums=lost,
+        test_labels=read_test_labels(run.path),
+    )
     return [*run.privacy.findings, *(network.titled(finding.text) for finding in after)]
 
 

@@ -18,53 +18,19 @@ import numpy as np
 
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee, json_number
-from sfumato.report.formatting import unit_of
+from sfumato.report.formatting import sentence, unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
 from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.report.statement import words
+from sfumato.report.statement.words import Assumed
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.spec.document import SPEC_HASH, fingerprint
 
 STATEMENT_FORMAT = 1
 
-UNITS = {
-    "device": "all data of one device",
-    "record": "any one record (one row, one example) of one device or site",
-    "person": "any one person of one device or site: all rows with one value of data.person_column",
-}
-RELATIONS = {
-    "zero-out": (
-        "The compared worlds differ in this: in one the unit contributes what it has, in the other "
-        "everything that it contributes is zero. It takes part and counts as before in both. Numbers of "
-        "devices, and of examples or persons, weights and schedules are public."
-    ),
-    "remove": (
-        "The compared worlds differ in this: in one the device is there, in the other it is not, and its "
-        "weight is in no denominator. Towards whoever sees who takes part there is no guarantee."
-    ),
-    "replace": (
-        "The compared worlds differ in this: in the other one the unit has any other data instead of its "
-        "own. It takes part and counts as before in both. Numbers, weights and schedules are public."
-    ),
-}
-_THREATS = (
-    "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
-    "An observer may know the data of all other devices and every public setting, and may compute without "
-    "limit.",
-    "Each row is about one observer. Several that put together what they receive learn more; "
-    "the command sfumato account SPEC --observer A,B says how much.",
-    "Noise is drawn in secret by the party that adds it.",
-)
-_PERSONS = (
-    "To a local step a device brings each of its persons with one probability, and of a person one row.",
-    "A person is one value of data.person_column. A table in which one stands at two devices, or among rows "
-    "to train on and to test on, is refused. Whoever has another value at another device counts as two "
-    "persons, and less is guaranteed of the two together.",
-)
-_SIMULATED = "Whoever has the seed of a simulation can compute its noise."
-_DEPLOYED = "Real parties played the run. Noise is discrete Gaussian, exact, and drawn from: "
 _NOT_COVERED = (
-    "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
-    "devices' data, for whoever runs the simulation.",
+    "Losses, accuracies, shares of clipped messages and energies in the metrics, and counts of labels of the "
+    "test examples. They are measured on data, exactly, for whoever runs the training.",
     "The presence of a device on the network, and timing.",
     "Parties that do not follow the protocol.",
 )
@@ -143,6 +109,29 @@ class SiteEpsilons:
 
 
 @dataclass(frozen=True)
+class PlayedRun:
+    """What a statement says of the run itself.
+
+    Attributes:
+        verified: what a verification of the run found, a sentence.
+        mismatches: what did not match, a line each; empty if everything did.
+        unchecked: what the verification took on trust, lines ``WHAT: WHY``.
+        written: when its model was written by the clock of the machine, an ISO date; no file proves it.
+        files: hashes of the files of the run.
+        draws: where the secret draws of a deployed run came from; empty for a simulation.
+        purpose: of a deployed run, as its parties were told.
+    """
+
+    verified: str
+    mismatches: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    written: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    draws: tuple[str, ...] = ()
+    purpose: str = ""
+
+
+@dataclass(frozen=True)
 class Statement:
     """A privacy statement.
 
@@ -151,18 +140,16 @@ class Statement:
         privacy: the guarantees, and what belongs to them.
         source: what it is made from: a spec before a run, or a run folder.
         versions: of the packages on which the figures depend.
-        verified: what a verification of the run found; empty before a run.
-        files: hashes of the files of the run.
-        draws: where the secret draws of a deployed run came from; empty for a simulation, or before a run.
+        made: when it is made, an ISO date.
+        run: what is known of the run; ``None`` before it.
     """
 
     spec: Mapping[str, Any]
     privacy: RecordedPrivacy
     source: str
     versions: Mapping[str, str]
-    verified: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
-    draws: tuple[str, ...] = ()
+    made: str = ""
+    run: PlayedRun | None = None
 
     @cached_property
     def _network(self) -> Network:
@@ -180,21 +167,65 @@ class Statement:
         return "another site" if shape.device_names else "another device"
 
     @property
+    def place(self) -> str:
+        """What a party with data is called: site or device."""
+        return words.place_of(self._network)
+
+    @property
+    def subject(self) -> str:
+        """Sentences on who trains what, and what for where a deployed run states it."""
+        purpose = self.run.purpose if self.run is not None else ""
+        said = words.training_in_words(self.spec, self._network)
+        return f"{said} {sentence(f'its stated purpose: {purpose}')}" if purpose else said
+
+    @property
+    def draws(self) -> tuple[str, ...]:
+        """Where the secret draws of a deployed run came from; empty for others."""
+        return () if self.run is None else self.run.draws
+
+    @property
     def not_covered(self) -> tuple[str, ...]:
         """What the figures do not speak of, a sentence each."""
         return _NOT_COVERED if self.draws else (*_NOT_COVERED, _FLOATS)
 
     @property
     def units(self) -> dict[str, str]:
-        """Each kind of unit (device, record, person) that has guarantees, to a sentence on what it is."""
+        """Each kind of unit (device, record, person) that has guarantees, to a phrase on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
-        return {kind: what for kind, what in UNITS.items() if kind in kinds}
+        return {kind: what for kind, what in words.UNITS.items() if kind in kinds}
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Sentences on what is assumed of observers, how noise was drawn, and the rows of a person."""
-        drawn = f"{_DEPLOYED}{', '.join(self.draws)}." if self.draws else _SIMULATED
-        return (*_THREATS, drawn, *(_PERSONS if "person" in self.units else ()))
+    def protected(self) -> str:
+        """Sentences on what is protected, for a layman."""
+        if all(row.epsilon == math.inf for row in self.privacy.guarantees):
+            return "Nothing is protected: there is no guarantee (ε = ∞) towards any observer."
+        return words.protected(tuple(self.units), self.neighbours, self.place, self.spec["data"])
+
+    def titled(self, name: str) -> str:
+        """A party's or a unit's name with the title that the topology gives."""
+        return self._network.titled(name)
+
+    @property
+    def not_protected(self) -> tuple[str, ...]:
+        """Sentences on what is not protected."""
+        clip = (self.spec["privacy"].get("clip") or {}).get("kind", "update")
+        return tuple(words.not_protected(tuple(self.units), self.place, clip))
+
+    @property
+    def assumptions(self) -> tuple[Assumed, ...]:
+        """What is assumed of observers, noise, files and the rows of a person."""
+        played = self.run is not None
+        return (
+            *words.assumed_of_observers(),
+            words.assumed_of_noise(self.draws, self.spec.get("seed", 0), played=played),
+            words.assumed_of_files(played=played),
+            *(words.assumed_of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
+        )
+
+    @property
+    def unchecked(self) -> tuple[Assumed, ...]:
+        """What the verification of the run took on trust."""
+        return words.unchecked_as_assumed(() if self.run is None else self.run.unchecked)
 
     @property
     def neighbours(self) -> str:
@@ -239,7 +270,7 @@ class Statement:
     def hashes(self) -> dict[str, str]:
         """SHA-256 by name: of the spec, of files that it reads, and of the files of the run."""
         inputs = {name: value for name, value in (self.spec.get("hashes") or {}).items() if name != SPEC_HASH}
-        return {SPEC_HASH: fingerprint(self.spec), **inputs, **self.files}
+        return {SPEC_HASH: fingerprint(self.spec), **inputs, **({} if self.run is None else self.run.files)}
 
     @cached_property
     def trusted(self) -> list[str] | None:
@@ -264,14 +295,18 @@ class Statement:
             "format": STATEMENT_FORMAT,
             "name": str(self.spec["name"]),
             "source": self.source,
+            "made": self.made,
+            "subject": self.subject,
             "protocol": str(self.spec["protocol"]),
             "units": self.units,
-            "neighbours": {"relation": self.neighbours, "meaning": RELATIONS[self.neighbours]},
+            "neighbours": {"relation": self.neighbours, "meaning": words.RELATIONS[self.neighbours]},
             "delta": self.privacy.delta,
             "guarantees": list(self._rows()),
             "largest": [row.to_dict() for row in self.largest],
             "sites": [row.to_dict() for row in self.sites],
-            "threat_model": list(self.assumptions),
+            "protected": self.protected,
+            "not_protected": list(self.not_protected),
+            "threat_model": [words.ATTACKER, *(f"{one.what} {one.why}" for one in self.assumptions)],
             "trust": {
                 "trusted_with_raw_updates": self.trusted,
                 "raw_to_trusted_edge": None if raw is None else vars(raw),
@@ -283,7 +318,18 @@ class Statement:
             "not_covered": list(self.not_covered),
             "versions": dict(self.versions),
             "hashes": self.hashes,
-        } | ({"verified": self.verified} if self.verified else {})
+        } | self._of_run()
+
+    def _of_run(self) -> dict[str, Any]:
+        """The entries of the JSON that a statement of a run has, and that of a plan has not."""
+        if self.run is None:
+            return {}
+        return {
+            "run_written": self.run.written,
+            "verified": self.run.verified,
+            "mismatches": list(self.run.mismatches),
+            "not_checked": list(self.run.unchecked),
+        }
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         """The rows of ``privacy.json`` without what a reader does not need."""
