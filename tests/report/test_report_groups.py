@@ -119,8 +119,9 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
     heatmap = worker_heatmap_figure(loaded(folder))
     assert any(trace.get("colorscale", [[0, ""]])[0][1] == NO_GUARANTEE for trace in heatmap.data)
     page = write_report([folder], folder / "report.html").read_text()
-    advice = "se dp-ogl-local, which releases as often with the same noise and is sound.</li>"
-    assert page.count(advice) == 2  # a finding, and the reason of all claims
+    advice = "use dp-ogl-local, which releases as often with the same noise and is sound"
+    assert page.count(advice) == 2  # the verdict, and the reason of all claims
+    assert page.index(advice) < page.index("Who learns what")
 
 
 @pytest.mark.parametrize(

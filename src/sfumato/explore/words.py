@@ -18,7 +18,7 @@ from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
-from sfumato.spec.words_of_keys import key_in_words, value_in_words
+from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 
 _MOST = 12
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
@@ -201,7 +201,8 @@ def changed_keys(before: Spec, now: Spec) -> list[str]:
         if key.partition(".")[0] not in _ELSEWHERE
     }
     said = [
-        f"{text.title(key_in_words(key))}: {value_in_words(old)} before, {value_in_words(new)} now."
+        f"{text.title(key_in_words(key))}: {setting_in_words(key, old)} before, "
+        f"{setting_in_words(key, new)} now."
         for key, (old, new) in found.items()
     ]
     more = len(said) - _MOST

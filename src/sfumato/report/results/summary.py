@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
+import numpy as np
+
 from sfumato.findings import classes_of, findings_after
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import epsilon, join_names, number, percent, whole
+from sfumato.report.results.dp_ogl_plus import note_between_releases, rounds_to_a_release
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import read_network
@@ -114,17 +116,23 @@ def score_sentence(series: Series) -> str:
         return f"{after} the model has not been evaluated."
     several = f"mean of {len(series.runs)} seeds with its 95 % interval"
     seeds = f" ({several if len(series.runs) > 1 else 'one seed'})"
-    value = score_text(score, series)
+    value, between = score_text(score, series), note_between_releases([series])
     if score is not ACCURACY:
-        return f"{after} the model's {score.name} on held-out data is {value}{seeds}."
+        return f"{after} the model's {score.name} on held-out data is {value}{seeds}.{between}"
     guessing, best = _guessing_sentence(series), _best_round_sentence(series)
-    return f"{after} the model is {value} accurate on held-out data{seeds}{guessing}.{best}"
+    return f"{after} the model is {value} accurate on held-out data{seeds}{guessing}.{best}{between}"
 
 
 def _best_round_sentence(series: Series) -> str:
-    """A sentence on the best round if it was better than the last by a point of accuracy or more; else ""."""
+    """A sentence on the best round if it was better than the last by a point of accuracy or more; else "".
+
+    Rounds whose models are not released do not count.
+    """
     curve = series.curve(ACCURACY.column)
-    at = int(curve.mean.argmax())
+    released = np.flatnonzero(curve.rounds % rounds_to_a_release(series.first) == 0)
+    if not len(released):
+        return ""
+    at = released[curve.mean[released].argmax()]
     if curve.mean[at] - curve.mean[-1] < _CLEARLY:
         return ""
     return f" It was best after round {whole(curve.rounds[at])}: {percent(float(curve.mean[at]))}."
@@ -287,12 +295,6 @@ def findings_of_run(run: RunFolder) -> list[str]:
     kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
     after = findings_after(source, clips, accuracy, adds_noise=noisy, clip_kind=kind, lost_sums=lost)
     return [*run.privacy.findings, *(network.titled(finding.text) for finding in after)]
-
-
-def protocol_warnings(run: RunFolder) -> list[str]:
-    """For DP-OGL+ one text: why its rigorous ε is large, and which protocol to use instead; else []."""
-    every = run.spec_dict["training"].get("merge_every") or 1
-    return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
 def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
