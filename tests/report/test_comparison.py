@@ -83,6 +83,18 @@ def test_where_the_specs_differ(run_folder: Make) -> None:
     assert "Where the specs differ" not in table_of(load_series([one, one]))
 
 
+def test_all_settings_that_differ_are_in_the_page_those_with_words_first(run_folder: Make) -> None:
+    many = {f"key_{number}": number for number in range(15)}
+    one = run_of(run_folder, "one", 0.5, 2.0, training={"rounds": 15} | many, trust={"trusted_edges": 0.4})
+    other = run_of(run_folder, "other", 0.5, 2.0, training={"rounds": 15}, trust={"trusted_edges": 0.0})
+    shown = table_of(load_series([one, other]))
+    assert "<summary>Show 4 more settings in which they differ</summary>" in shown
+    assert all(f"Key {number}</td>" in shown for number in range(15))
+    assert shown.index("Trusted edges</td>") < shown.index("Key 0</td>")
+    cells = re.sub("<[^>]*>", "|", shown.split("Trusted edges</td>")[1].split("</tr>")[0])
+    assert [cell for cell in cells.split("|") if cell] == ["40 % of them", "none"]
+
+
 def test_keys_that_differ_keep_their_order_and_missing_ones_are_none() -> None:
     documents = [{"b": {"x": 1, "y": [1]}, "a": 2}, {"b": {"x": 3, "y": [1]}, "a": 2, "c": 4}]
     assert differing_values(documents) == {"b.x": (1, 3), "c": (None, 4)}

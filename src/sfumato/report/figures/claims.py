@@ -26,7 +26,8 @@ def claims_sentence(claims: Sequence[Claim]) -> list[str]:
     """
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
-        by_source.setdefault(claim.source.partition(",")[0], []).append(claim)
+        place = claim.source.rpartition(", ")[0] or claim.source  # without the formula or the rounds
+        by_source.setdefault(place, []).append(claim)
     return [_sentence_of_source(source, about) for source, about in by_source.items()]
 
 

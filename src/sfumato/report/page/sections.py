@@ -90,8 +90,11 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     title = text.join_names([one.name for one in series], 3)
     several = len(series) > 1  # then what compares them comes first
     twin = None if several else twin_without_noise(series[0])
-    first = first_screen(series, summaries, matrices, _pictures_html(series, summaries, figures), twin)
+    pictures = _pictures_html(series, summaries, figures)
     over_rounds = [_section_over_rounds(series, None, figures)] if several else []
+    if several and not pictures:
+        pictures, over_rounds = over_rounds[0], []
+    first = first_screen(series, summaries, matrices, pictures, twin)
     who = section(
         "Who learns what about whom",
         [
