@@ -185,9 +185,10 @@ def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figur
 
     ``finite``: ε that the colour scale contains.
     """
-    privacy, titled = one.first.privacy, read_network(one.first.spec_dict).titled
+    privacy, network = one.first.privacy, read_network(one.first.spec_dict)
+    titled = network.titled
     rows = [replace(g, unit=titled(g.unit), observer=titled(g.observer)) for g in privacy.guarantees]
-    figure = heatmap_figure(matrix, rows, privacy.delta, finite)
+    figure = heatmap_figure(matrix, rows, privacy.delta, finite, network.device_word)
     if figure is None:
         return placeholder("The run has no guarantees.")
     notes = [text.sentence(note) for note in privacy.notes]

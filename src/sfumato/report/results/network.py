@@ -101,6 +101,13 @@ class Network:
         """Whether any party adds noise of its own; the receivers' noise over the air is not meant."""
         return bool(self.noise) or self.step_noise > 0
 
+    @property
+    def device_word(self) -> str:
+        """What a device is called: "worker" in overlapping groups, "site" in a star with names."""
+        if isinstance(self.shape, GroupNetwork):
+            return "worker"
+        return "site" if isinstance(self.shape, Tree) and self.shape.device_names else "device"
+
     def titled(self, name: str) -> str:
         """A party's name, or several joined by commas, with the titles that the topology gives."""
         if isinstance(self.shape, str):

@@ -168,7 +168,9 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 others = " that has a guarantee" if len(finite) < len(rows) else ""
                 largest = f"exceeds ε = {epsilon(max(finite))}{at}"
                 said.append(f"Towards the {observer} no {kind}{others} {largest}.")
-                said += range_sentence([row for row in rows if row.epsilon < math.inf])
+                ranged = range_sentence([row for row in rows if row.epsilon < math.inf])
+                said += ranged
+                said += _why_sites_differ(series, kind) if ranged else []
                 said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
     said += after_run_sentence(series.first.privacy)
@@ -186,6 +188,22 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         said += _class_sentences(matrix)
         said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
+
+
+def _why_sites_differ(series: Series, kind: str) -> list[str]:
+    """One sentence on why ε of a record or person differs from site to site in a star; [] where it is not
+    sure.
+
+    With one noise and equal weights for all, what differs is the probability of being drawn for a batch: the
+    batch size over how many the site has.
+    """
+    spec, network = series.first.spec_dict, read_network(series.first.spec_dict)
+    training = spec["training"]
+    drawn = kind != "device" and training.get("batches") == "poisson" and network.device_word == "site"
+    equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
+    if not (drawn and equal):
+        return []
+    return [f"The fewer {kind}s a site has, the more often each is drawn for a batch, and the larger ε is."]
 
 
 def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
