@@ -14,6 +14,7 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.first_screen import look_of_epsilon
 from sfumato.report.results.comparability import energy_text, stated_radio
+from sfumato.report.results.epsilon_words import epsilon_in_words
 from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import changed_values
@@ -123,11 +124,12 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
-    """A sentence on what the coalition of ``row`` learns at most about its unit."""
+    """Sentences on what the coalition of ``row`` learns at most about its unit, and how that is computed."""
     unit, observers = map(accounted.network.titled, (row.unit, row.observer))
+    gain = f"{epsilon_in_words(row.unit_kind, row.epsilon)} " if row.epsilon < math.inf else ""
     return (
         f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}. "
-        f"{text.sentence(row.why)}"
+        f"{gain}How it is computed: {row.why.rstrip('.')}."
     )
 
 

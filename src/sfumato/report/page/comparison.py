@@ -71,15 +71,12 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
         (text.title(key_in_words(key)), *(setting_in_words(key, value) for value in found[key]))
         for key in keys
     ]
-    first, more = (
-        text.html_table(["setting", *(one.name for one in series)], some, caption=caption, stacked=True)
-        for some, caption in (
-            (rows[:_MOST_KEYS], "What differs between the runs"),
-            (rows[_MOST_KEYS:], "What differs, too"),
-        )
-    )
+    headers = ["setting", *(one.name for one in series)]
+    caption = "What differs between the runs"
+    first = text.html_table(headers, rows[:_MOST_KEYS], caption=caption, stacked=True)
     if len(rows) <= _MOST_KEYS:
         return first
+    more = text.html_table(headers, rows[_MOST_KEYS:], caption="What differs, too", stacked=True)
     others = text.how_many(len(rows) - _MOST_KEYS, "more setting")
     return f"{first}<details><summary>Show {others} in which they differ</summary>{more}</details>"
 

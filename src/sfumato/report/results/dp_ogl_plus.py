@@ -11,7 +11,7 @@ from sfumato.run_folder.reader import RunFolder
 
 
 def protocol_warnings(run: RunFolder) -> list[str]:
-    """For DP-OGL+ one text: why its rigorous ε is large, and which protocol to use instead; else []."""
+    """For DP-OGL+ one text: whom it protects from whom, and which protocol to use instead; else []."""
     every = run.spec_dict["training"].get("merge_every") or 1
     return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
