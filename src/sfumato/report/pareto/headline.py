@@ -31,7 +31,8 @@ def headline(swept: ParetoPage) -> str:
     of = f" of {seeds} seeds each" if seeds > 1 else ""
     alone = " One seed each: a difference between points may be chance." if seeds == 1 else ""
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
-    said = [*_best_by_rule(swept), f"{counted}{of}{failed}.{alone}"]
+    bends = knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
+    said = [*_best_by_rule(swept), *bends, f"{counted}{of}{failed}.{alone}"]
     for name in varied_objectives(swept):
         known = [point for point in swept.points if math.isfinite(value_of(point, name))]
         if known:
@@ -49,7 +50,6 @@ def headline(swept: ParetoPage) -> str:
         if name.startswith(EPSILON_PREFIX) and (other := repeated_by(swept, name)) is not None
     ]
     said += [*_trust_difference_sentence(swept), *_sentence_on_baseline(swept)]
-    said += knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
     failures = ["Some points failed; they are listed below."] if swept.failures else []
     warnings = [*failures, *_large_epsilons(swept), *swept.notices]
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in warnings)
