@@ -67,7 +67,7 @@ def first_screen(
         summaries: one for each series.
         matrices: one for each series.
         pictures: HTML of figures that compare the runs.
-        twin: of a single run, `twin_without_noise`.
+        twin: of a single run, `twin_beside`.
     """
     parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:

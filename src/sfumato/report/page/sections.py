@@ -38,7 +38,7 @@ from sfumato.report.page.html import (
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
-from sfumato.report.results.cost_of_privacy import adds_noise, twin_without_noise
+from sfumato.report.results.cost_of_privacy import adds_noise, twin_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, read_network
@@ -89,7 +89,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     }
     title = text.join_names([one.name for one in series], 3)
     several = len(series) > 1  # then what compares them comes first
-    twin = None if several else twin_without_noise(series[0])
+    twin = None if several else twin_beside(series[0])
     pictures = _pictures_html(series, summaries, figures)
     over_rounds = [_section_over_rounds(series, None, figures)] if several else []
     if several and not pictures:

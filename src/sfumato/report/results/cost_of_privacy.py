@@ -78,7 +78,7 @@ def _differ_in_noise_only(one: Series, other: Series) -> bool:
     return trains_alike_but_for_noise(one.first.spec_dict, other.first.spec_dict)
 
 
-def twin_without_noise(one: Series) -> Series | None:
+def twin_beside(one: Series) -> Series | None:
     """The most recent finished run in a folder beside that of ``one``, of the same spec but for noise.
 
     ``None`` where there is none, or ``one`` has no noise. Its name says in which folder it is.
@@ -96,7 +96,7 @@ def twin_without_noise(one: Series) -> Series | None:
 
 
 def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[str], str]:
-    """What privacy costs in accuracy, by the `twin_without_noise` of a run; else how to find out.
+    """What privacy costs in accuracy, by the `twin_beside` of a run; else how to find out.
 
     Returns:
         Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
