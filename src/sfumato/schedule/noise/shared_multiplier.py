@@ -34,6 +34,7 @@ def cost_of_shared_multiplier(plan: Plan) -> str | None:
         f"while devices move or trust changes, all who add noise have one multiplier, {number(each)}: a "
         f"trusted {edge} adds it once, but under another {edge} each of about {count:,} devices does, and "
         f"the noise in their sum is √{count:,} times as much, {number(together)}; so the same ε costs more "
-        f"accuracy than on a network that stands still, where each of them adds {number(enough)}; sfumato "
-        f"plan with --target cloud={target.epsilon:g} sizes the noise of every {edge} and of devices apart"
+        f"accuracy than on a network that stands still, where each of them adds {number(enough)}; a "
+        f"plan (sfumato plan, sf.plan) for cloud={target.epsilon:g} sizes the noise of every {edge} and of "
+        "devices apart"
     )
