@@ -19,6 +19,7 @@ from sfumato.errors import SpecError
 SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
     "explore/edited_spec.py",
     "explore/jobs.py",
+    "report/pareto/headline.py",
     "report/results/cost_of_privacy.py",
     "report/statement/words.py",
     "studies/page/document.py",

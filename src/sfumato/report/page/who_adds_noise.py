@@ -95,7 +95,7 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
     rows = [
         (
             owners_in_words(row["parties"], 12),
-            *map(text.number, row["multipliers"]),
+            *(text.number(multiplier) if multiplier else "none" for multiplier in row["multipliers"]),
             *["–"] * (depth - len(row["multipliers"])),
         )
         for row in noise["parties"]

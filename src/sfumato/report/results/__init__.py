@@ -5,6 +5,7 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     attack_findings   results of attacks and audits in a run folder
     comparability     which figures of several runs cannot be compared
     cost_of_privacy   what privacy costs in accuracy, by a run without noise
+    dp_ogl_plus       the verdict on DP-OGL+, and its rounds without a release
     epsilon_words     what an ε means: how sure an observer may become, what is known after a run
     grouped_run       a run over overlapping groups: ε of any two workers
     matrix            the matrix of guarantees: classes of units towards kinds of observers
