@@ -214,7 +214,8 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
             (
                 text.unit_of(replace(row, unit=named(row.unit))), named(row.observer),
                 observer_phrase(row, statement.peer, statement.place), text.epsilon(row.epsilon),
-                *(text.epsilon_range(row) for _ in ranged), text.whole(row.stands_for), text.whole(row.releases), row.neighbours, row.method,
+                *(text.epsilon_range(row) for _ in ranged), text.whole(row.stands_for),
+                text.whole(row.releases), row.neighbours, row.method,
             )
             for row in listed
         ],
