@@ -97,9 +97,8 @@ def _statement_of_run(folder: Path) -> Statement:
 
     run = load_run(folder)
     deployed = (read_ledger(folder).get("realised") or {}).get("deployed") or {}
-    draws = tuple(map(str, deployed.get("draws", ()))) or (
-        ("a source that is not named",) if deployed else ()
-    )
+    unnamed = ("a source that is not named",) if deployed else ()
+    draws = tuple(map(str, deployed.get("draws", ()))) or unnamed
     state = "finished" if run.finished else "not finished"
     outcome = verify_run(folder)
     last = folder / (MODEL_FILE if run.finished else SPEC_FILE)

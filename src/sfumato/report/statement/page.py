@@ -212,9 +212,10 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
         ("of", "towards", "who is", "ε", *ranged, "pairs like this", "releases", "compared", "added up by"),
         [
             (
-                text.unit_of(replace(row, unit=named(row.unit))), named(row.observer), row.relation.words,
-                text.epsilon(row.epsilon), *(text.epsilon_range(row) for _ in ranged),
-                text.whole(row.stands_for), text.whole(row.releases), row.neighbours, row.method,
+                text.unit_of(replace(row, unit=named(row.unit))), named(row.observer),
+                observer_phrase(row, statement.peer, statement.place), text.epsilon(row.epsilon),
+                *(text.epsilon_range(row) for _ in ranged), text.whole(row.stands_for),
+                text.whole(row.releases), row.neighbours, row.method,
             )
             for row in listed
         ],
