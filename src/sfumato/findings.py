@@ -4,7 +4,7 @@ A finding refuses nothing. Each is a function of its own that returns a sentence
 
     before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`,
                     `unscaled_columns`, `columns_of_ids`, `sites_without_rows`, `whole_batches`,
-                    `forgotten_persons`, `cost_of_shared_multiplier`
+                    `forgotten_persons`, ``plan.warning_of_noise``
     after a run     `idle_clip`, `empty_sums`, and those of `sfumato.guessing`
 """
 
@@ -25,7 +25,6 @@ from sfumato.radio.channels import radio_of
 from sfumato.rounding import certainty, number, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.local_steps import learning_rate
-from sfumato.schedule.noise.shared_multiplier import cost_of_shared_multiplier
 from sfumato.spec.data import TABLE_SUFFIXES
 from sfumato.spec.radio import LinkRadio
 from sfumato.user_code import GIVEN
@@ -91,7 +90,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
     found["sites"] = sites_without_rows(plan)
     found["batches"] = whole_batches(plan)
     found["persons"] = forgotten_persons(plan)
-    found["moving"] = cost_of_shared_multiplier(plan)
+    found["moving"] = plan.warning_of_noise
     return _findings(found)
 
 

@@ -136,5 +136,6 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         "guarantee, –: does not apply or was not measured. Own edge: where the edge is not trusted with raw "
         "updates. Raw devices: they send raw updates to a trusted edge",
         numeric=tuple(n for n, (title, _) in enumerate(kept) if title not in ("run", "unit")),
+        stacked=True,
     )
     return table + _spec_differences_table(series)

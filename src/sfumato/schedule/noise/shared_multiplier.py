@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from sfumato.rounding import number
-from sfumato.schedule.base import Plan
-from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseBySource, NoiseByTarget
 
+if TYPE_CHECKING:
+    from sfumato.schedule.tree import TreePlan
 
-def cost_of_shared_multiplier(plan: Plan) -> str | None:
+
+def cost_of_shared_multiplier(plan: TreePlan) -> str | None:
     """A sentence with the noise of devices and of edges, and what devices would need; ``None`` without a
     cost.
 
@@ -22,7 +24,7 @@ def cost_of_shared_multiplier(plan: Plan) -> str | None:
     target = noise.calibrated_from if isinstance(noise, NoiseBySource) else None
     if not (isinstance(target, NoiseByTarget) and target.towards == "cloud"):
         return None
-    if not isinstance(plan, TreePlan) or not plan.eras or plan.is_sampled:
+    if not plan.eras or plan.is_sampled:
         return None
     of_devices, of_edges = plan.noise.device, plan.noise.node[-1]
     if not (of_devices.any() and of_edges.any()):
