@@ -92,22 +92,23 @@ def test_a_reader_that_stops_reading_is_no_error():
     assert process.returncode == 1
 
 
-class TestStart:
-    @pytest.fixture(scope="class")
-    def helped(self):
-        """What each call prints and has loaded, and its status: of a process with the command line alone."""
-        code = (
-            "import os, sys; from sfumato.cli import main\n"
-            "for call in sys.argv[1:]:\n"
-            "    if not os.fork():\n"
-            "        status = main(call.split())\n"
-            "        print('LOADED', *sorted(sys.modules), flush=True); os._exit(status)\n"
-            "    print('STATUS', os.waitstatus_to_exitcode(os.wait()[1]), flush=True)"
-        )
-        done = in_a_process("-c", code, *CALLS_FOR_HELP)
-        found = re.findall(r"(.*?)LOADED (.*?)\nSTATUS (\d+)\n", done.stdout, re.DOTALL)
-        return dict(zip(CALLS_FOR_HELP, found, strict=True))
+@pytest.fixture(scope="module")
+def helped():
+    """What each call prints and has loaded, and its status: of a process with the command line alone."""
+    code = (
+        "import os, sys; from sfumato.cli import main\n"
+        "for call in sys.argv[1:]:\n"
+        "    if not os.fork():\n"
+        "        status = main(call.split())\n"
+        "        print('LOADED', *sorted(sys.modules), flush=True); os._exit(status)\n"
+        "    print('STATUS', os.waitstatus_to_exitcode(os.wait()[1]), flush=True)"
+    )
+    done = in_a_process("-c", code, *CALLS_FOR_HELP)
+    found = re.findall(r"(.*?)LOADED (.*?)\nSTATUS (\d+)\n", done.stdout, re.DOTALL)
+    return dict(zip(CALLS_FOR_HELP, found, strict=True))
 
+
+class TestStart:
     @pytest.mark.parametrize("call", CALLS_FOR_HELP)
     def test_help_imports_nothing_heavy(self, call, helped):
         said, modules, status = helped[call]

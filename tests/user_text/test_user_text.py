@@ -3,7 +3,7 @@
 import ast
 from collections import defaultdict
 
-from source_tree import modules
+from source_tree import modules, nodes
 
 PARSERS = {
     "yaml": {
@@ -50,12 +50,12 @@ OWN = {
 def unguarded(tree: ast.Module) -> list[str]:
     """Calls in a module that parse text or read files."""
     renamed = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             renamed |= {alias.asname or alias.name: alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom) and node.module in PARSERS:
             renamed |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return [said for node in ast.walk(tree) if isinstance(node, ast.Call) and (said := _read(node, renamed))]
+    return [said for node in nodes(tree) if isinstance(node, ast.Call) and (said := _read(node, renamed))]
 
 
 def _read(call: ast.Call, renamed: dict[str, str]) -> str | None:

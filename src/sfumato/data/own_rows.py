@@ -29,8 +29,8 @@ def own_rows(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]:
     table = open_table(place.folder, place.form, request.csv)
     if table is not None:
         tested = None if test_file is None else open_table(test_file, place.form, request.csv)
-        untied = replace(columns, group=None, site=None)
-        return table_rows(table, columns), None if tested is None else table_rows(tested, untied)
+        ungrouped = replace(columns, group=None, site=None)
+        return table_rows(table, columns), None if tested is None else table_rows(tested, ungrouped)
     match place.form:
         case "npz":
             from sfumato.data.arrays import open_npz
