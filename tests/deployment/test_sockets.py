@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.deployment import sockets
+from sfumato.deployment import frame_exchange
 from sfumato.deployment.consent import ConsentRefusedError
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty, serve
 from sfumato.errors import RunError
@@ -101,7 +101,7 @@ def test_what_a_party_refuses_for_its_own_reasons_is_told_only_to_its_log(
 
 
 def test_who_stalls_within_a_message_is_let_go(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "_STALL_S", 0.2)
+    monkeypatch.setattr(frame_exchange, "STALL_S", 0.2)
     stalling = socket.socket(socket.AF_UNIX)
     stalling.connect(str(place))
     stalling.sendall(b"\0\0\0")
@@ -112,7 +112,7 @@ def test_who_stalls_within_a_message_is_let_go(place: Path, monkeypatch: pytest.
 
 
 def test_an_answer_is_not_waited_for_for_ever(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(frame_exchange, "_ANSWER_S", 0.2)
     party = RemoteParty(place, "device:0")
     with pytest.raises(RunError, match="device:0: has not answered"):
         party.receive(b"think")

@@ -1,13 +1,6 @@
-"""A party behind a Unix socket that only its owner can use: frames in, frames out, one connection at a time.
+"""A party behind a Unix socket that only its owner can use: one connection at a time.
 
-    greeting    SFMT, from the party, when a connection is accepted
-    request     length u64 · frame
-    reply       0 u8 · count u32 · count times (length u64 · frame), or
-                1 u8 · length u64 · what is wrong with the frame, in UTF-8, or
-                2 u8: it is not answered, and nobody else is told why
-
-Numbers are big-endian. Frames are signed and not encrypted, so there is no socket of another kind: nothing
-leaves the machine, or the user's own folder.
+What is said there stands in `frame_exchange`. Nothing leaves the machine, or the user's own folder.
 """
 
 from __future__ import annotations
@@ -22,19 +15,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from sfumato.deployment.carrier import FrameReceiver
-from sfumato.errors import RunError, SfumatoError, first_line
-from sfumato.wire.errors import AbortError, MessageError
+from sfumato.deployment.frame_exchange import (
+    GREETING,
+    STALL_S,
+    ConnectionLostError,
+    answer_frames,
+    exactly,
+    send_frame,
+)
+from sfumato.errors import RunError, SfumatoError
 
 SOCKET = "socket"
 """The name of a party's socket, in its folder."""
 
-_LENGTH, _COUNT = struct.Struct(">Q"), struct.Struct(">I")
-_GREETING = b"SFMT"
-_FRAMES, _REFUSED, _WITHHELD = b"\0", b"\1", b"\2"
-_STALL_S, _ANSWER_S = 60.0, 3600.0  # within a message; until there is an answer, for which devices train
 _POLL_S = 0.1
-_MOST_BYTES = 1 << 36
-_PIECE = 1 << 20
 _LONGEST_PATH = 100  # bytes; systems allow 103 or 107
 
 
@@ -46,9 +40,7 @@ def serve(
 ) -> None:
     """Answer frames at ``path``, one connection after the other, until the process is ended.
 
-    Nobody listens while a connection is open: another one is refused by the system. Whoever is connected is
-    told what is wrong with a frame, and nothing of what the party refuses for reasons of its own, such as
-    what its owner consented to in other runs.
+    Nobody listens while a connection is open: another one is refused by the system.
 
     Args:
         party: that answers.
@@ -74,26 +66,9 @@ def serve(
             listening.listen(1)
             on_ready()
             connection, _ = listening.accept()
-        with connection, suppress(ConnectionError, EOFError, TimeoutError):
-            if not _is_own(connection):
-                continue
-            connection.settimeout(_STALL_S)
-            connection.sendall(_GREETING)
-            while True:
-                connection.sendall(_reply(party, _receive(connection, patience_s=None), on_refusal))
-
-
-def _reply(party: FrameReceiver, data: bytes, on_refusal: Callable[[SfumatoError], object]) -> bytes:
-    """What goes back for one frame."""
-    try:
-        frames = party.receive(data)
-    except (MessageError, AbortError) as error:
-        on_refusal(error)
-        return _REFUSED + _framed(first_line(error).encode())
-    except SfumatoError as error:
-        on_refusal(error)
-        return _WITHHELD
-    return _FRAMES + _COUNT.pack(len(frames)) + b"".join(map(_framed, frames))
+        with connection:
+            if _is_own(connection):
+                answer_frames(party, connection, on_refusal)
 
 
 class RemoteParty:
@@ -111,11 +86,11 @@ class RemoteParty:
         self._name, self._place = name, path.parent
         _check_path(path)
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(_STALL_S)
+        self._socket.settimeout(STALL_S)
         try:
             _require_own(path)
             self._socket.connect(os.fspath(path))
-            _exactly(self._socket, len(_GREETING))  # none comes where another connection was first
+            exactly(self._socket, len(GREETING))  # none comes where another connection was first
         except (OSError, EOFError) as error:
             self._socket.close()
             why = getattr(error, "strerror", None) or "another connection is open"
@@ -131,21 +106,10 @@ class RemoteParty:
             RunError: the party refused the frame, or it is gone.
         """
         try:
-            self._socket.sendall(_framed(data))
-            self._socket.settimeout(_ANSWER_S)
-            kind = _exactly(self._socket, 1)
-            self._socket.settimeout(_STALL_S)
-            if kind == _REFUSED:
-                raise RunError(f"{self._name}: {_receive(self._socket).decode(errors='replace')}")
-            if kind == _WITHHELD:
-                raise RunError(f"{self._name}: does not answer; its own log says why ({self._place})")
-            (count,) = _COUNT.unpack(_exactly(self._socket, _COUNT.size))
-            return [_receive(self._socket) for _ in range(count)]
-        except TimeoutError:
+            return send_frame(self._socket, data, self._name, str(self._place))
+        except ConnectionLostError:
             self.close()  # what comes later would be taken for the answer to something else
-            raise RunError(f"{self._name}: has not answered for an hour, or stalls") from None
-        except (OSError, EOFError):
-            raise RunError(f"{self._name}: has ended") from None
+            raise
 
     def close(self) -> None:
         """End the connection; the party waits for another one."""
@@ -225,38 +189,3 @@ def _is_own(connection: socket.socket) -> bool:
     layout = struct.Struct("3i")
     said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
     return bool(layout.unpack(said)[1] == os.getuid())
-
-
-def _framed(data: bytes) -> bytes:
-    return _LENGTH.pack(len(data)) + data
-
-
-def _receive(connection: socket.socket, patience_s: float | None = _STALL_S) -> bytes:
-    """One piece of data with its length before it; ``patience_s``: how long to wait for it to begin.
-
-    Raises:
-        EOFError: the connection ended, or the length is no length.
-        TimeoutError: it does not begin, or stalls.
-    """
-    connection.settimeout(patience_s)
-    first = _exactly(connection, 1)
-    connection.settimeout(_STALL_S)
-    (length,) = _LENGTH.unpack(first + _exactly(connection, _LENGTH.size - 1))
-    if length > _MOST_BYTES:
-        raise EOFError
-    return _exactly(connection, length)
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes.
-
-    Raises:
-        EOFError: the connection ended before.
-    """
-    found = bytearray()
-    while len(found) < count:
-        piece = connection.recv(min(_PIECE, count - len(found)))
-        if not piece:
-            raise EOFError
-        found += piece
-    return bytes(found)
