@@ -63,7 +63,8 @@ def deploy(
 
     Noise is discrete Gaussian, from the operating system; no seed leads to it. The run folder is like any.
     With --local all are on this machine. With --parties each gets a folder for a machine of its own. There
-    `deploy check DIR` says whether the party could start, and dials its hops. `deploy keys DIR` makes its keys.
+    `deploy check DIR` says whether the party could start, and dials its hops.
+    `deploy keys DIR` makes the keys of a party beforehand, on its own machine.
     """
     if spec in ("check", "keys"):
         _for_a_party(spec, party)
