@@ -103,7 +103,7 @@ def deploy(
 def _for_a_party(what: str, folder: Path | None) -> None:
     """``deploy check DIR`` and ``deploy keys DIR``."""
     if folder is None:
-        raise SpecError("DIR", None, f"must be given: the folder of a party to {what}")
+        raise SpecError("DIR", None, "must be given: the folder of a party")
     if what == "check":
         from sfumato.deployment.hops_check import check_parties
 

@@ -21,18 +21,19 @@ from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
 
 PATIENCE_S = 60.0
+"""How long a check dials a parent that is not there yet, and waits for children."""
+
 _POLL_S = 0.2
 
 Say = Callable[[str], object]
 
 
-def check_parties(folder: Path, say: Say, patience_s: float = PATIENCE_S) -> None:
+def check_parties(folder: Path, say: Say) -> None:
     """Check the party of a folder, or all parties whose folders are in it.
 
     Args:
         folder: of a party, or of folders of parties.
         say: called with every sentence of the result.
-        patience_s: how long to dial a parent that is not there yet, and to wait for children.
 
     Raises:
         SpecError: there is no party.
@@ -58,7 +59,7 @@ def check_parties(folder: Path, say: Say, patience_s: float = PATIENCE_S) -> Non
         except SfumatoError as error:
             noted(own.name, error)
     with ExitStack() as opened:
-        deadline, doors = time.monotonic() + patience_s, {}
+        deadline, doors = time.monotonic() + PATIENCE_S, {}
         for own, found in hops.items():
             try:
                 if found.children:

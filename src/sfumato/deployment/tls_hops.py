@@ -177,15 +177,15 @@ class ChildrenDoor:
         """The children, as the aggregator reaches them, by number."""
         return {child.number: _DialedIn(self, child) for child in self._children.values()}
 
-    def take(self, child: Child, patience_s: float = PATIENCE_S) -> ssl.SSLSocket:
+    def take(self, child: Child) -> ssl.SSLSocket:
         """The connection of a child, for the caller alone, as soon as there is one.
 
         Raises:
             RunError: it does not dial in.
         """
         with self._changed:
-            if not self._changed.wait_for(lambda: child.number in self._there, patience_s):
-                raise RunError(f"{child.name}: is not connected, for {patience_s:g} s now")
+            if not self._changed.wait_for(lambda: child.number in self._there, PATIENCE_S):
+                raise RunError(f"{child.name}: is not connected, for {PATIENCE_S:g} s now")
             connection = self._in_use[child.number] = self._there.pop(child.number)
             return connection
 
