@@ -186,6 +186,8 @@ def test_a_check_refuses_what_a_start_would(star: Path, capsys: pytest.CaptureFi
     shutil.copy(star / "device-1" / "key", folder / "key")
     assert "its key is not the one that the terms name" in checked(folder, capsys)
     os.remove(folder / "key")
+    assert "key: is missing: a party takes part with the key that is registered" in checked(folder, capsys)
+    assert not (folder / "key").exists()
     os.rename(folder / "own-key", folder / "key")
     (folder / "hops.yaml").chmod(0o620)
     assert "hops.yaml: may be changed by others" in checked(folder, capsys)
@@ -216,12 +218,10 @@ def test_the_cloud_does_not_start_with_the_hops_of_another(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
-def test_two_edges_of_two_devices_play_over_tls(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_edges_of_two_devices_play_over_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A process a party, masks on both hops: the run folder is verified, and its ε are those of account."""
     masked = {"devices_to_edge": "secure-aggregation", "edge_to_cloud": "secure-aggregation"}
-    document = TREE | {"transport": masked, "training": TREE["training"] | {"rounds": 2}}
+    document = TREE | {"transport": masked, "training": STAR["training"] | {"rounds": 2}}
     assert main(written(tmp_path, document, free_addresses("cloud", "edge-0", "edge-1"))) == 0
     out = tmp_path / "out"
     checked(out, capsys)

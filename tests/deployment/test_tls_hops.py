@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.deployment import frame_exchange, tls_hops
+from sfumato.deployment import frame_exchange, hop_keys, tls_hops
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import ConsentRefusedError
 from sfumato.deployment.hop_keys import HopKey, PublicKeys, make_keys
@@ -304,6 +305,14 @@ def test_a_key_that_others_can_read_or_that_is_missing_is_refused(tmp_path: Path
     os.remove(key)
     with pytest.raises(RunError, match=r"hop-key\.pem: cannot be read"):
         HopKey(tmp_path / "party")
+
+
+def test_a_wrong_clock_is_named(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(hop_keys, "_BEFORE", datetime.timedelta(days=-2))
+        hop.door("child")
+    with pytest.raises(RunError, match=r"is a clock wrong\?: certificate is not yet valid"):
+        dial(hop.parent(), hop.own("child"))
 
 
 def test_keys_that_are_there_stay(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def _could_start(folder: Path) -> Iterator[str]:
     said, terms = read_terms(folder)
     HopKey(folder)
     if said.number == terms.cloud:
-        with closing(PartyFolder.open_or_create(folder)) as own:
+        with closing(PartyFolder.open(folder)) as own:
             require_own_key(terms, said.number, own.identity)
         yield f"could start; its files fit {folder / TERMS}"
         return

@@ -231,7 +231,7 @@ def start_party(folder: Path, below: Mapping[int, FrameReceiver] | None = None) 
     said, terms = read_terms(folder)
     if said.number == terms.cloud:
         raise SpecError(f"{folder / TERMS}: number", said.number, "must be that of a device or an edge")
-    own = PartyFolder.open_or_create(folder)
+    own = PartyFolder.open(folder)
     try:
         require_own_key(terms, said.number, own.identity)
         if said.number < terms.cloud:

@@ -21,7 +21,6 @@ from sfumato.errors import SfumatoError, SpecError, first_line
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
-    from sfumato.protocols.base import FederatedProtocol
     from sfumato.simulation.run import RoundResult
     from sfumato.simulation.training_loop import Session
 
@@ -92,13 +91,15 @@ def play_remotely(
     Raises:
         SfumatoError: files cannot be used; a child is not there, or refuses.
     """
-    from sfumato.deployment.rounds import DeployedRounds  # PyTorch: edges need none
+    from sfumato.deployment.cloud import CloudParty  # PyTorch: edges need none
+    from sfumato.deployment.rounds import DeployedRounds
+    from sfumato.protocols.tree.rounds import TreeProtocol
     from sfumato.simulation.run import run_rounds
 
     hops, own_hop = read_hops(folder), HopKey(folder)
     said, terms = read_terms(folder)
     with ExitStack() as opened:
-        own = PartyFolder.open_or_create(folder)
+        own = PartyFolder.open(folder)
         opened.callback(own.close)
         require_own_key(terms, said.number, own.identity)
         _require_children(folder, hops, terms)
@@ -107,9 +108,8 @@ def play_remotely(
         for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud)):
             say(sentence)
 
-        def played_by(session: Session) -> FederatedProtocol:
-            from sfumato.deployment.cloud import CloudParty
-
+        def played_by(session: Session) -> DeployedRounds:
+            assert isinstance(session.protocol, TreeProtocol)  # what can be deployed is played by it
             draws = SystemRandomness()  # that of all parties
             cloud = CloudParty(terms, own.identity, own.memory, draws)
             carrier = Subtree(cloud, door.parties())

@@ -36,6 +36,7 @@ PATIENCE_S = 600.0
 
 _HANDSHAKE_S = 10.0
 _ANOTHER = "shows a certificate that is not the one registered for it"
+_NOT_NOW = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 _POLLS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _HANDSHAKES = 64  # at the same time
 
@@ -63,7 +64,8 @@ def dial(parent: Parent, own: HopKey) -> ssl.SSLSocket:
         try:
             return _taken(context.wrap_socket(raw), expected)
         except ssl.SSLCertVerificationError as error:
-            raise RunError(f"{there}: {_ANOTHER}: {error.verify_message}") from None
+            said = "is a clock wrong?" if error.verify_code in _NOT_NOW else _ANOTHER
+            raise RunError(f"{there}: {said}: {error.verify_message}") from None
         except ssl.SSLEOFError:
             raise ParentAbsentError(f"{there}: ends the connection") from None
         except ssl.SSLError as error:
@@ -136,6 +138,7 @@ def answer_parent(
         with connection:
             answer_frames(party, connection, on_refusal)
         on_event(f"the connection to {parent.name} has ended")
+        time.sleep(_POLLS_S[0])
 
 
 class ChildrenDoor:
