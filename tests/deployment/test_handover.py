@@ -146,7 +146,7 @@ def test_a_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFi
     for words, said in [
         (command, "is there already; every run has folders of its own"),
         (command[:4], "--out: must be given with --parties"),
-        ([*command, "--local"], "or --parties must be given, and not both"),
+        ([*command, "--local"], "must be given, or --parties, and not both"),
         (["deploy", "check"], "DIR: must be given: the folder of a party"),
         (["deploy", "keys"], "DIR: must be given: the folder of a party"),
         (["deploy", "check", str(tmp_path / "out")], "holds no party: there is no hops.yaml"),
@@ -218,16 +218,23 @@ def test_the_cloud_does_not_start_with_the_hops_of_another(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
-def test_two_edges_of_two_devices_play_over_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A process a party, masks on both hops: the run folder is verified, and its ε are those of account."""
-    masked = {"devices_to_edge": "secure-aggregation", "edge_to_cloud": "secure-aggregation"}
-    document = TREE | {"transport": masked, "training": STAR["training"] | {"rounds": 2}}
-    assert main(written(tmp_path, document, free_addresses("cloud", "edge-0", "edge-1"))) == 0
+@pytest.mark.parametrize(
+    ("document", "edges"),
+    [
+        (TREE, ["edge-0", "edge-1"]),
+        (STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}, []),
+    ],
+    ids=["two edges of two devices", "a masked star"],
+)
+def test_processes_play_over_tls(
+    document: dict[str, Any], edges: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process a party: the run folder is verified, and its ε are those of account."""
+    assert main(written(tmp_path, document, free_addresses("cloud", *edges))) == 0
     out = tmp_path / "out"
-    checked(out, capsys)
-    names = sorted(path.name for path in out.iterdir() if path.name != "cloud")
+    checked(out, capsys)  # which proposes the consents
     with ExitStack() as opened:
-        for name in names:
+        for name in sorted(path.name for path in out.iterdir() if path.name != "cloud"):
             log = opened.enter_context((out / name / "log").open("wb"))
             words = [sys.executable, "-m", "sfumato", "party", name, "--folder", str(out)]
             process = opened.enter_context(subprocess.Popen(words, stdout=log, stderr=log))
@@ -235,10 +242,11 @@ def test_two_edges_of_two_devices_play_over_tls(tmp_path: Path, capsys: pytest.C
         assert main(["party", "cloud", "--folder", str(out)]) == 0
     run = out / "cloud" / "run"
     assert check_run(run).problems == []
-    assert len(load_run(run).metrics) == 2
+    assert len(load_run(run).metrics) == 3
     expected = {(row.unit, row.observer): row.epsilon for row in account(spec_of(document)).guarantees}
     assert {(row.unit, row.observer): row.epsilon for row in load_run(run).privacy.guarantees} == expected
-    assert "connected to edge:0 at 127.0.0.1:" in (out / "device-0" / "log").read_text()
+    parent = "edge:0" if edges else "cloud"
+    assert f"connected to {parent} at 127.0.0.1:" in (out / "device-0" / "log").read_text()
 
 
 def test_a_party_stops_where_its_parent_is_another(star: Path, capsys: pytest.CaptureFixture[str]) -> None:

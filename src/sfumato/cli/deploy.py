@@ -18,38 +18,45 @@ if TYPE_CHECKING:
     from sfumato.spec import Spec
 
 
+_What = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC|check|keys",
+        help="A YAML file or the name of a built-in spec; or check, or keys, and the folder of a party.",
+    ),
+]
+_Party = Annotated[
+    Path | None, typer.Argument(metavar="[DIR]", help="Of check and keys: the folder of a party.")
+]
+_Parties = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a folder a party, for the machines that FILE names."),
+]
+_Out = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="The run folder, by default runs/NAME-deployed; with --parties: of the folders.",
+    ),
+]
+_Folder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where local parties have their folders: keys, consent, data, memory. Default: OUT-parties",
+    ),
+]
+
+
 def deploy(
-    spec: Annotated[
-        str,
-        typer.Argument(
-            metavar="SPEC|check|keys",
-            help="A YAML file or the name of a built-in spec; or check, or keys, and the folder of a party.",
-        ),
-    ],
-    party: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Of check and keys: the folder of a party.")
-    ] = None,
+    spec: _What,
+    party: _Party = None,
     local: Annotated[
         bool, typer.Option("--local", help="All parties on this machine, and play the run.")
     ] = False,
-    parties: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a folder a party, for the machines that FILE names."),
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="The run folder, by default runs/NAME-deployed; with --parties: of the folders.",
-        ),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where local parties have their folders: keys, consent, data, memory. Default: OUT-parties",
-        ),
-    ] = None,
+    parties: _Parties = None,
+    out: _Out = None,
+    folder: _Folder = None,
     purpose: Annotated[
         str, typer.Option(metavar="TEXT", help="What local data are used for: devices consent to it.")
     ] = "rehearsal",
@@ -72,7 +79,7 @@ def deploy(
     if party is not None:
         raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
     if local == (parties is not None):
-        raise SpecError(Argument("local"), None, f"or {Argument('parties')} must be given, and not both")
+        raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
     loaded = read_spec(spec, overrides)
     if parties is not None:
         with locating_errors(spec, overrides):
