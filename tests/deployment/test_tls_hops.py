@@ -20,7 +20,7 @@ from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import ConsentRefusedError
 from sfumato.deployment.hop_keys import HopKey, PublicKeys, make_keys
 from sfumato.deployment.hops_file import Child, Hops, Parent, address_of
-from sfumato.deployment.subtree import Subtree
+from sfumato.deployment.subtree import Subtree, together
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, answer_parent, dial
 from sfumato.errors import RunError, SpecError
 from sfumato.wire.errors import MisroutedMessageError, TamperedMessageError
@@ -260,13 +260,13 @@ def test_a_child_that_dials_again_is_the_one_that_counts(hop: Hop) -> None:
 
 def test_children_are_asked_at_the_same_time(hop: Hop) -> None:
     """Each answers only when the other one has been asked too; the parent gets answers in their order."""
-    together = threading.Barrier(2, timeout=PATIENCE_S)
+    both = threading.Barrier(2, timeout=PATIENCE_S)
     identity, session = Identity(), bytes(32)
     taken: list[bytes] = []
 
     class Waiting:
         def receive(self, data: bytes) -> list[bytes]:
-            together.wait()
+            both.wait()
             return [data]
 
     class Node:
@@ -275,7 +275,7 @@ def test_children_are_asked_at_the_same_time(hop: Hop) -> None:
             return []
 
     frames = [seal_frame(Frame(1, session, 9, child, b"?"), identity) for child in (1, 0)]
-    tree = Subtree(Node(), {0: Waiting(), 1: Waiting()})
+    tree = Subtree(Node(), {0: Waiting(), 1: Waiting()}, together)
     tree.carry(frames)
     assert taken == frames
     assert tree.bytes_up == tree.bytes_down == sum(map(len, frames))

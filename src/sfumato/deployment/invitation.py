@@ -37,7 +37,7 @@ from sfumato.deployment.private_files import require_own, require_private
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.sockets import SOCKET, AwaitedParty
-from sfumato.deployment.subtree import Subtree
+from sfumato.deployment.subtree import Subtree, together
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.durable_files import replacing
 from sfumato.errors import DataError, RunError, SpecError
@@ -256,14 +256,14 @@ def _started_edge(
         if below.keys() != devices.keys():
             names = ", ".join(map(terms.name, devices))
             raise SpecError(f"{folder / HOPS}: children", len(below), f"must be {names}")
-        return Started(Subtree(edge, below), own, words)
+        return Started(Subtree(edge, below, together), own, words)
     if len(said.children) != len(devices):
         raise SpecError(f"{folder / TERMS}: children", len(said.children), f"must be {len(devices)} sockets")
     children = {
         child: AwaitedParty(Path(path), terms.name(child))
         for child, path in zip(devices, said.children, strict=True)
     }
-    return Started(Subtree(edge, children), own, words, tuple(children.values()))
+    return Started(Subtree(edge, children, together), own, words, tuple(children.values()))
 
 
 def rows_path(folder: Path, said: Invitation) -> Path:

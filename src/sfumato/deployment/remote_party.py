@@ -14,7 +14,7 @@ from sfumato.deployment.hops_file import HOPS, Hops, read_hops
 from sfumato.deployment.invitation import TERMS, read_terms, start_party
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.subtree import Subtree
+from sfumato.deployment.subtree import Subtree, together
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, answer_parent
 from sfumato.errors import SfumatoError, SpecError, first_line
@@ -112,7 +112,7 @@ def play_remotely(
             assert isinstance(session.protocol, TreeProtocol)  # what can be deployed is played by it
             draws = SystemRandomness()  # that of all parties
             cloud = CloudParty(terms, own.identity, own.memory, draws)
-            carrier = Subtree(cloud, door.parties())
+            carrier = Subtree(cloud, door.parties(), together)
             return DeployedRounds(terms, cloud, carrier, session.protocol, {draws.source})
 
         yield from run_rounds(

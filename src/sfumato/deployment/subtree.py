@@ -6,29 +6,36 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
+from typing import TypeAlias
 
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.wire.errors import MisroutedMessageError
 from sfumato.wire.frames import parse_frame
 
+Call: TypeAlias = Callable[[], list[bytes]]
+Calls: TypeAlias = Callable[[Sequence[Call]], list[list[bytes]]]
+
 
 class Subtree:
     """An aggregator with all below it, as its parent meets it: one frame in, what is for the parent out.
 
-    Children are reached at the same time, each by one thread; the aggregator gets what they send in the order
-    in which they were asked. For the cloud, which has no parent, this is a `Carrier`.
+    The aggregator gets what children send in the order in which they were asked, also where they are asked at
+    the same time. For the cloud, which has no parent, this is a `Carrier`.
 
     Args:
         node: the aggregator.
-        children: by number, as it reaches them, in processes of their own.
+        children: by number, as it reaches them.
+        calls: makes calls to children: `in_turn`, or `together` where they are in processes of their own.
 
     Attributes:
         bytes_up: that children have sent so far.
         bytes_down: that were sent to children so far.
     """
 
-    def __init__(self, node: FrameReceiver, children: Mapping[int, FrameReceiver]) -> None:
-        self._node, self._children = node, children
+    def __init__(
+        self, node: FrameReceiver, children: Mapping[int, FrameReceiver], calls: Calls | None = None
+    ) -> None:
+        self._node, self._children, self._calls = node, children, calls or in_turn
         self.bytes_up = self.bytes_down = 0
 
     def receive(self, data: bytes) -> list[bytes]:
@@ -59,7 +66,7 @@ class Subtree:
                 recipient = parse_frame(frame).recipient
                 (asked.setdefault(recipient, []) if recipient in self._children else upwards).append(frame)
             self.bytes_down += sum(len(frame) for several in asked.values() for frame in several)
-            replies = _together([partial(self._told, child, several) for child, several in asked.items()])
+            replies = self._calls([partial(self._told, child, several) for child, several in asked.items()])
             self.bytes_up += sum(len(reply) for several in replies for reply in several)
             frames = [
                 following
@@ -74,7 +81,12 @@ class Subtree:
         return [reply for frame in frames for reply in self._children[child].receive(frame)]
 
 
-def _together(calls: Sequence[Callable[[], list[bytes]]]) -> list[list[bytes]]:
+def in_turn(calls: Sequence[Call]) -> list[list[bytes]]:
+    """What all calls return, made one after the other in this thread."""
+    return [call() for call in calls]
+
+
+def together(calls: Sequence[Call]) -> list[list[bytes]]:
     """What all calls return, made at the same time; of several that fail the first one's error is raised.
 
     All have ended then: nobody uses a connection any more. Threads are daemons: an interrupt does not wait.
@@ -83,7 +95,7 @@ def _together(calls: Sequence[Callable[[], list[bytes]]]) -> list[list[bytes]]:
         return [calls[0]()]
     futures: list[Future[list[bytes]]] = [Future() for _ in calls]
 
-    def make(call: Callable[[], list[bytes]], future: Future[list[bytes]]) -> None:
+    def make(call: Call, future: Future[list[bytes]]) -> None:
         try:
             future.set_result(call())
         except BaseException as error:
