@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -29,15 +30,21 @@ def party(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Be one party of a deployment: agree to its terms, and answer behind a socket until ended.
+    """Be one party of a deployment: agree to its terms, and answer until ended; the cloud ends with the run.
 
-    A device compares what each observer would learn of it with its consent.yaml, and refuses more.
+    A device compares what each observer would learn of it with its consent.yaml, and refuses more. A party
+    with neighbours on other machines reaches them over TLS; others answer behind a socket of their owner.
     """
     if with_starter:
         interrupt_at_end_of(sys.stdin.fileno(), signal.SIGTERM)
     own = folder / name
     if not own.is_dir() or own.parent != folder or name == "..":
         raise SpecError(Argument("folder"), str(folder), f"holds no party {name!r}")
+    from sfumato.deployment.remote_party import is_remote
+
+    if is_remote(own):
+        _be_remote(own)
+        return
     from sfumato.deployment.invitation import start_party
     from sfumato.deployment.sockets import SOCKET, serve
 
@@ -49,3 +56,20 @@ def party(
     finally:
         (own / SOCKET).unlink(missing_ok=True)
         started.close()
+
+
+def _be_remote(own: Path) -> None:
+    """Be a party whose neighbours are on other machines."""
+    from sfumato.deployment.remote_party import RUN, play_remotely, serve_remotely, spec_of_cloud
+
+    say = partial(print, flush=True)
+    spec = spec_of_cloud(own)
+    if spec is None:
+        serve_remotely(own, say)
+        return
+    from sfumato.simulation.run_progress import run_progress
+
+    with run_progress(spec, wanted=True) as shown:
+        for result in play_remotely(own, say, shown.step):
+            shown.round(result.round, result.rounds, result.metrics)
+    print(f"run folder: {own / RUN}")

@@ -29,6 +29,17 @@ class PartyFolder:
     memory: PartyMemory
 
     @classmethod
+    def open(cls, folder: Path) -> PartyFolder:
+        """Open the folder of a party that has its key already; see `open_or_create`.
+
+        Raises:
+            RunError: there is none: another one would not be that party's.
+        """
+        if not (folder / _KEY).exists():
+            raise RunError(f"{folder / _KEY}: is missing: a party takes part with the key that is registered")
+        return cls.open_or_create(folder)
+
+    @classmethod
     def open_or_create(cls, folder: Path) -> PartyFolder:
         """Open a folder; where there is no key, make one, for a new party.
 

@@ -1,0 +1,144 @@
+"""`deploy check`: whether a party could start, and every hop dialed, before anything starts.
+
+A device that has no consent yet gets a proposed one, for its owner to read. Parents listen and wait, children
+dial: so the owners of parties on several machines check at the same time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from sfumato.deployment.device import require_own_key
+from sfumato.deployment.hop_keys import HopKey
+from sfumato.deployment.hops_file import HOPS, Hops, Parent, read_hops
+from sfumato.deployment.invitation import CONSENT, TERMS, propose_consent, read_terms, rows_path, start_party
+from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.private_files import require_private
+from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
+from sfumato.errors import RunError, SfumatoError, SpecError, first_line
+
+PATIENCE_S = 60.0
+"""How long a check dials a parent that is not there yet, and waits for children."""
+
+_POLL_S = 0.2
+
+Say = Callable[[str], object]
+
+
+def check_parties(folder: Path, say: Say) -> None:
+    """Check the party of a folder, or all parties whose folders are in it.
+
+    Args:
+        folder: of a party, or of folders of parties.
+        say: called with every sentence of the result.
+
+    Raises:
+        SpecError: there is no party.
+        RunError: a party could not start, or a hop is not there: the first of these, and how many there are.
+    """
+    folders = (
+        [folder] if (folder / HOPS).exists() else sorted(path.parent for path in folder.glob(f"*/{HOPS}"))
+    )
+    if not folders:
+        raise SpecError(str(folder), None, f"holds no party: there is no {HOPS}, in it or one level below")
+    problems: list[str] = []
+
+    def noted(name: str, error: SfumatoError) -> None:
+        problems.append(f"{name}: {first_line(error)}")
+        say(problems[-1])
+
+    hops: dict[Path, Hops] = {}
+    for own in folders:
+        try:
+            hops[own] = read_hops(own)
+            for sentence in _could_start(own):
+                say(f"{own.name}: {sentence}")
+        except SfumatoError as error:
+            noted(own.name, error)
+    with ExitStack() as opened:
+        deadline, doors = time.monotonic() + PATIENCE_S, {}
+        for own, found in hops.items():
+            try:
+                if found.children:
+                    doors[own] = ChildrenDoor(found, HopKey(own), say)
+                    opened.callback(doors[own].close)
+            except SfumatoError as error:
+                noted(own.name, error)
+        for own, found in hops.items():
+            try:
+                if found.parent is not None:
+                    _dial(found.parent, HopKey(own), deadline)
+                    there = f"{found.parent.name} at {found.parent.address}"
+                    say(f"{own.name}: {there} answers, with its registered key")
+            except SfumatoError as error:
+                noted(own.name, error)
+        for own, door in doors.items():
+            try:
+                _wait_for_children(door, hops[own], deadline)
+                say(f"{own.name}: all who are below it have dialed")
+            except RunError as error:
+                noted(own.name, error)
+    if problems:
+        others = f" (the first of {len(problems)} problems)" if len(problems) > 1 else ""
+        raise RunError(f"{problems[0]}{others}")
+
+
+def _could_start(folder: Path) -> Iterator[str]:
+    """What a party would say if it started; a device without a consent gets one to read.
+
+    Raises:
+        SfumatoError: it could not start.
+    """
+    said, terms = read_terms(folder)
+    HopKey(folder)
+    if said.number == terms.cloud:
+        with closing(PartyFolder.open(folder)) as own:
+            require_own_key(terms, said.number, own.identity)
+        yield f"could start; its files fit {folder / TERMS}"
+        return
+    if said.number < terms.cloud and not (folder / CONSENT).exists():
+        rows = rows_path(folder, said)
+        require_private(rows)
+        propose_consent(folder, terms, said.number, rows)
+        raise RunError(f"{folder / CONSENT} was proposed: read it, edit it, and check again")
+    with closing(start_party(folder, {child: _Nobody() for child in _below(folder)})) as started:
+        yield from started.words
+
+
+def _below(folder: Path) -> Sequence[int]:
+    return [child.number for child in read_hops(folder).children]
+
+
+class _Nobody:
+    """A child that is not asked."""
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Nothing is sent by a check."""
+        raise AssertionError
+
+
+def _dial(parent: Parent, own: HopKey, deadline: float) -> None:
+    """Dial a parent until it answers; see `dial` for errors."""
+    while True:
+        try:
+            dial(parent, own).close()
+            return
+        except ParentAbsentError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_POLL_S)
+
+
+def _wait_for_children(door: ChildrenDoor, hops: Hops, deadline: float) -> None:
+    """Wait until all children have dialed.
+
+    Raises:
+        RunError: some have not.
+    """
+    while missing := [child.name for child in hops.children if child.number not in door.seen]:
+        if time.monotonic() >= deadline:
+            raise RunError(f"has not been dialed by {', '.join(missing)}")
+        time.sleep(_POLL_S)

@@ -1,0 +1,260 @@
+"""`deploy --parties` and `deploy check`: folders, what is refused, and a run over TLS from first to last."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from rehearsals import STAR, TREE, spec_of
+
+from sfumato.accounting import account
+from sfumato.cli import main
+from sfumato.deployment import hops_check
+from sfumato.deployment.duties import duties
+from sfumato.deployment.hop_keys import HopKey, make_keys
+from sfumato.deployment.hops_file import read_hops
+from sfumato.deployment.invitation import read_terms
+from sfumato.deployment.tls_hops import ChildrenDoor
+from sfumato.run_folder.reader import load_run
+from sfumato.verify.checker import check_run
+
+PURPOSE = "a study"
+EDGES = {"cloud": {"address": "cloud.example:1"}, "edge-0": {"address": "graz.example:2"}}
+EDGES["edge-1"] = {"address": "linz.example:3", "listens": "0.0.0.0:4"}
+
+
+def written(folder: Path, document: dict[str, Any], parties: dict[str, Any]) -> list[str]:
+    """The words of a command that deploys a spec to parties."""
+    (folder / "spec.yaml").write_text(yaml.safe_dump(document))
+    (folder / "parties.yaml").write_text(yaml.safe_dump({"purpose": PURPOSE, "parties": parties}))
+    places = ["--parties", str(folder / "parties.yaml"), "--out", str(folder / "out")]
+    return ["deploy", str(folder / "spec.yaml"), *places]
+
+
+def free_addresses(*names: str) -> dict[str, dict[str, str]]:
+    """An entry with a free address of this machine for each aggregator."""
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
+        ports = [one.getsockname()[1] for one in sockets]
+    return {name: {"address": f"127.0.0.1:{port}"} for name, port in zip(names, ports, strict=True)}
+
+
+@pytest.fixture(name="star")
+def fixture_star(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folders of a star, whose consents were proposed and agreed to."""
+    monkeypatch.setattr(hops_check, "PATIENCE_S", 0.0)
+    assert main(written(tmp_path, STAR, free_addresses("cloud"))) == 0
+    return tmp_path / "out"
+
+
+def test_a_folder_a_party_with_nothing_that_others_could_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(written(tmp_path, TREE, EDGES)) == 0
+    assert "secret keys were made here of: device-0, device-1" in capsys.readouterr().out
+    folders = sorted((tmp_path / "out").iterdir())
+    assert [one.name for one in folders] == [
+        *("cloud", "device-0", "device-1", "device-2", "device-3", "edge-0", "edge-1")
+    ]
+    for folder in folders:
+        for path in (folder, *folder.iterdir()):
+            assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO), path
+        said, terms = read_terms(folder)
+        assert terms.keys[said.number].hex() == yaml.safe_load((folder / "public.yaml").read_text())["key"]
+        sheet = (folder / "sheet.txt").read_text()
+        assert all(sentence in sheet for sentence in duties(terms, said.number))
+        assert f"sfumato party {folder.name} --folder ." in (folder / "party.service").read_text()
+        assert f'CMD ["party", "{folder.name}", "--folder", "."]' in (folder / "Containerfile").read_text()
+        assert (folder / "data.npz").exists() == folder.name.startswith("device")
+        assert not (folder / "consent.yaml").exists()
+    assert "It listens at 0.0.0.0:4, over TLS 1.3, for device:2, device:3" in sheet
+    assert "clips its update to 1" in (folders[1] / "sheet.txt").read_text()
+
+
+def test_devices_know_the_address_of_their_edge_only(tmp_path: Path) -> None:
+    """What passes between an edge and its devices, raw messages among it, does not pass the cloud."""
+    assert main(written(tmp_path, TREE, EDGES)) == 0
+    out = tmp_path / "out"
+    for device, address in enumerate(["graz.example:2"] * 2 + ["linz.example:3"] * 2):
+        hops = read_hops(out / f"device-{device}")
+        assert hops.parent is not None
+        assert (hops.parent.address, hops.children) == (address, ())
+    cloud, edge = read_hops(out / "cloud"), read_hops(out / "edge-1")
+    assert [child.name for child in cloud.children] == ["edge:0", "edge:1"]
+    assert [child.name for child in edge.children] == ["device:2", "device:3"]
+    assert edge.parent is not None
+    assert (edge.parent.address, edge.listens) == ("cloud.example:1", "0.0.0.0:4")
+
+
+def test_secrets_of_who_made_its_own_keys_are_not_in_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["deploy", "keys", str(tmp_path / "ann" / "device-1")]) == 0
+    public = tmp_path / "ann" / "device-1" / "public.yaml"
+    parties = EDGES | {"device-1": {"public": "ann/device-1/public.yaml", "data": "/srv/ann/rows.npz"}}
+    assert main(written(tmp_path, TREE, parties)) == 0
+    assert "device-0, device-2" in capsys.readouterr().out
+    folder = tmp_path / "out" / "device-1"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("Containerfile", "hops.yaml", "party.service", "sheet.txt", "spec.yaml", "terms.yaml")
+    ]
+    said, terms = read_terms(folder)
+    assert said.data == "/srv/ann/rows.npz"
+    assert terms.keys[1].hex() == yaml.safe_load(public.read_text())["key"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"device-9": {}}, "must be a party of the spec: device-0, …, device-3, cloud, edge-0, edge-1"),
+        ({"edge-1": {}}, "parties.edge-1.address: must be given"),
+        ({"edge-1": {"address": "http://here:1"}}, "must be HOST:PORT"),
+        ({"edge-1": {"address": "here:1", "data": "/x"}}, "only devices have rows"),
+        ({"device-0": {"address": "here:1"}}, "must be left out: a device dials"),
+        ({"device-0": {"tls": False}}, "tls"),
+        ({"device-0": {"public": "nowhere.yaml"}}, "nowhere.yaml"),
+        ({"device-0": {"public": "spec.yaml"}}, "spec.yaml"),
+        ({"device-0": {"public": "same.yaml"}, "device-1": {"public": "same.yaml"}}, "different keys"),
+    ],
+)
+def test_parties_that_do_not_fit_are_refused(
+    changed: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_keys(tmp_path / "same")
+    shutil.copy(tmp_path / "same" / "public.yaml", tmp_path / "same.yaml")
+    assert main(written(tmp_path, TREE, EDGES | changed)) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert len(told.splitlines()) == 1
+
+
+def test_a_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = written(tmp_path, TREE, EDGES)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    for words, said in [
+        (command, "is there already; every run has folders of its own"),
+        (command[:4], "--out: must be given with --parties"),
+        ([*command, "--local"], "must be given, or --parties, and not both"),
+        (["deploy", "check"], "DIR: must be given: the folder of a party"),
+        (["deploy", "keys"], "DIR: must be given: the folder of a party"),
+        (["deploy", "check", str(tmp_path / "out")], "holds no party: there is no hops.yaml"),
+        (["deploy", "quickstart", "here", "--local"], "is for `deploy check` and `deploy keys` only"),
+        ([*command, "--set", "privacy.clip=null"], "privacy.clip"),
+    ]:
+        assert main(words) == 2, words
+        assert said in capsys.readouterr().err
+
+
+def checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What `deploy check` refuses with, one line."""
+    capsys.readouterr()
+    assert main(["deploy", "check", str(folder)]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    return told[0]
+
+
+def test_a_check_proposes_a_consent_and_then_dials_every_hop(
+    star: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "device-0/consent.yaml was proposed: read it, edit it, and check again" in checked(star, capsys)
+    assert main(["deploy", "check", str(star)]) == 0
+    said = capsys.readouterr().out
+    assert "device-2: cloud at 127.0.0.1" in said
+    assert "cloud: all who are below it have dialed" in said
+    assert "device-1: cloud: learns of device:1 at most ε" in said
+    assert "nobody answers" in checked(star / "device-0", capsys)
+    assert "has not been dialed by device:0, device:1, device:2" in checked(star / "cloud", capsys)
+
+
+def test_a_check_refuses_what_a_start_would(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = star / "device-0"
+    checked(star, capsys)
+    os.rename(folder / "key", folder / "own-key")
+    shutil.copy(star / "device-1" / "key", folder / "key")
+    assert "its key is not the one that the terms name" in checked(folder, capsys)
+    os.remove(folder / "key")
+    assert "key: is missing: a party takes part with the key that is registered" in checked(folder, capsys)
+    assert not (folder / "key").exists()
+    os.rename(folder / "own-key", folder / "key")
+    (folder / "hops.yaml").chmod(0o620)
+    assert "hops.yaml: may be changed by others" in checked(folder, capsys)
+    (folder / "hops.yaml").chmod(0o600)
+    consent = yaml.safe_load((folder / "consent.yaml").read_text())
+    consent["epsilon"]["device"]["cloud"] = 0.01
+    (folder / "consent.yaml").write_text(yaml.safe_dump(consent))
+    assert "its consent allows 0.01" in checked(folder, capsys)
+    os.remove(folder / "consent.yaml")
+    np.savez(folder / "rows.npz", features=np.zeros((5, 3)), labels=np.zeros(5, int), outputs=[2])
+    (folder / "rows.npz").chmod(0o600)
+    terms = yaml.safe_load((folder / "terms.yaml").read_text())
+    (folder / "terms.yaml").write_text(yaml.safe_dump(terms | {"data": "rows.npz"}))
+    checked(folder, capsys)
+    assert "holds 5 examples; the spec was accounted for with 12" in checked(folder, capsys)
+    np.savez(folder / "rows.npz", features=np.zeros((5, 3)), labels=np.full(5, 2), outputs=[2])
+    assert "labels must be whole numbers from 0 to 1" in checked(folder, capsys)
+
+
+def test_the_cloud_does_not_start_with_the_hops_of_another(
+    star: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hops = yaml.safe_load((star / "cloud" / "hops.yaml").read_text())
+    (star / "cloud" / "hops.yaml").write_text(yaml.safe_dump(hops | {"children": hops["children"][:2]}))
+    assert main(["party", "cloud", "--folder", str(star)]) == 2
+    assert "hops.yaml: children: got 2; must be those of" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize(
+    ("document", "edges"),
+    [
+        (TREE, ["edge-0", "edge-1"]),
+        (STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}, []),
+    ],
+    ids=["two edges of two devices", "a masked star"],
+)
+def test_processes_play_over_tls(
+    document: dict[str, Any], edges: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A process a party: the run folder is verified, and its ε are those of account."""
+    assert main(written(tmp_path, document, free_addresses("cloud", *edges))) == 0
+    out = tmp_path / "out"
+    checked(out, capsys)  # which proposes the consents
+    with ExitStack() as opened:
+        for name in sorted(path.name for path in out.iterdir() if path.name != "cloud"):
+            log = opened.enter_context((out / name / "log").open("wb"))
+            words = [sys.executable, "-m", "sfumato", "party", name, "--folder", str(out)]
+            process = opened.enter_context(subprocess.Popen(words, stdout=log, stderr=log))
+            opened.callback(process.terminate)
+        assert main(["party", "cloud", "--folder", str(out)]) == 0
+    run = out / "cloud" / "run"
+    assert check_run(run).problems == []
+    assert len(load_run(run).metrics) == 3
+    expected = {(row.unit, row.observer): row.epsilon for row in account(spec_of(document)).guarantees}
+    assert {(row.unit, row.observer): row.epsilon for row in load_run(run).privacy.guarantees} == expected
+    parent = "edge:0" if edges else "cloud"
+    assert f"connected to {parent} at 127.0.0.1:" in (out / "device-0" / "log").read_text()
+
+
+def test_a_party_stops_where_its_parent_is_another(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checked(star, capsys)
+    hops = yaml.safe_load((star / "device-0" / "hops.yaml").read_text())
+    hops["parent"]["certificate"] = make_keys(star.parent / "other").certificate
+    (star / "device-0" / "hops.yaml").write_text(yaml.safe_dump(hops))
+    door = ChildrenDoor(read_hops(star / "cloud"), HopKey(star / "cloud"), lambda event: None)
+    with closing(door):
+        assert main(["party", "device-0", "--folder", str(star)]) == 1
+    assert "shows a certificate that is not the one registered" in capsys.readouterr().err

@@ -1,0 +1,348 @@
+"""Hops between machines: TLS 1.3 of two registered keys, on the loopback address as on any other."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sfumato.deployment import frame_exchange, hop_keys, tls_hops
+from sfumato.deployment.calls import together
+from sfumato.deployment.carrier import FrameReceiver, InProcess
+from sfumato.deployment.consent import ConsentRefusedError
+from sfumato.deployment.hop_keys import HopKey, PublicKeys, make_keys
+from sfumato.deployment.hops_file import Child, Hops, Parent, address_of
+from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, answer_parent, dial
+from sfumato.errors import RunError, SfumatoError, SpecError
+from sfumato.wire.errors import MisroutedMessageError, TamperedMessageError
+from sfumato.wire.frames import Frame, parse_frame, seal_frame
+from sfumato.wire.keys import Identity
+
+PATIENCE_S = 60.0
+MOST = 4 << 20
+
+
+class Echo:
+    """Sends back what it gets; refuses what is not signed, as it were."""
+
+    def receive(self, data: bytes) -> list[bytes]:
+        if data == b"forged":
+            raise TamperedMessageError("the signature does not fit")
+        if data == b"too much":
+            raise ConsentRefusedError("my other studies took ε = 7")
+        return [data]
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@dataclass
+class Hop:
+    """A parent and a child, each with the keys of a folder of its own, and the other one's certificate."""
+
+    folder: Path
+    address: str = field(default_factory=free_address)
+    events: list[str] = field(default_factory=list)
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def public(self, name: str) -> PublicKeys:
+        return make_keys(self.folder / name)
+
+    def own(self, name: str) -> HopKey:
+        self.public(name)
+        return HopKey(self.folder / name)
+
+    def door(self, *children: str, owner: str = "parent") -> ChildrenDoor:
+        listed = tuple(
+            Child(number=number, name=f"device:{number}", certificate=self.public(name).certificate)
+            for number, name in enumerate(children)
+        )
+        door = ChildrenDoor(Hops(listens=self.address, children=listed), self.own(owner), self.events.append)
+        self.opened.callback(door.close)
+        return door
+
+    def parent(self, owner: str = "parent", address: str | None = None) -> Parent:
+        return Parent(
+            name="edge:0", address=address or self.address, certificate=self.public(owner).certificate
+        )
+
+    def answers(self, name: str, party: FrameReceiver, address: str | None = None) -> list[str]:
+        """Let a child answer in a thread; what its own log has."""
+        log: list[str] = []
+        given = party, self.parent(address=address), self.own(name), MOST, lambda event: None
+        refused = lambda error: log.append(str(error))  # noqa: E731
+        threading.Thread(target=answer_parent, args=(*given, refused), daemon=True).start()
+        return log
+
+
+@pytest.fixture(name="hop")
+def fixture_hop(tmp_path: Path) -> Iterator[Hop]:
+    hop = Hop(tmp_path)
+    with hop.opened:
+        yield hop
+
+
+def test_a_child_that_dials_answers_its_parent(hop: Hop) -> None:
+    (child,) = hop.door("child").parties(MOST).values()
+    log = hop.answers("child", Echo())
+    assert child.receive(b"x" * 3_000_000) == [b"x" * 3_000_000]
+    with pytest.raises(RunError, match="device:0: the signature does not fit"):
+        child.receive(b"forged")
+    with pytest.raises(RunError, match="its own log says why") as refused:
+        child.receive(b"too much")
+    assert "7" not in str(refused.value)
+    assert log == ["the signature does not fit", "my other studies took ε = 7"]
+    assert child.receive(b"later") == [b"later"]
+    assert "device:0 is connected, from 127.0.0.1" in hop.events
+
+
+def test_a_foreign_or_revoked_key_is_refused_by_the_parent(hop: Hop) -> None:
+    door = hop.door("child")
+    with pytest.raises(RunError, match=r"edge:0 at .*: does not take the certificate of this party"):
+        dial(hop.parent(), hop.own("stranger"))
+    door.close()
+    hop.address = free_address()
+    renewed = hop.door("child-2")  # the child's first key is not listed any more
+    with pytest.raises(RunError, match="does not take the certificate of this party"):
+        dial(hop.parent(), hop.own("child"))
+    assert not door.seen
+    assert not renewed.seen
+    dial(hop.parent(), hop.own("child-2")).close()
+
+
+def test_a_parent_with_another_key_is_refused(hop: Hop) -> None:
+    hop.door("child", owner="impostor")
+    with pytest.raises(RunError, match="shows a certificate that is not the one registered"):
+        dial(hop.parent(), hop.own("child"))
+
+
+def test_trust_is_not_passed_on(hop: Hop, tmp_path: Path) -> None:
+    """A certificate that a registered child's key has signed is not a registered one."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    door = hop.door("child")
+    signer = x509.load_pem_x509_certificate((tmp_path / "child" / "hop-certificate.pem").read_bytes())
+    secret = serialization.load_pem_private_key((tmp_path / "child" / "hop-key.pem").read_bytes(), None)
+    assert isinstance(secret, ec.EllipticCurvePrivateKey)
+    key, folder = ec.generate_private_key(ec.SECP256R1()), tmp_path / "child-of-child"
+    made = x509.CertificateBuilder().subject_name(x509.Name([])).issuer_name(signer.subject)
+    made = made.public_key(key.public_key()).serial_number(7)
+    made = made.not_valid_before(signer.not_valid_before_utc).not_valid_after(signer.not_valid_after_utc)
+    shutil.copytree(tmp_path / "child", folder)
+    signed = made.sign(secret, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    (folder / "hop-certificate.pem").write_bytes(signed)
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "hop-key.pem").write_bytes(key.private_bytes(*form))
+    with pytest.raises(RunError, match="edge:0 at"):
+        dial(hop.parent(), HopKey(folder))
+    assert not door.seen
+
+
+def test_plain_text_is_refused_on_both_sides(hop: Hop) -> None:
+    (child,) = hop.door("child").parties(MOST).values()
+    host, port = address_of(hop.address, "here")
+    with socket.create_connection((host, port)) as plain, suppress(ConnectionResetError):
+        plain.sendall(frame_exchange.GREETING * 20)
+        assert b"SFMT" not in plain.recv(100)
+    hop.answers("child", Echo())
+    assert child.receive(b"here") == [b"here"]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def greet() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(frame_exchange.GREETING * 20)
+
+        threading.Thread(target=greet, daemon=True).start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(RunError, match=r"does not speak TLS 1\.3"):
+            dial(hop.parent(address=address), hop.own("child"))
+
+
+def test_nobody_there_is_waited_for_and_said(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ParentAbsentError, match=r"edge:0 at 127\.0\.0\.1:.*: nobody answers"):
+        dial(hop.parent(), hop.own("child"))
+    hop.answers("child", Echo())  # before there is a parent
+    (child,) = hop.door("child").parties(MOST).values()
+    assert child.receive(b"here") == [b"here"]
+    hop.address = free_address()
+    monkeypatch.setattr(tls_hops, "PATIENCE_S", 0.1)
+    (absent,) = hop.door("who never comes").parties(MOST).values()
+    with pytest.raises(RunError, match=r"device:0: is not connected"):
+        absent.receive(b"x")
+
+
+class Watcher:
+    """Carries bytes between a child and its parent, keeps them, and cuts the connection when told to."""
+
+    def __init__(self, to: tuple[str, int]) -> None:
+        self.seen, self._to = bytearray(), to
+        self.pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                first, _ = self._listening.accept()
+            except OSError:
+                return
+            second = socket.create_connection(self._to)
+            self.pairs.append((first, second))
+            for one, other in ((first, second), (second, first)):
+                threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+
+    def _copy(self, one: socket.socket, other: socket.socket) -> None:
+        try:
+            while piece := one.recv(1 << 16):
+                self.seen += piece
+                other.sendall(piece)
+        except OSError:
+            pass
+
+    def cut(self) -> None:
+        for pair in self.pairs:
+            for one in pair:
+                one.shutdown(socket.SHUT_RDWR)
+                one.close()
+        self.pairs.clear()
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def test_who_carries_the_bytes_reads_nothing_and_a_cut_is_survived(hop: Hop) -> None:
+    """A frame whose answer was lost on the way is sent again, and answered again."""
+    (child,) = hop.door("child").parties(MOST).values()
+    asked: list[bytes] = []
+
+    class Cutting(Echo):
+        def receive(self, data: bytes) -> list[bytes]:
+            asked.append(data)
+            if len(asked) == 2:
+                watcher.cut()
+            return super().receive(data)
+
+    with closing(Watcher(address_of(hop.address, "here"))) as watcher:
+        hop.answers("child", Cutting(), watcher.address)
+        for said in (b"first raw message", b"second raw message"):
+            assert child.receive(said) == [said]
+        assert asked == [b"first raw message", b"second raw message", b"second raw message"]
+        assert len(watcher.seen) > 500
+        assert b"raw message" not in watcher.seen
+
+
+def test_a_child_that_dials_again_is_the_one_that_counts(hop: Hop) -> None:
+    door = hop.door("child")
+    (child,) = door.parties(MOST).values()
+    first = dial(hop.parent(), hop.own("child"))
+    first.sendall(frame_exchange.GREETING)
+    with closing(first):
+        hop.answers("child", Echo())
+        first.settimeout(PATIENCE_S)
+        assert first.recv(1) == b""  # let go
+        assert child.receive(b"here") == [b"here"]
+
+
+def test_children_are_asked_at_the_same_time(hop: Hop) -> None:
+    """Each answers only when the other one has been asked too; the parent gets answers in their order."""
+    both = threading.Barrier(2, timeout=PATIENCE_S)
+    identity, session = Identity(), bytes(32)
+    taken: list[int] = []
+
+    @dataclass
+    class Waiting:
+        number: int
+
+        def receive(self, data: bytes) -> list[bytes]:
+            both.wait()
+            return [seal_frame(Frame(1, session, self.number, 9, data), identity)]
+
+    class Node:
+        number = 9
+
+        def receive(self, data: bytes) -> list[bytes]:
+            taken.append(parse_frame(data).sender)
+            return []
+
+        def lose(self, child: int, error: SfumatoError) -> list[bytes]:
+            raise error
+
+    frames = [seal_frame(Frame(1, session, 9, child, b"?"), identity) for child in (1, 0)]
+    carrier = InProcess({9: Node(), 0: Waiting(0), 1: Waiting(1)}, {0: 9, 1: 9}, together)
+    carrier.carry(frames)
+    assert taken == [1, 0]
+    assert carrier.bytes_down == sum(map(len, frames))
+    with pytest.raises(MisroutedMessageError, match="a frame for party 7"):
+        carrier.carry([seal_frame(Frame(1, session, 9, 7, b"?"), identity)])
+
+
+def test_a_key_that_others_can_read_or_that_is_missing_is_refused(tmp_path: Path) -> None:
+    make_keys(tmp_path / "party")
+    make_keys(tmp_path / "other")
+    key, certificate = (tmp_path / "party" / name for name in ("hop-key.pem", "hop-certificate.pem"))
+    key.chmod(0o640)
+    with pytest.raises(RunError, match=r"hop-key\.pem: may be read by others"):
+        HopKey(tmp_path / "party")
+    key.chmod(0o600)
+    certificate.chmod(0o662)
+    with pytest.raises(RunError, match=r"hop-certificate\.pem: may be changed by others"):
+        HopKey(tmp_path / "party")
+    certificate.chmod(0o600)
+    HopKey(tmp_path / "party")
+    shutil.copy(tmp_path / "other" / "hop-certificate.pem", certificate)
+    with pytest.raises(RunError, match=r"hop-key\.pem: cannot be used"):
+        HopKey(tmp_path / "party")
+    certificate.write_text("no certificate")
+    with pytest.raises(RunError, match=r"hop-certificate\.pem: is no certificate"):
+        HopKey(tmp_path / "party")
+    os.remove(key)
+    with pytest.raises(RunError, match=r"hop-key\.pem: cannot be read"):
+        HopKey(tmp_path / "party")
+
+
+def test_a_wrong_clock_is_named(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(hop_keys, "_BEFORE", datetime.timedelta(days=-2))
+        hop.door("child")
+    with pytest.raises(RunError, match=r"is a clock wrong\?: certificate is not yet valid"):
+        dial(hop.parent(), hop.own("child"))
+
+
+def test_keys_that_are_there_stay(tmp_path: Path) -> None:
+    assert make_keys(tmp_path / "party") == make_keys(tmp_path / "party")
+    assert make_keys(tmp_path / "party") != make_keys(tmp_path / "other")
+
+
+def test_no_version_before_1_3_is_spoken(hop: Hop) -> None:
+    hop.door("child")
+    old = hop.own("child").context(ssl.PROTOCOL_TLS_CLIENT, (hop.own("parent").certificate,))
+    old.minimum_version = ssl.TLSVersion.TLSv1_2
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection(address_of(hop.address, "here")) as raw, pytest.raises(ssl.SSLError):
+        old.wrap_socket(raw)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["here", "here:", ":80", "http://here:80", "here:0", "here:65536", "here:٣", "::1:80"],
+)
+def test_an_address_is_a_host_and_a_port(text: str) -> None:
+    assert address_of("[::1]:80", "here") == ("::1", 80)
+    with pytest.raises(SpecError, match="must be HOST:PORT"):
+        address_of(text, "here")
