@@ -8,7 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ from sfumato.accounting import account
 from sfumato.cli import main
 from sfumato.deployment import hops_check
 from sfumato.deployment.duties import duties
-from sfumato.deployment.hop_keys import HopKey, make_keys
+from sfumato.deployment.hop_keys import make_keys
 from sfumato.deployment.hops_file import read_hops
-from sfumato.deployment.invitation import read_terms
-from sfumato.deployment.tls_hops import ChildrenDoor
+from sfumato.deployment.invitation import read_terms, start_party
 from sfumato.run_folder.reader import load_run
 from sfumato.verify.checker import check_run
 
@@ -75,11 +74,14 @@ def test_a_folder_a_party_with_nothing_that_others_could_read(
         sheet = (folder / "sheet.txt").read_text()
         assert all(sentence in sheet for sentence in duties(terms, said.number))
         assert f"sfumato party {folder.name} --folder ." in (folder / "party.service").read_text()
-        assert f'CMD ["party", "{folder.name}", "--folder", "."]' in (folder / "Containerfile").read_text()
+        assert f"Its own key, in its public.yaml, begins {terms.keys[said.number].hex()[:16]}." in sheet
         assert (folder / "data.npz").exists() == folder.name.startswith("device")
         assert not (folder / "consent.yaml").exists()
     assert "It listens at 0.0.0.0:4, over TLS 1.3, for device:2, device:3" in sheet
-    assert "clips its update to 1" in (folders[1] / "sheet.txt").read_text()
+    first = (folders[1] / "sheet.txt").read_text()
+    assert "clips its update to 1" in first
+    assert f"edge:0's key begins {terms.keys[5].hex()[:16]}: ask its owner" in first
+    assert "Its rows are those of data.npz, unless its owner names others in consent.yaml." in first
 
 
 def test_devices_know_the_address_of_their_edge_only(tmp_path: Path) -> None:
@@ -91,8 +93,8 @@ def test_devices_know_the_address_of_their_edge_only(tmp_path: Path) -> None:
         assert hops.parent is not None
         assert (hops.parent.address, hops.children) == (address, ())
     cloud, edge = read_hops(out / "cloud"), read_hops(out / "edge-1")
-    assert [child.name for child in cloud.children] == ["edge:0", "edge:1"]
-    assert [child.name for child in edge.children] == ["device:2", "device:3"]
+    assert [child.number for child in cloud.children] == [5, 6]
+    assert [child.number for child in edge.children] == [2, 3]
     assert edge.parent is not None
     assert (edge.parent.address, edge.listens) == ("cloud.example:1", "0.0.0.0:4")
 
@@ -101,14 +103,18 @@ def test_secrets_of_who_made_its_own_keys_are_not_in_its_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["deploy", "keys", str(tmp_path / "ann" / "device-1")]) == 0
+    assert main(["deploy", "keys", str(tmp_path / "bob" / "device-0")]) == 0
     public = tmp_path / "ann" / "device-1" / "public.yaml"
     parties = EDGES | {"device-1": {"public": "ann/device-1/public.yaml", "data": "/srv/ann/rows.npz"}}
+    parties |= {"device-0": {"public": "bob/device-0/public.yaml"}}
     assert main(written(tmp_path, TREE, parties)) == 0
-    assert "device-0, device-2" in capsys.readouterr().out
+    assert "here of: device-2, device-3" in capsys.readouterr().out
     folder = tmp_path / "out" / "device-1"
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("Containerfile", "hops.yaml", "party.service", "sheet.txt", "spec.yaml", "terms.yaml")
+        *("hops.yaml", "party.service", "sheet.txt", "spec.yaml", "terms.yaml")
     ]
+    assert stat.S_IMODE((tmp_path / "out" / "device-0").stat().st_mode) == 0o700  # its rows came first
+    assert "Its rows are those of /srv/ann/rows.npz" in (folder / "sheet.txt").read_text()
     said, terms = read_terms(folder)
     assert said.data == "/srv/ann/rows.npz"
     assert terms.keys[1].hex() == yaml.safe_load(public.read_text())["key"]
@@ -136,6 +142,7 @@ def test_parties_that_do_not_fit_are_refused(
     assert main(written(tmp_path, TREE, EDGES | changed)) == 2
     told = capsys.readouterr().err
     assert said in told
+    assert (tmp_path / "out").exists() == (said == "different keys")  # all that is sent is read first
     assert len(told.splitlines()) == 1
 
 
@@ -157,6 +164,11 @@ def test_a_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFi
         assert said in capsys.readouterr().err
 
 
+def key_of(folder: Path) -> str:
+    """The public key of a party, in hexadecimal digits."""
+    return str(yaml.safe_load((folder / "public.yaml").read_text())["key"])
+
+
 def checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What `deploy check` refuses with, one line."""
     capsys.readouterr()
@@ -169,10 +181,16 @@ def checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_check_proposes_a_consent_and_then_dials_every_hop(
     star: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "device-0/consent.yaml was proposed: read it, edit it, and check again" in checked(star, capsys)
+    assert (
+        f"device-0/consent.yaml was proposed, for the rows of {star / 'device-0' / 'data.npz'}: read it, edit it"
+        in checked(star, capsys)
+    )
     assert main(["deploy", "check", str(star)]) == 0
     said = capsys.readouterr().out
     assert "device-2: cloud at 127.0.0.1" in said
+    assert "answers, with its registered key, and the same terms" in said
+    assert f"device-2: Its own key, in its public.yaml, begins {key_of(star / 'device-2')[:16]}." in said
+    assert f"device-2: cloud's key begins {key_of(star / 'cloud')[:16]}" in said
     assert "cloud: all who are below it have dialed" in said
     assert "device-1: cloud: learns of device:1 at most ε" in said
     assert "nobody answers" in checked(star / "device-0", capsys)
@@ -249,12 +267,63 @@ def test_processes_play_over_tls(
     assert f"connected to {parent} at 127.0.0.1:" in (out / "device-0" / "log").read_text()
 
 
-def test_a_party_stops_where_its_parent_is_another(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checked(star, capsys)
-    hops = yaml.safe_load((star / "device-0" / "hops.yaml").read_text())
-    hops["parent"]["certificate"] = make_keys(star.parent / "other").certificate
-    (star / "device-0" / "hops.yaml").write_text(yaml.safe_dump(hops))
-    door = ChildrenDoor(read_hops(star / "cloud"), HopKey(star / "cloud"), lambda event: None)
-    with closing(door):
-        assert main(["party", "device-0", "--folder", str(star)]) == 1
-    assert "shows a certificate that is not the one registered" in capsys.readouterr().err
+def changed_hops(folder: Path, entry: Callable[[dict[str, Any]], dict[str, Any]], **more: str) -> None:
+    """Put other values into one entry of a party's hops."""
+    hops = yaml.safe_load((folder / "hops.yaml").read_text())
+    entry(hops).update(more)
+    (folder / "hops.yaml").write_text(yaml.safe_dump(hops))
+
+
+@pytest.mark.parametrize("bound", [True, False], ids=["bound by a foreign key", "with the true binding"])
+def test_nobody_stands_between_two_parties(
+    bound: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever writes or carries hops.yaml puts certificates of his own there, at both ends of a hop over which
+    raw messages go: neither end starts, nor is it told that all is well."""
+    addresses = free_addresses("cloud", "edge-0", "edge-1")
+    assert main(written(tmp_path, TREE, addresses)) == 0
+    out, evil = tmp_path / "out", make_keys(tmp_path / "evil")
+    (device, edge), own = (out / "device-0", out / "edge-0"), {"certificate": evil.certificate}
+    own |= {"binding": evil.binding} if bound else {}
+    checked(device, capsys)  # which proposes a consent that pins the edge's key
+    changed_hops(device, lambda hops: hops["parent"], address=addresses["edge-1"]["address"], **own)
+    changed_hops(edge, lambda hops: hops["children"][0], **own)
+    for folder, place in ((device, "parent.binding"), (edge, "children[0].binding")):
+        said = f"{folder}/hops.yaml: {place}: got '"
+        assert said in checked(folder, capsys)
+        assert main(["party", folder.name, "--folder", str(out)]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_key_is_bound_to_its_certificate_when_it_is_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever carries public.yaml can put no other certificate there."""
+    make_keys(tmp_path / "ann")
+    sent = tmp_path / "ann" / "public.yaml"
+    said, evil = yaml.safe_load(sent.read_text()), make_keys(tmp_path / "evil")
+    sent.write_text(yaml.safe_dump(said | {"certificate": evil.certificate}))
+    assert main(written(tmp_path, TREE, EDGES | {"device-0": {"public": "ann/public.yaml"}})) == 2
+    assert "public.yaml: binding" in capsys.readouterr().err
+
+
+def test_whoever_deploys_does_not_choose_the_rows(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After its owner has read a consent, no other file is read, whatever terms.yaml says."""
+    folder = star / "device-0"
+    checked(folder, capsys)
+    assert yaml.safe_load((folder / "consent.yaml").read_text())["data"] == "data.npz"
+    shutil.copy(star / "device-1" / "data.npz", folder / "others.npz")
+    terms = yaml.safe_load((folder / "terms.yaml").read_text())
+    (folder / "terms.yaml").write_text(yaml.safe_dump(terms | {"data": "others.npz"}))
+    with closing(start_party(folder)) as started:
+        assert started.words[-1] == f"device:0 reads the 12 rows of {folder / 'data.npz'}."
+
+
+def test_labels_are_whole_numbers(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = star / "device-0"
+    checked(folder, capsys)
+    np.savez(folder / "data.npz", features=np.zeros((12, 3)), labels=np.full(12, 0.9), outputs=[2])
+    assert "labels must be whole numbers; they are float64" in checked(folder, capsys)
+    with (folder / "data.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    assert "data.npz: cannot be read" in checked(folder, capsys)

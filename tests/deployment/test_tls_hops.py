@@ -10,7 +10,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,11 @@ from sfumato.deployment import frame_exchange, hop_keys, tls_hops
 from sfumato.deployment.calls import together
 from sfumato.deployment.carrier import FrameReceiver, InProcess
 from sfumato.deployment.consent import ConsentRefusedError
-from sfumato.deployment.hop_keys import HopKey, PublicKeys, make_keys
-from sfumato.deployment.hops_file import Child, Hops, Parent, address_of
+from sfumato.deployment.hop_keys import HopKey, PublicKeys, certificate_bytes, make_keys
+from sfumato.deployment.hop_proofs import Neighbour, OwnEnd
+from sfumato.deployment.hops_file import address_of
+from sfumato.deployment.neighbours import Neighbours
+from sfumato.deployment.party_folder import read_identity
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, answer_parent, dial
 from sfumato.errors import RunError, SfumatoError, SpecError
 from sfumato.wire.errors import MisroutedMessageError, TamperedMessageError
@@ -29,6 +32,7 @@ from sfumato.wire.keys import Identity
 
 PATIENCE_S = 60.0
 MOST = 4 << 20
+SESSION = bytes(range(32))
 
 
 class Echo:
@@ -59,28 +63,34 @@ class Hop:
     def public(self, name: str) -> PublicKeys:
         return make_keys(self.folder / name)
 
-    def own(self, name: str) -> HopKey:
+    def own(self, name: str, session: bytes = SESSION) -> OwnEnd:
         self.public(name)
-        return HopKey(self.folder / name)
+        return OwnEnd(HopKey(self.folder / name), read_identity(self.folder / name), session)
 
-    def door(self, *children: str, owner: str = "parent") -> ChildrenDoor:
-        listed = tuple(
-            Child(number=number, name=f"device:{number}", certificate=self.public(name).certificate)
-            for number, name in enumerate(children)
-        )
-        door = ChildrenDoor(Hops(listens=self.address, children=listed), self.own(owner), self.events.append)
+    def met(self, name: str, number: int, title: str) -> Neighbour:
+        said = self.public(name)
+        return Neighbour(number, title, said.signing, certificate_bytes(said.certificate, "here"))
+
+    def door(self, *children: str, owner: str = "parent", session: bytes = SESSION) -> ChildrenDoor:
+        listed = [self.met(name, number, f"device:{number}") for number, name in enumerate(children)]
+        hops = Neighbours(self.own(owner, session), None, "", listed, self.address)
+        door = ChildrenDoor(hops, self.events.append)
         self.opened.callback(door.close)
         return door
 
-    def parent(self, owner: str = "parent", address: str | None = None) -> Parent:
-        return Parent(
-            name="edge:0", address=address or self.address, certificate=self.public(owner).certificate
-        )
+    def parent(self, owner: str = "parent") -> Neighbour:
+        return self.met(owner, 9, "edge:0")
 
-    def answers(self, name: str, party: FrameReceiver, address: str | None = None) -> list[str]:
+    def dial(self, name: str, address: str | None = None) -> ssl.SSLSocket:
+        return dial(self.own(name), self.parent(), address or self.address)
+
+    def answers(
+        self, name: str, party: FrameReceiver, address: str | None = None, told: list[str] | None = None
+    ) -> list[str]:
         """Let a child answer in a thread; what its own log has."""
         log: list[str] = []
-        given = party, self.parent(address=address), self.own(name), MOST, lambda event: None
+        hops = Neighbours(self.own(name), self.parent(), address or self.address, (), "")
+        given = party, hops, MOST, ([] if told is None else told).append
         refused = lambda error: log.append(str(error))  # noqa: E731
         threading.Thread(target=answer_parent, args=(*given, refused), daemon=True).start()
         return log
@@ -110,21 +120,59 @@ def test_a_child_that_dials_answers_its_parent(hop: Hop) -> None:
 def test_a_foreign_or_revoked_key_is_refused_by_the_parent(hop: Hop) -> None:
     door = hop.door("child")
     with pytest.raises(RunError, match=r"edge:0 at .*: does not take the certificate of this party"):
-        dial(hop.parent(), hop.own("stranger"))
+        hop.dial("stranger")
     door.close()
     hop.address = free_address()
     renewed = hop.door("child-2")  # the child's first key is not listed any more
     with pytest.raises(RunError, match="does not take the certificate of this party"):
-        dial(hop.parent(), hop.own("child"))
+        hop.dial("child")
     assert not door.seen
     assert not renewed.seen
-    dial(hop.parent(), hop.own("child-2")).close()
+    hop.dial("child-2").close()
 
 
 def test_a_parent_with_another_key_is_refused(hop: Hop) -> None:
     hop.door("child", owner="impostor")
     with pytest.raises(RunError, match="shows a certificate that is not the one registered"):
-        dial(hop.parent(), hop.own("child"))
+        hop.dial("child")
+
+
+def test_a_certificate_counts_only_with_the_key_of_the_terms(hop: Hop) -> None:
+    """Both ends have registered certificates, and one has not the signing key of whom it stands for."""
+    door = hop.door("child")
+    stranger = replace(hop.own("child"), identity=Identity())
+    with closing(dial(stranger, hop.parent(), hop.address)) as refused:
+        refused.settimeout(PATIENCE_S)
+        assert refused.recv(1) == b""
+    assert not door.seen
+    assert "device:0: does not show the key" in hop.events[-1]
+    forged = replace(hop.parent(), key=Identity().public)
+    with pytest.raises(RunError, match="edge:0: does not show the key"):
+        dial(hop.own("child"), forged, hop.address)
+
+
+def test_an_introduction_is_of_one_role_and_one_pair(hop: Hop) -> None:
+    parent, child = hop.own("parent"), hop.own("child")
+    known, other = hop.met("child", 0, "device:0"), hop.met("other", 1, "device:1")
+    child.require_parent(hop.parent(), parent.to_child(known))
+    parent.require_child(known, child.to_parent(hop.parent()))
+    for said in (
+        *(parent.to_child(other), child.to_parent(hop.parent()), b"", b"SFMT"),
+        *(parent.to_child(known)[:-1] + b"\0", parent.to_child(known) + b"\0"),
+    ):
+        with pytest.raises(RunError, match="does not show the key"):
+            child.require_parent(hop.parent(), said)
+
+
+def test_who_has_other_terms_is_told_apart(hop: Hop) -> None:
+    door = hop.door("child", session=bytes(32))
+    with pytest.raises(RunError, match="edge:0: has other terms: another spec"):
+        hop.dial("child")
+    assert not door.seen
+    with pytest.raises(RunError, match="device:0: has other terms"):
+        hop.own("parent").require_child(
+            hop.met("child", 0, "device:0"), hop.own("child", bytes(32)).to_parent(hop.parent())
+        )
 
 
 def test_trust_is_not_passed_on(hop: Hop, tmp_path: Path) -> None:
@@ -146,8 +194,8 @@ def test_trust_is_not_passed_on(hop: Hop, tmp_path: Path) -> None:
     (folder / "hop-certificate.pem").write_bytes(signed)
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     (folder / "hop-key.pem").write_bytes(key.private_bytes(*form))
-    with pytest.raises(RunError, match="edge:0 at"):
-        dial(hop.parent(), HopKey(folder))
+    with pytest.raises(RunError, match="edge:0"):
+        dial(replace(hop.own("child"), hop=HopKey(folder)), hop.parent(), hop.address)
     assert not door.seen
 
 
@@ -170,12 +218,12 @@ def test_plain_text_is_refused_on_both_sides(hop: Hop) -> None:
         threading.Thread(target=greet, daemon=True).start()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         with pytest.raises(RunError, match=r"does not speak TLS 1\.3"):
-            dial(hop.parent(address=address), hop.own("child"))
+            hop.dial("child", address)
 
 
 def test_nobody_there_is_waited_for_and_said(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ParentAbsentError, match=r"edge:0 at 127\.0\.0\.1:.*: nobody answers"):
-        dial(hop.parent(), hop.own("child"))
+        hop.dial("child")
     hop.answers("child", Echo())  # before there is a parent
     (child,) = hop.door("child").parties(MOST).values()
     assert child.receive(b"here") == [b"here"]
@@ -250,7 +298,7 @@ def test_who_carries_the_bytes_reads_nothing_and_a_cut_is_survived(hop: Hop) -> 
 def test_a_child_that_dials_again_is_the_one_that_counts(hop: Hop) -> None:
     door = hop.door("child")
     (child,) = door.parties(MOST).values()
-    first = dial(hop.parent(), hop.own("child"))
+    first = hop.dial("child")
     first.sendall(frame_exchange.GREETING)
     with closing(first):
         hop.answers("child", Echo())
@@ -321,7 +369,7 @@ def test_a_wrong_clock_is_named(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> No
         patch.setattr(hop_keys, "_BEFORE", datetime.timedelta(days=-2))
         hop.door("child")
     with pytest.raises(RunError, match=r"is a clock wrong\?: certificate is not yet valid"):
-        dial(hop.parent(), hop.own("child"))
+        hop.dial("child")
 
 
 def test_keys_that_are_there_stay(tmp_path: Path) -> None:
@@ -331,7 +379,7 @@ def test_keys_that_are_there_stay(tmp_path: Path) -> None:
 
 def test_no_version_before_1_3_is_spoken(hop: Hop) -> None:
     hop.door("child")
-    old = hop.own("child").context(ssl.PROTOCOL_TLS_CLIENT, (hop.own("parent").certificate,))
+    old = hop.own("child").hop.context(ssl.PROTOCOL_TLS_CLIENT, (hop.parent().certificate,))
     old.minimum_version = ssl.TLSVersion.TLSv1_2
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     with socket.create_connection(address_of(hop.address, "here")) as raw, pytest.raises(ssl.SSLError):
@@ -340,7 +388,7 @@ def test_no_version_before_1_3_is_spoken(hop: Hop) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["here", "here:", ":80", "http://here:80", "here:0", "here:65536", "here:٣", "::1:80"],
+    ["here", "a..b:80", "here:", ":80", "http://here:80", "here:0", "here:65536", "here:٣", "::1:80"],
 )
 def test_an_address_is_a_host_and_a_port(text: str) -> None:
     assert address_of("[::1]:80", "here") == ("::1", 80)

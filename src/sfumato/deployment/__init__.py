@@ -30,10 +30,12 @@
     sockets       a party behind a Unix socket of its owner
     local_processes  `deploy --local`: a process a party
     hop_keys      a party's keys, and their public halves
+    hop_proofs    that both ends of a hop are who the terms say
     hops_file     whom a party connects to, by which certificates
+    neighbours    the hops of a party as it starts: who is at the other ends
     tls_hops      a hop between machines: TLS of two registered keys
     parties_file  who takes part, and where: what `deploy --parties` reads
-    party_sheet   a sheet in words, a systemd unit, a container file
+    party_sheet   a sheet in words, a systemd unit
     handover      `deploy --parties`: a folder a party
     remote_party  a party that starts from it, and reaches others over TLS
     hops_check    `deploy check`: could a party start, does every hop answer

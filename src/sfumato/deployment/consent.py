@@ -91,6 +91,9 @@ class Consent(Section):
     )
     ledger: str = Field(description="path of the owner's ledger, outside run folders, which total is about")
     total: Total
+    data: str = Field(
+        default="data.npz", description="the file of the device's rows; a path that begins in its folder"
+    )
 
 
 class ConsentRefusedError(SfumatoError):

@@ -6,7 +6,7 @@
     spec.yaml, terms.yaml, hops.yaml      what it has to know; no secrets
     data.npz                              rows of the spec, where the file of parties names no others
     sheet.txt                             what the party does, sees and says, and how it is started, in words
-    party.service, Containerfile          for systemd, and for containers
+    party.service                         for systemd
 
 A consent is not among them: a device proposes one to its owner, on its own machine (`hops_check`).
 """
@@ -26,7 +26,7 @@ from sfumato.deployment.hops_file import HOPS, Child, Hops, Parent
 from sfumato.deployment.invitation import write_rows, write_terms
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.parties_file import PartyEntry, folder_names, read_parties
-from sfumato.deployment.party_sheet import container_file, sheet, systemd_unit
+from sfumato.deployment.party_sheet import sheet, systemd_unit
 from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.durable_files import replacing
@@ -71,7 +71,14 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
         raise SpecError(Argument("out"), str(out), "is there already; every run has folders of its own")
     names = folder_names(plan.tree)
     folders = [out / name for name in names]
-    public = [_public(entries[name], parties, folder) for name, folder in zip(names, folders, strict=True)]
+    sent = {
+        name: read_public(parties.parent / entry.public)
+        for name, entry in entries.items()
+        if entry.public is not None
+    }  # before any key is made
+    public = [
+        sent[name] if name in sent else make_keys(folder) for name, folder in zip(names, folders, strict=True)
+    ]
     terms = DeploymentTerms.of(
         plan.spec,
         parameters=parameters,
@@ -79,40 +86,32 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
         label=f"{plan.spec.name}/{secrets.token_hex(16)}",
         keys=tuple(one.signing for one in public),
     )
-    certificates = [one.certificate for one in public]
-    if len(set(certificates)) != len(certificates):
-        raise SpecError(f"{parties}: parties", None, "must have a certificate each: two have the same one")
+    if len({one.subject for one in public}) != len(public):
+        allowed = "must have a certificate each, with a subject of its own: two have the same one"
+        raise SpecError(f"{parties}: parties", None, allowed)
     in_order = [entries[name] for name in names]
     for number, folder in enumerate(folders):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before anything is in it
         is_simulated = number < terms.cloud and in_order[number].data is None
         if is_simulated:
             write_rows(folder, rows_of(inputs.data, inputs.partition, number))
-        _write_folder(folder, terms, number, in_order[number], _hops(terms, number, in_order, certificates))
+        _write_folder(folder, terms, number, in_order[number], _hops(terms, number, in_order, public))
     made = [name for name in names if entries[name].public is None]
     return HandedOver(folders, made)
 
 
-def _public(entry: PartyEntry, parties: Path, folder: Path) -> PublicKeys:
-    """The public keys of a party: those that it has sent, or new ones, whose secrets are in its folder."""
-    if entry.public is None:
-        return make_keys(folder)
-    return read_public(parties.parent / entry.public)
-
-
 def _write_folder(folder: Path, terms: DeploymentTerms, number: int, entry: PartyEntry, hops: Hops) -> None:
     """Write the folder of a party, but for keys and rows."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = {} if entry.data is None else {"data": entry.data}
     write_terms(folder, terms, number, **given)
     text = yaml.safe_dump(hops.model_dump(mode="json", exclude_none=True), sort_keys=False)
     _write(folder / HOPS, text)
-    _write(folder / "sheet.txt", sheet(terms, number, folder.name, hops))
+    _write(folder / "sheet.txt", sheet(terms, number, folder.name, hops, entry.data))
     _write(folder / "party.service", systemd_unit(terms, number, folder.name))
-    _write(folder / "Containerfile", container_file(folder.name, hops))
 
 
 def _hops(
-    terms: DeploymentTerms, number: int, entries: Sequence[PartyEntry], certificates: Sequence[str]
+    terms: DeploymentTerms, number: int, entries: Sequence[PartyEntry], public: Sequence[PublicKeys]
 ) -> Hops:
     """The hops of a party."""
     parent = None
@@ -120,12 +119,12 @@ def _hops(
         above = terms.parent(number)
         address = entries[above].address
         assert address is not None  # the file of parties was checked
-        parent = Parent(name=terms.name(above), address=address, certificate=certificates[above])
+        parent = Parent(address=address, certificate=public[above].certificate, binding=public[above].binding)
     if number < terms.cloud:
         return Hops(parent=parent)
     own = entries[number]
     children = tuple(
-        Child(number=child, name=terms.name(child), certificate=certificates[child])
+        Child(number=child, certificate=public[child].certificate, binding=public[child].binding)
         for child in terms.children(number)
     )
     return Hops(parent=parent, listens=own.listens or own.address, children=children)

@@ -2,7 +2,8 @@
 
 The key of connections is an EC key (P-256) with a certificate that it signed itself. Nobody vouches for a
 certificate: who may connect is who is registered, and TLS compares whole certificates (`tls_hops`). What the
-owner of a party sends to whoever deploys is the file ``public.yaml``; it holds no secret.
+owner of a party sends to whoever deploys is the file ``public.yaml``; it holds no secret. In it the
+signing key signs the certificate, which is bound to it by that (`hop_proofs`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
 from sfumato.spec.base import Section
 from sfumato.user_text import read_text
-from sfumato.wire.keys import KEY_BYTES
+from sfumato.wire.errors import TamperedMessageError
+from sfumato.wire.keys import KEY_BYTES, Identity, check_signature, digest
 
 PUBLIC = "public.yaml"
 """The name of the file of public keys, in a party's folder."""
@@ -41,11 +43,18 @@ class PublicKeys(Section):
 
     key: str = Field(description="that its frames are signed with, in hexadecimal digits")
     certificate: str = Field(description="of its connections, DER in base64")
+    binding: str = Field(description="of the certificate to the key: a signature, in hexadecimal digits")
 
     @property
     def signing(self) -> bytes:
         """The key that frames are signed with, 32 bytes."""
         return bytes.fromhex(self.key)
+
+    @property
+    def subject(self) -> bytes:
+        """The subject of the certificate: TLS looks certificates up by it, so no two parties share one."""
+        found = x509.load_der_x509_certificate(base64.b64decode(self.certificate))
+        return found.subject.public_bytes()
 
 
 def make_keys(folder: Path) -> PublicKeys:
@@ -56,11 +65,15 @@ def make_keys(folder: Path) -> PublicKeys:
         SessionMemoryError: the party's memory is missing, damaged or open in another process.
     """
     with closing(PartyFolder.open_or_create(folder)) as opened:
-        signing = opened.identity.public.hex()
+        identity = opened.identity
     if not (folder / _KEY).exists():
         _make_certificate(folder)
-    hop = HopKey(folder)
-    said = PublicKeys(key=signing, certificate=base64.b64encode(hop.certificate).decode())
+    certificate = HopKey(folder).certificate
+    said = PublicKeys(
+        key=identity.public.hex(),
+        certificate=base64.b64encode(certificate).decode(),
+        binding=bind_certificate(identity, certificate),
+    )
     with replacing(folder / PUBLIC, private=True) as file:
         file.write(yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
     return said
@@ -79,7 +92,8 @@ def read_public(path: Path) -> PublicKeys:
         is_key = False
     if not is_key:
         raise SpecError(f"{path}: key", said.key, f"must be {2 * KEY_BYTES} hexadecimal digits")
-    certificate_bytes(said.certificate, f"{path}: certificate")
+    certificate = certificate_bytes(said.certificate, f"{path}: certificate")
+    require_bound(said.signing, certificate, said.binding, f"{path}: binding")
     return said
 
 
@@ -95,6 +109,28 @@ def certificate_bytes(text: str, place: str) -> bytes:
     except ValueError:
         raise SpecError(place, text, "must be a certificate, DER in base64") from None
     return found
+
+
+def bind_certificate(identity: Identity, certificate: bytes) -> str:
+    """The binding of a certificate to the key of its owner, in hexadecimal digits."""
+    return identity.sign(_bound(certificate)).hex()
+
+
+def require_bound(key: bytes, certificate: bytes, binding: str, place: str) -> None:
+    """Refuse a certificate that the owner of ``key`` has not bound to it.
+
+    Raises:
+        SpecError: it is not; the message names ``place``.
+    """
+    try:
+        check_signature(key, bytes.fromhex(binding), _bound(certificate))
+    except (ValueError, TamperedMessageError):
+        allowed = f"must be a certificate's binding by the key {key.hex()[:16]}… of that party, and is not"
+        raise SpecError(place, f"{binding[:16]}…", allowed) from None
+
+
+def _bound(certificate: bytes) -> bytes:
+    return digest(b"hop certificate", certificate)
 
 
 class HopKey:

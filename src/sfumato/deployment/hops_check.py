@@ -7,16 +7,16 @@ dial: so the owners of parties on several machines check at the same time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from sfumato.deployment.device import require_own_key
-from sfumato.deployment.hop_keys import HopKey
-from sfumato.deployment.hops_file import HOPS, Hops, Parent, read_hops
-from sfumato.deployment.invitation import CONSENT, TERMS, propose_consent, read_terms, rows_path, start_party
+from sfumato.deployment.hops_file import HOPS
+from sfumato.deployment.invitation import CONSENT, TERMS, Invitation, propose_consent, read_terms, start_party
+from sfumato.deployment.neighbours import Neighbours, read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
-from sfumato.deployment.private_files import require_private
+from sfumato.deployment.party_sheet import key_words
+from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
 
@@ -50,11 +50,12 @@ def check_parties(folder: Path, say: Say) -> None:
         problems.append(f"{name}: {first_line(error)}")
         say(problems[-1])
 
-    hops: dict[Path, Hops] = {}
+    hops: dict[Path, Neighbours] = {}
     for own in folders:
         try:
-            hops[own] = read_hops(own)
-            for sentence in _could_start(own):
+            said, terms = read_terms(own)
+            hops[own] = read_neighbours(own, said.number, terms)
+            for sentence in (*key_words(terms, said.number), *_could_start(own, said, terms)):
                 say(f"{own.name}: {sentence}")
         except SfumatoError as error:
             noted(own.name, error)
@@ -63,16 +64,16 @@ def check_parties(folder: Path, say: Say) -> None:
         for own, found in hops.items():
             try:
                 if found.children:
-                    doors[own] = ChildrenDoor(found, HopKey(own), say)
+                    doors[own] = ChildrenDoor(found, say)
                     opened.callback(doors[own].close)
             except SfumatoError as error:
                 noted(own.name, error)
         for own, found in hops.items():
             try:
                 if found.parent is not None:
-                    _dial(found.parent, HopKey(own), deadline)
-                    there = f"{found.parent.name} at {found.parent.address}"
-                    say(f"{own.name}: {there} answers, with its registered key")
+                    _dial(found, deadline)
+                    there = f"{found.parent.name} at {found.address}"
+                    say(f"{own.name}: {there} answers, with its registered key, and the same terms")
             except SfumatoError as error:
                 noted(own.name, error)
         for own, door in doors.items():
@@ -86,30 +87,23 @@ def check_parties(folder: Path, say: Say) -> None:
         raise RunError(f"{problems[0]}{others}")
 
 
-def _could_start(folder: Path) -> Iterator[str]:
+def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iterator[str]:
     """What a party would say if it started; a device without a consent gets one to read.
 
     Raises:
         SfumatoError: it could not start.
     """
-    said, terms = read_terms(folder)
-    HopKey(folder)
     if said.number == terms.cloud:
-        with closing(PartyFolder.open(folder)) as own:
-            require_own_key(terms, said.number, own.identity)
+        PartyFolder.open(folder).close()
         yield f"could start; its files fit {folder / TERMS}"
         return
     if said.number < terms.cloud and not (folder / CONSENT).exists():
-        rows = rows_path(folder, said)
-        require_private(rows)
-        propose_consent(folder, terms, said.number, rows)
-        raise RunError(f"{folder / CONSENT} was proposed: read it, edit it, and check again")
-    with closing(start_party(folder, {child: _Nobody() for child in _below(folder)})) as started:
+        propose_consent(folder, terms, said.number, said.data)
+        proposed = f"{folder / CONSENT} was proposed, for the rows of {folder / said.data}"
+        raise RunError(f"{proposed}: read it, edit it, and check again")
+    below = None if said.number < terms.cloud else dict.fromkeys(terms.children(said.number), _Nobody())
+    with closing(start_party(folder, below)) as started:
         yield from started.words
-
-
-def _below(folder: Path) -> Sequence[int]:
-    return [child.number for child in read_hops(folder).children]
 
 
 class _Nobody:
@@ -120,11 +114,12 @@ class _Nobody:
         raise AssertionError
 
 
-def _dial(parent: Parent, own: HopKey, deadline: float) -> None:
+def _dial(hops: Neighbours, deadline: float) -> None:
     """Dial a parent until it answers; see `dial` for errors."""
+    assert hops.parent is not None  # the caller has looked
     while True:
         try:
-            dial(parent, own).close()
+            dial(hops.own, hops.parent, hops.address).close()
             return
         except ParentAbsentError:
             if time.monotonic() >= deadline:
@@ -132,7 +127,7 @@ def _dial(parent: Parent, own: HopKey, deadline: float) -> None:
         time.sleep(_POLL_S)
 
 
-def _wait_for_children(door: ChildrenDoor, hops: Hops, deadline: float) -> None:
+def _wait_for_children(door: ChildrenDoor, hops: Neighbours, deadline: float) -> None:
     """Wait until all children have dialed.
 
     Raises:

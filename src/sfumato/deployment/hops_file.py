@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sfumato.deployment.hop_keys import certificate_bytes
 from sfumato.deployment.private_files import require_own
 from sfumato.deployment.section_files import read_section
 from sfumato.errors import SpecError
@@ -16,20 +15,23 @@ HOPS = "hops.yaml"
 _PORTS = range(1, 1 << 16)
 
 
-class Parent(Section):
+class Bound(Section):
+    """A certificate, DER in base64, and its binding by the owner's signing key (`hop_proofs`)."""
+
+    certificate: str
+    binding: str
+
+
+class Parent(Bound):
     """Whom a device or an edge dials."""
 
-    name: str
     address: str
-    certificate: str
 
 
-class Child(Section):
+class Child(Bound):
     """Who may dial an edge or the cloud; whoever is not listed, or not any more, is refused."""
 
     number: Whole
-    name: str
-    certificate: str
 
 
 class Hops(Section):
@@ -56,11 +58,8 @@ def read_hops(folder: Path) -> Hops:
         )
     if found.parent is not None:
         address_of(found.parent.address, f"{path}: parent.address")
-        certificate_bytes(found.parent.certificate, f"{path}: parent.certificate")
     if found.listens is not None:
         address_of(found.listens, f"{path}: listens")
-    for index, child in enumerate(found.children):
-        certificate_bytes(child.certificate, f"{path}: children[{index}].certificate")
     return found
 
 
@@ -74,6 +73,10 @@ def address_of(text: str, place: str) -> tuple[str, int]:
     is_bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if is_bracketed else host
     right = port.isascii() and port.isdigit() and int(port) in _PORTS
+    try:
+        host.encode("idna")  # as sockets do
+    except UnicodeError:
+        right = False
     if not (host and right) or "/" in host or (":" in host and not is_bracketed):
         raise SpecError(place, text, "must be HOST:PORT, such as graz.example.org:8470; every hop is TLS")
     return host, int(port)

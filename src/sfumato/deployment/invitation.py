@@ -3,7 +3,7 @@
     spec.yaml      the resolved spec, as run folders keep it
     terms.yaml     the party's number; purpose, label, and the keys of all parties
     consent.yaml   of a device: what its owner consents to; a file that is there already stays
-    data.npz       of a device: its rows, where terms.yaml names no other file
+    data.npz       of a device: its rows, where consent.yaml names no other file
 
 Beside them are the party's own key and memory (`party_folder`), and for hops between machines ``hops.yaml``
 and the key of its connections (`hops_file`, `hop_keys`).
@@ -31,7 +31,6 @@ from sfumato.deployment.consent import Consent, agree, proposed_consent, read_co
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
-from sfumato.deployment.hops_file import HOPS
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private
@@ -48,8 +47,8 @@ from sfumato.spec.load import load_spec
 from sfumato.user_text import read_bytes
 from sfumato.wire.keys import KEY_BYTES, digest
 
-TERMS, CONSENT = "terms.yaml", "consent.yaml"
-_SPEC, _DATA = "spec.yaml", "data.npz"
+TERMS, CONSENT, DATA = "terms.yaml", "consent.yaml", "data.npz"
+_SPEC = "spec.yaml"
 _LEDGERS, _KEY = Path("sfumato") / "ledgers", "key"
 
 
@@ -64,7 +63,7 @@ class Invitation(Section):
     children: tuple[str, ...] = Field(
         default=(), description="of an edge on the machine of its devices: their sockets"
     )
-    data: str = Field(default="data.npz", description="of a device: the file of its rows")
+    data: str = Field(default=DATA, description="of a device: the file of rows that is proposed to its owner")
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def write_invitation(
         return
     write_rows(folder, data)
     if not (folder / CONSENT).exists():
-        propose_consent(folder, terms, number, folder / _DATA)
+        propose_consent(folder, terms, number, DATA)
 
 
 def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) -> None:
@@ -138,19 +137,21 @@ def write_rows(folder: Path, data: Dataset) -> None:
     Raises:
         RunError: they cannot be written.
     """
-    _write(folder / _DATA, _packed(data))
+    _write(folder / DATA, _packed(data))
 
 
-def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: Path) -> None:
+def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> None:
     """Write a consent for a device, for its owner to read and to edit, with a ledger that goes by its rows.
 
     Raises:
         DataError: the rows cannot be read.
-        RunError: it cannot be written.
+        RunError: it cannot be written, or others can read the rows.
     """
-    data = _unpacked(rows)
+    require_private(folder / rows)
+    data = _unpacked(folder / rows)
     ledger = _ledger_of(_packed(data) if len(data.train_labels) else b"%d of none" % number)
-    proposed = proposed_consent(terms, number, ledger).model_dump(mode="json")
+    consent = proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
+    proposed = consent.model_dump(mode="json")
     _write(folder / CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
 
 
@@ -254,9 +255,6 @@ def _started_edge(
     words = (taking_part(terms, said.number), *duties(terms, said.number))
     devices = terms.children(said.number)
     if below is not None:
-        if below.keys() != devices.keys():
-            names = ", ".join(map(terms.name, devices))
-            raise SpecError(f"{folder / HOPS}: children", len(below), f"must be {names}")
         return Started(Subtree(edge, below, together), own, words)
     if len(said.children) != len(devices):
         raise SpecError(f"{folder / TERMS}: children", len(said.children), f"must be {len(devices)} sockets")
@@ -268,23 +266,22 @@ def _started_edge(
     return Started(Subtree(edge, children, together), own, words, tuple(children.values()))
 
 
-def rows_path(folder: Path, said: Invitation) -> Path:
-    """Where the rows of a device are."""
-    return folder / said.data
-
-
 def _started_device(folder: Path, said: Invitation, terms: DeploymentTerms, own: PartyFolder) -> Started:
     from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
 
-    rows, number = rows_path(folder, said), said.number
-    for file in (rows, folder / CONSENT):
-        if file.exists():
-            require_private(file)
-    data = LocalData(number, terms, _unpacked(rows))
+    number = said.number
+    if (folder / CONSENT).exists():
+        require_private(folder / CONSENT)
     consent = read_consent(folder / CONSENT)
+    rows = folder / consent.data  # never those that whoever deploys names
+    if rows.exists():
+        require_private(rows)
+    found = _unpacked(rows)
+    data = LocalData(number, terms, found)
     agreement = agree(terms, number, consent, ledger_path(consent, folder))
     device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
-    return Started(device, own, agreement.words)
+    read = f"{terms.name(number)} reads the {len(found.train_labels):,} rows of {rows}."
+    return Started(device, own, (*agreement.words, read))
 
 
 def _packed(data: Dataset) -> bytes:
@@ -303,13 +300,15 @@ def _unpacked(path: Path) -> Dataset:
         with np.load(path, allow_pickle=False) as archive:
             features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
             targets = archive["targets"] if "targets" in archive.files else None
-    except (OSError, KeyError, IndexError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, IndexError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     if len(features) != len(labels) or (targets is not None and len(targets) != len(labels)):
         raise DataError(f"{path}: has {len(features):,} rows of features and {len(labels):,} labels")
     if np.issubdtype(features.dtype, np.floating):
         features = features.astype(np.float32, copy=False)
     if targets is None:
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise DataError(f"{path}: labels must be whole numbers; they are {labels.dtype}")
         labels = labels.astype(np.int64, copy=False)
         if len(labels) and not (labels.min() >= 0 and labels.max() < outputs):
             raise DataError(f"{path}: labels must be whole numbers from 0 to {outputs - 1}")

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 
 from sfumato.deployment.calls import together
 from sfumato.deployment.carrier import InProcess
-from sfumato.deployment.device import require_own_key
 from sfumato.deployment.duties import duties, taking_part
-from sfumato.deployment.hop_keys import HopKey
-from sfumato.deployment.hops_file import HOPS, Hops, read_hops
-from sfumato.deployment.invitation import TERMS, read_terms, start_party
+from sfumato.deployment.hops_file import HOPS
+from sfumato.deployment.invitation import read_terms, start_party
+from sfumato.deployment.neighbours import read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, answer_parent
-from sfumato.errors import SfumatoError, SpecError, first_line
+from sfumato.errors import SfumatoError, first_line
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
@@ -54,17 +52,14 @@ def serve_remotely(folder: Path, say: Say) -> None:
         say: called with what the party agrees to, and what happens to its connections.
 
     Raises:
-        SfumatoError: as `start_party`; the parent is not the registered one, or does not take this party.
+        SfumatoError: as `start_party` and `read_neighbours`.
     """
-    hops, own = read_hops(folder), HopKey(folder)
-    if hops.parent is None:
-        raise SpecError(f"{folder / HOPS}: parent", None, "must be there for a device or an edge")
     said, terms = read_terms(folder)
-    most = terms.largest_answer(terms.parent(said.number))
+    hops = read_neighbours(folder, said.number, terms)
     with ExitStack() as opened:
         below = None
         if hops.children:
-            door = ChildrenDoor(hops, own, say)
+            door = ChildrenDoor(hops, say)
             opened.callback(door.close)
             below = door.parties(terms.largest_answer(said.number))
         started = start_party(folder, below)
@@ -75,7 +70,8 @@ def serve_remotely(folder: Path, say: Say) -> None:
         def refused(error: SfumatoError) -> None:
             say(first_line(error))
 
-        answer_parent(started.party, hops.parent, own, most, say, refused)
+        most = terms.largest_answer(terms.parent(said.number))
+        answer_parent(started.party, hops, most, say, refused)
 
 
 def play_remotely(
@@ -99,14 +95,11 @@ def play_remotely(
     from sfumato.protocols.tree.rounds import TreeProtocol
     from sfumato.simulation.run import run_rounds
 
-    hops, own_hop = read_hops(folder), HopKey(folder)
     said, terms = read_terms(folder)
     with ExitStack() as opened:
         own = PartyFolder.open(folder)
         opened.callback(own.close)
-        require_own_key(terms, said.number, own.identity)
-        _require_children(folder, hops, terms)
-        door = ChildrenDoor(hops, own_hop, say)
+        door = ChildrenDoor(read_neighbours(folder, said.number, terms), say)
         opened.callback(door.close)
         for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud)):
             say(sentence)
@@ -122,13 +115,4 @@ def play_remotely(
 
         yield from run_rounds(
             terms.plan.spec, out=folder / RUN, device="cpu", resume=True, on_step=on_step, played_by=played_by
-        )
-
-
-def _require_children(folder: Path, hops: Hops, terms: DeploymentTerms) -> None:
-    """Refuse hops that are not those of the cloud."""
-    wanted = terms.children(terms.cloud).keys()
-    if hops.parent is not None or {child.number for child in hops.children} != wanted:
-        raise SpecError(
-            f"{folder / HOPS}: children", len(hops.children), f"must be those of {folder / TERMS}"
         )

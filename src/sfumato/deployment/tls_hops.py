@@ -3,11 +3,12 @@
 Children need no address that others can reach. Each end shows its certificate, and the other end takes it
 only if all its bytes are those that are registered: for a parent, the one in the child's ``hops.yaml``; for a
 child, one of those in the parent's, which says too which child it is. There is nothing without TLS, on no
-address. When the parent has taken the child's certificate it sends ``SFMT``; then the child greets, and the
-parent asks, as on any connection (`frame_exchange`).
+address. Then the parent introduces itself, and the child does (`hop_proofs`). A child that listens greets,
+and the parent asks, as on any connection (`frame_exchange`).
 
 A connection that is lost is dialed again. The parent then sends the frame again that had no answer: a party
-that has answered it sends the same bytes, from its memory.
+that has answered it sends the same bytes, from its memory. Nothing that somebody says who has not introduced
+himself makes a party end: it says so once, and dials again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -28,78 +30,78 @@ from sfumato.deployment.frame_exchange import (
     exactly,
     send_frame,
 )
-from sfumato.deployment.hop_keys import HopKey, certificate_bytes
-from sfumato.deployment.hops_file import HOPS, Child, Hops, Parent, address_of
+from sfumato.deployment.hop_proofs import INTRODUCTION_BYTES, Neighbour, OwnEnd
+from sfumato.deployment.hops_file import HOPS, address_of
+from sfumato.deployment.neighbours import Neighbours
 from sfumato.errors import RunError, SfumatoError
 
 PATIENCE_S = 600.0
 """How long a parent waits for a child that is not connected."""
 
-_HANDSHAKE_S = 10.0
+_DIAL_S, _HANDSHAKE_S = 10.0, 3.0  # until a parent, a child, has introduced itself
 _ANOTHER = "shows a certificate that is not the one registered for it"
-_NOT_NOW = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
+_TOO_EARLY, _EXPIRED = 9, 10  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 _POLLS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _SENDS = 4  # of a frame, over as many connections
-_HANDSHAKES = 64  # at the same time
+_HANDSHAKES, _OF_ONE_HOST = 64, 4  # at the same time
+_PAUSE_S = 0.5  # where the system has no room for another connection
+_QUIET_S = 60.0  # of what is refused, a line a host is said in so long
 
 
 class ParentAbsentError(RunError):
     """Nobody listens at the parent's address, or it does not answer: it may be started later."""
 
 
-def dial(parent: Parent, own: HopKey) -> ssl.SSLSocket:
-    """A connection to the parent, which has taken the certificate of this party.
+def dial(own: OwnEnd, parent: Neighbour, address: str) -> ssl.SSLSocket:
+    """A connection to the parent; both have introduced themselves.
 
     Raises:
         ParentAbsentError: nobody listens there.
-        RunError: it shows another certificate, does not take this one, or has no TLS 1.3.
+        RunError: it shows another certificate or key, does not take this party's, has no TLS 1.3, or has
+            other terms.
     """
-    there = f"{parent.name} at {parent.address}"
-    expected = certificate_bytes(parent.certificate, f"{HOPS}: parent.certificate")
-    context = own.context(ssl.PROTOCOL_TLS_CLIENT, (expected,))
+    there = f"{parent.name} at {address}"
+    context = own.hop.context(ssl.PROTOCOL_TLS_CLIENT, (parent.certificate,))
     try:
-        raw = socket.create_connection(address_of(parent.address, HOPS), _HANDSHAKE_S)
+        raw = socket.create_connection(address_of(address, HOPS), _DIAL_S)
     except OSError as error:
         raise ParentAbsentError(f"{there}: nobody answers: {error.strerror or error}") from None
     with raw:  # which holds nothing any more as soon as it is wrapped
-        _keep_alive(raw)
         try:
-            return _taken(context.wrap_socket(raw), expected)
+            _keep_alive(raw)
+            return _introduced(context.wrap_socket(raw), own, parent)
         except ssl.SSLCertVerificationError as error:
-            said = "is a clock wrong?" if error.verify_code in _NOT_NOW else _ANOTHER
-            raise RunError(f"{there}: {said}: {error.verify_message}") from None
+            clock = {
+                _TOO_EARLY: "is a clock wrong?",
+                _EXPIRED: "its certificate has expired, or a clock is wrong",
+            }
+            raise RunError(
+                f"{there}: {clock.get(error.verify_code, _ANOTHER)}: {error.verify_message}"
+            ) from None
         except ssl.SSLEOFError:
             raise ParentAbsentError(f"{there}: ends the connection") from None
         except ssl.SSLError as error:
             reason = error.reason or str(error)
-            said = (
-                "does not take the certificate of this party"
-                if "ALERT" in reason
-                else "does not speak TLS 1.3"
-            )
+            is_refusal = "ALERT" in reason
+            said = "does not take the certificate of this party" if is_refusal else "does not speak TLS 1.3"
             raise RunError(f"{there}: {said}: {reason}") from None
         except (OSError, EOFError):
             raise ParentAbsentError(f"{there}: ends the connection, or says nothing") from None
-        except _AnotherCertificateError:
-            raise RunError(f"{there}: {_ANOTHER}") from None
 
 
-class _AnotherCertificateError(Exception):
-    """The other end's certificate is trusted by TLS, and is not the one that is registered."""
-
-
-def _taken(connection: ssl.SSLSocket, expected: bytes) -> ssl.SSLSocket:
-    """A connection to the owner of a certificate, which has taken this party's.
+def _introduced(connection: ssl.SSLSocket, own: OwnEnd, parent: Neighbour) -> ssl.SSLSocket:
+    """A connection to a parent, which has introduced itself, and to which this party has.
 
     Raises:
         OSError: the other end refuses.
         EOFError: it ends the connection.
-        _AnotherCertificateError: it shows another certificate.
+        RunError: it shows another certificate than the registered one, or another key, or has other terms.
     """
     try:
-        if connection.getpeercert(binary_form=True) != expected:
-            raise _AnotherCertificateError
-        exactly(connection, len(GREETING), time.monotonic() + _HANDSHAKE_S)
+        if connection.getpeercert(binary_form=True) != parent.certificate:
+            raise RunError(f"{parent.name}: {_ANOTHER}")
+        own.require_parent(parent, exactly(connection, INTRODUCTION_BYTES, time.monotonic() + _DIAL_S))
+        connection.sendall(own.to_parent(parent))
     except BaseException:
         connection.close()
         raise
@@ -108,40 +110,41 @@ def _taken(connection: ssl.SSLSocket, expected: bytes) -> ssl.SSLSocket:
 
 def answer_parent(
     party: FrameReceiver,
-    parent: Parent,
-    own: HopKey,
+    hops: Neighbours,
     most_bytes: int,
     on_event: Callable[[str], object],
     on_refusal: Callable[[SfumatoError], object],
 ) -> None:
     """Answer the parent until the process is ended; a connection that is lost is dialed again.
 
+    What keeps the parent from being reached is said once. Where somebody refuses who has not introduced
+    himself, this goes on too: whoever can answer at that address could make all parties end otherwise.
+
     Args:
         party: that answers.
-        parent: whom it answers.
-        own: key of its connections.
+        hops: of the party, which has a parent.
         most_bytes: of a frame of the parent.
         on_event: called with a sentence when the connection is there, and when it is not.
         on_refusal: called with every error, for the party's own log.
-
-    Raises:
-        RunError: the parent shows another certificate, does not take this one, or has no TLS 1.3.
     """
-    failures = 0
+    assert hops.parent is not None  # of a device or an edge
+    failures, said = 0, ""
     while True:
         try:
-            connection = dial(parent, own)
-        except ParentAbsentError as error:
-            if not failures:
-                on_event(f"{error}; waiting")
-            time.sleep(_POLLS_S[min(failures, len(_POLLS_S) - 1)])
+            connection = dial(hops.own, hops.parent, hops.address)
+        except RunError as error:
+            if str(error) != said:
+                said = str(error)
+                on_event(f"{said}; waiting")
+            is_absent = isinstance(error, ParentAbsentError)
+            time.sleep(_POLLS_S[min(failures, len(_POLLS_S) - 1) if is_absent else -1])
             failures += 1
             continue
-        failures = 0
-        on_event(f"connected to {parent.name} at {parent.address}")
+        failures, said = 0, ""
+        on_event(f"connected to {hops.parent.name} at {hops.address}")
         with connection:
             answer_frames(party, connection, most_bytes, on_refusal)
-        on_event(f"the connection to {parent.name} has ended")
+        on_event(f"the connection to {hops.parent.name} has ended")
         time.sleep(_POLLS_S[0])
 
 
@@ -150,28 +153,28 @@ class ChildrenDoor:
 
     Args:
         hops: of the aggregator, which has children.
-        own: key of its connections.
         on_event: called with a sentence, from other threads, when somebody was let in or refused.
 
     Attributes:
-        seen: the numbers of all whose certificates were taken so far, also those who only looked.
+        seen: the numbers of all who have introduced themselves so far, also those who only looked.
 
     Raises:
         RunError: nothing can listen at that address.
     """
 
-    def __init__(self, hops: Hops, own: HopKey, on_event: Callable[[str], object]) -> None:
-        assert hops.listens is not None  # there are children
-        self._children: dict[bytes, Child] = {
-            certificate_bytes(child.certificate, HOPS): child for child in hops.children
-        }
-        self._context = own.context(ssl.PROTOCOL_TLS_SERVER, tuple(self._children))
+    def __init__(self, hops: Neighbours, on_event: Callable[[str], object]) -> None:
+        self._own = hops.own
+        self._children = {child.certificate: child for child in hops.children}
+        self._context = hops.own.hop.context(ssl.PROTOCOL_TLS_SERVER, tuple(self._children))
         self._on_event = on_event
         self.seen: set[int] = set()
         self._there: dict[int, ssl.SSLSocket] = {}  # those that nobody uses now
         self._in_use: dict[int, ssl.SSLSocket] = {}
         self._changed = threading.Condition()
         self._room = threading.BoundedSemaphore(_HANDSHAKES)
+        self._greeted: Counter[str] = Counter()  # how many of a host are being looked at
+        self._said: dict[str, float] = {}  # when a refusal of a host was said
+        self._closed = False
         host, port = address_of(hops.listens, HOPS)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -184,7 +187,7 @@ class ChildrenDoor:
         """The children, as the aggregator reaches them, by number; ``most_bytes``: of a frame of theirs."""
         return {child.number: _DialedIn(self, child, most_bytes) for child in self._children.values()}
 
-    def take(self, child: Child, patience_s: float) -> ssl.SSLSocket:
+    def take(self, child: Neighbour, patience_s: float) -> ssl.SSLSocket:
         """The connection of a child, for the caller alone, as soon as there is one.
 
         Raises:
@@ -196,7 +199,7 @@ class ChildrenDoor:
             connection = self._in_use[child.number] = self._there.pop(child.number)
             return connection
 
-    def give_back(self, child: Child, connection: ssl.SSLSocket) -> None:
+    def give_back(self, child: Neighbour, connection: ssl.SSLSocket) -> None:
         """Let others have a connection that was taken; it is closed if the child has dialed in again."""
         with self._changed:
             is_last = self._in_use.get(child.number) is connection
@@ -207,7 +210,7 @@ class ChildrenDoor:
             else:
                 connection.close()
 
-    def drop(self, child: Child, connection: ssl.SSLSocket) -> None:
+    def drop(self, child: Neighbour, connection: ssl.SSLSocket) -> None:
         """Close a connection that was taken and is broken."""
         with self._changed:
             if self._in_use.get(child.number) is connection:
@@ -216,6 +219,7 @@ class ChildrenDoor:
 
     def close(self) -> None:
         """Close the door and all connections."""
+        self._closed = True
         _shut(self._listening)
         self._listening.close()
         with self._changed:
@@ -224,42 +228,68 @@ class ChildrenDoor:
                 connection.close()
 
     def _accept(self) -> None:
+        """Let people in until the door is closed; a system without room for another one has it later."""
         while True:
             self._room.acquire()
             try:
                 raw, (host, *_) = self._listening.accept()
-            except OSError:  # closed
-                return
+            except OSError as error:
+                self._room.release()
+                if self._closed:
+                    return
+                self._refused("", f"nobody can be let in now: {error.strerror or error}")
+                time.sleep(_PAUSE_S)
+                continue
             threading.Thread(target=self._welcome, args=(raw, host), daemon=True).start()
 
     def _welcome(self, raw: socket.socket, host: str) -> None:
         """Let a child in, if it is one, and let nobody else in."""
+        with self._changed:
+            self._greeted[host] += 1
+            is_crowd = self._greeted[host] > _OF_ONE_HOST
+        try:
+            if is_crowd:
+                raw.close()
+                self._refused(host, f"somebody at {host} was refused: too many at once")
+            elif (met := self._met(raw, host)) is not None:
+                self._register(*met, host)
+        finally:
+            with self._changed:
+                self._greeted[host] -= 1
+                if not self._greeted[host]:
+                    del self._greeted[host]
+            self._room.release()
+
+    def _met(self, raw: socket.socket, host: str) -> tuple[Neighbour, ssl.SSLSocket] | None:
+        """The child at the other end and its connection, if it is one and listens; closed otherwise."""
+        connection = raw
+        deadline = time.monotonic() + _HANDSHAKE_S
         try:
             raw.settimeout(_HANDSHAKE_S)
             _keep_alive(raw)
-            connection = self._context.wrap_socket(raw, server_side=True)
-        except (OSError, ValueError) as error:
-            raw.close()
+            connection = secured = self._context.wrap_socket(raw, server_side=True)
+            child = self._children.get(secured.getpeercert(binary_form=True) or b"")
+            if child is None:
+                raise RunError("the certificate is not registered")
+            secured.sendall(self._own.to_child(child))
+            self._own.require_child(child, exactly(secured, INTRODUCTION_BYTES, deadline))
+            self.seen.add(child.number)
+        except (OSError, ValueError, EOFError, RunError) as error:
+            connection.close()
             reason = error.reason if isinstance(error, ssl.SSLError) else None
-            self._on_event(f"somebody at {host} was refused: {reason or error}")
-            return
-        finally:
-            self._room.release()
-        child = self._children.get(connection.getpeercert(binary_form=True) or b"")
-        if child is None:
-            connection.close()
-            self._on_event(f"somebody at {host} was refused: the certificate is not registered")
-            return
-        self.seen.add(child.number)
+            why = reason or str(error) or "ends the connection"
+            self._refused(host, f"somebody at {host} was refused: {why}")
+            return None
         try:
-            connection.sendall(GREETING)
-            is_party = exactly(connection, len(GREETING), time.monotonic() + _HANDSHAKE_S) == GREETING
+            if exactly(secured, len(GREETING), deadline) == GREETING:
+                return child, secured
         except (OSError, EOFError):
-            is_party = False
-        if not is_party:  # it has only looked whether it would be let in
-            connection.close()
-            return
-        self._on_event(f"{child.name} is connected, from {host}")
+            pass  # it has only looked whether it would be let in
+        secured.close()
+        return None
+
+    def _register(self, child: Neighbour, connection: ssl.SSLSocket, host: str) -> None:
+        """Have a child's connection, in place of an earlier one."""
         with self._changed:
             if (older := self._in_use.pop(child.number, None)) is not None:
                 _shut(older)  # who uses it finds it broken, and takes this one
@@ -267,6 +297,17 @@ class ChildrenDoor:
                 idle.close()
             self._there[child.number] = connection
             self._changed.notify_all()
+        self._on_event(f"{child.name} is connected, from {host}")
+
+    def _refused(self, host: str, sentence: str) -> None:
+        """Say that somebody was refused, or that nobody can be let in; a line a host and a while."""
+        now = time.monotonic()
+        with self._changed:
+            self._said = {other: when for other, when in self._said.items() if now - when < _QUIET_S}
+            is_new = host not in self._said
+            self._said.setdefault(host, now)
+        if is_new:
+            self._on_event(sentence)
 
 
 class _DialedIn:
@@ -276,7 +317,7 @@ class _DialedIn:
     until then, if it may be (`carrier.AggregatingParty`), and nobody waits for it.
     """
 
-    def __init__(self, door: ChildrenDoor, child: Child, most_bytes: int) -> None:
+    def __init__(self, door: ChildrenDoor, child: Neighbour, most_bytes: int) -> None:
         self._door, self._child, self._most_bytes = door, child, most_bytes
         self._gone = False
 
