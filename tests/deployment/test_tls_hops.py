@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import shutil
 import socket
 import ssl
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +23,7 @@ from sfumato.deployment import frame_exchange, hop_keys, tls_hops
 from sfumato.deployment.calls import together
 from sfumato.deployment.carrier import FrameReceiver, InProcess
 from sfumato.deployment.consent import ConsentRefusedError
+from sfumato.deployment.frame_exchange import answer_frames, send_frame
 from sfumato.deployment.hop_keys import HopKey, PublicKeys, certificate_bytes, make_keys
 from sfumato.deployment.hop_proofs import Neighbour, OwnEnd
 from sfumato.deployment.hops_file import address_of
@@ -141,9 +146,8 @@ def test_a_certificate_counts_only_with_the_key_of_the_terms(hop: Hop) -> None:
     """Both ends have registered certificates, and one has not the signing key of whom it stands for."""
     door = hop.door("child")
     stranger = replace(hop.own("child"), identity=Identity())
-    with closing(dial(stranger, hop.parent(), hop.address)) as refused:
-        refused.settimeout(PATIENCE_S)
-        assert refused.recv(1) == b""
+    with pytest.raises(ParentAbsentError, match=r"edge:0 at .*: ends the connection"):
+        dial(stranger, hop.parent(), hop.address)
     assert not door.seen
     assert "device:0: does not show the key" in hop.events[-1]
     forged = replace(hop.parent(), key=Identity().public)
@@ -250,7 +254,11 @@ class Watcher:
                 first, _ = self._listening.accept()
             except OSError:
                 return
-            second = socket.create_connection(self._to)
+            try:
+                second = socket.create_connection(self._to)
+            except OSError:  # the test is over
+                first.close()
+                return
             self.pairs.append((first, second))
             for one, other in ((first, second), (second, first)):
                 threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
@@ -266,12 +274,14 @@ class Watcher:
     def cut(self) -> None:
         for pair in self.pairs:
             for one in pair:
-                one.shutdown(socket.SHUT_RDWR)
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
                 one.close()
         self.pairs.clear()
 
     def close(self) -> None:
         self._listening.close()
+        self.cut()
 
 
 def test_who_carries_the_bytes_reads_nothing_and_a_cut_is_survived(hop: Hop) -> None:
@@ -293,6 +303,188 @@ def test_who_carries_the_bytes_reads_nothing_and_a_cut_is_survived(hop: Hop) -> 
         assert asked == [b"first raw message", b"second raw message", b"second raw message"]
         assert len(watcher.seen) > 500
         assert b"raw message" not in watcher.seen
+
+
+def lost_to(hop: Hop, children: dict[int, FrameReceiver]) -> tuple[list[int], list[int]]:
+    """Ask two children at the same time; whose answers come, and who is lost."""
+    taken: list[int] = []
+    lost: list[int] = []
+    identity, session = Identity(), bytes(32)
+
+    class Node:
+        number = 9
+
+        def receive(self, data: bytes) -> list[bytes]:
+            taken.append(parse_frame(data).sender)
+            return []
+
+        def lose(self, child: int, error: SfumatoError) -> list[bytes]:
+            lost.append(child)
+            return []
+
+    carrier = InProcess({9: Node(), **children}, dict.fromkeys(children, 9), together)
+    carrier.carry([seal_frame(Frame(1, session, 9, child, b"?"), identity) for child in children])
+    return taken, lost
+
+
+@dataclass
+class Answering:
+    """A device that answers its parent with a frame of its own; the first times it is cut off."""
+
+    number: int
+    cuts: int = 0
+    watcher: Watcher | None = None
+
+    def receive(self, data: bytes) -> list[bytes]:
+        if self.cuts:
+            assert self.watcher is not None
+            self.cuts -= 1
+            self.watcher.cut()
+        return [seal_frame(Frame(1, bytes(32), self.number, 9, data), Identity())]
+
+
+def test_a_child_that_is_gone_is_lost_and_not_waited_for_again(
+    hop: Hop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door = hop.door("child", "who never comes")
+    children = dict(door.parties(MOST))
+    hop.answers("child", Answering(0))
+    monkeypatch.setattr(tls_hops, "PATIENCE_S", 1.0)
+    assert lost_to(hop, children) == ([0], [1])
+    monkeypatch.setattr(tls_hops, "PATIENCE_S", 2 * PATIENCE_S)
+    before = time.monotonic()
+    assert lost_to(hop, children) == ([0], [1])
+    assert time.monotonic() - before < PATIENCE_S
+    hop.answers("who never comes", Answering(1))
+    before = time.monotonic()
+    while 1 not in door.seen:
+        assert time.monotonic() - before < PATIENCE_S
+        time.sleep(0.05)
+    time.sleep(0.5)  # until it listens
+    assert lost_to(hop, children) == ([0, 1], [])
+
+
+@pytest.mark.parametrize(("cuts", "lost"), [(2, []), (9, [0])])
+def test_a_child_dials_again_some_times_before_it_is_lost(hop: Hop, cuts: int, lost: list[int]) -> None:
+    children = dict(hop.door("child").parties(MOST))
+    with closing(Watcher(address_of(hop.address, "here"))) as watcher:
+        party = Answering(0, cuts, watcher)
+        hop.answers("child", party, watcher.address)
+        assert lost_to(hop, children) == ([] if lost else [0], lost)
+    assert party.cuts == max(0, cuts - 4)
+
+
+def test_who_sends_too_much_is_let_go(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a child and of a parent no more is read than a frame can have."""
+    monkeypatch.setattr(tls_hops, "_SENDS", 1)
+    (child,) = hop.door("child").parties(most_bytes=10).values()
+    hop.answers("child", Echo())
+    with pytest.raises(RunError, match="device:0: sends more than an answer can be"):
+        child.receive(b"x" * 11)
+    with pytest.raises(RunError, match="device:0: has ended"):
+        child.receive(b"x" * (MOST + 1))
+    assert child.receive(b"here") == [b"here"]
+
+
+def test_what_a_child_says_does_no_harm_to_a_terminal(hop: Hop) -> None:
+    class Rude:
+        def receive(self, data: bytes) -> list[bytes]:
+            raise TamperedMessageError("\x1b[2J" + "x" * 1000)
+
+    (child,) = hop.door("child").parties(MOST).values()
+    hop.answers("child", Rude())
+    with pytest.raises(RunError) as refused:
+        child.receive(b"?")
+    assert str(refused.value) == "device:0: \N{REPLACEMENT CHARACTER}[2J" + "x" * 296
+
+
+def test_a_slow_connection_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a frame takes longer than a stall may; no piece of it does."""
+    monkeypatch.setattr(frame_exchange, "STALL_S", 0.5)
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 15)
+
+    def read() -> None:
+        found = 0
+        while found < 8 + (1 << 20):
+            time.sleep(0.02)
+            found += len(theirs.recv(1 << 14))
+        theirs.sendall(b"\0" + bytes(4))
+
+    threading.Thread(target=read, daemon=True).start()
+    before = time.monotonic()
+    with closing(ours), closing(theirs):
+        assert send_frame(ours, bytes(1 << 20), "device:0", "there", 0, before + PATIENCE_S) == []
+        assert time.monotonic() - before > 2 * 0.5
+
+
+def test_errors_of_the_network_end_a_connection_and_those_of_a_party_do_not_hide() -> None:
+    class Broken:
+        def settimeout(self, value: float | None) -> None: ...
+
+        def sendall(self, data: bytes) -> None: ...
+
+        def recv(self, size: int) -> bytes:
+            raise OSError(errno.EHOSTUNREACH, "no route to host")
+
+    answer_frames(Echo(), cast(socket.socket, Broken()), MOST, print)
+
+    class Failing:
+        def receive(self, data: bytes) -> list[bytes]:
+            raise OSError(errno.ENOSPC, "no room")
+
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        ours.sendall(struct.pack(">Q", 1) + b"x")
+        with pytest.raises(OSError, match="no room"):
+            answer_frames(Failing(), theirs, MOST, print)
+
+
+def test_the_door_outlives_a_system_without_room(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures = socket.socket.accept, [OSError(errno.EMFILE, "too many open files")] * 3
+
+    def accept(self: socket.socket) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(self)
+
+    monkeypatch.setattr(tls_hops, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    door = hop.door("child")
+    hop.dial("child").close()
+    assert door.seen == {0}
+    assert hop.events.count("nobody can be let in now: too many open files") == 1
+
+
+def test_one_host_does_not_keep_the_door_busy(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_hops, "_HANDSHAKE_S", 1.0)
+    hop.door("child")
+    with ExitStack() as opened:
+        silent = [
+            opened.enter_context(socket.create_connection(address_of(hop.address, "here"))) for _ in range(20)
+        ]
+        for one in silent:  # all but four are closed at once, and these after a second
+            one.settimeout(PATIENCE_S)
+            assert one.recv(1) == b""
+        hop.dial("child").close()
+    assert sum("was refused" in event for event in hop.events) == 1
+
+
+def test_nothing_that_a_stranger_answers_ends_a_child(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once there is something else at the parent's address: it is said, and the parent is dialed again."""
+    monkeypatch.setattr(tls_hops, "_POLLS_S", (0.1,))
+    told: list[str] = []
+    host, port = address_of(hop.address, "here")
+    with socket.create_server((host, port)) as listening:
+        hop.answers("child", Echo(), told=told)
+        for _ in range(2):
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
+    (child,) = hop.door("child").parties(MOST).values()
+    assert child.receive(b"here") == [b"here"]
+    assert sum("does not speak TLS" in event for event in told) == 1
 
 
 def test_a_child_that_dials_again_is_the_one_that_counts(hop: Hop) -> None:

@@ -146,7 +146,7 @@ class DeploymentTerms:
         return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
 
     def largest_answer(self, node: int) -> int:
-        """More bytes than any frame of a child to an aggregator has."""
+        """More bytes than any frame between an aggregator and a child has, up or down."""
         return largest_answer(self.parameters, len(self.children(node)))
 
     def colluders(self, node: int) -> int:

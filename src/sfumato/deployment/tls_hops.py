@@ -3,8 +3,8 @@
 Children need no address that others can reach. Each end shows its certificate, and the other end takes it
 only if all its bytes are those that are registered: for a parent, the one in the child's ``hops.yaml``; for a
 child, one of those in the parent's, which says too which child it is. There is nothing without TLS, on no
-address. Then the parent introduces itself, and the child does (`hop_proofs`). A child that listens greets,
-and the parent asks, as on any connection (`frame_exchange`).
+address. Then the parent introduces itself, and the child does (`hop_proofs`); the parent says ``SFMT`` when
+it has taken that. A child that listens greets, and the parent asks, as on any connection (`frame_exchange`).
 
 A connection that is lost is dialed again. The parent then sends the frame again that had no answer: a party
 that has answered it sends the same bytes, from its memory. Nothing that somebody says who has not introduced
@@ -102,6 +102,7 @@ def _introduced(connection: ssl.SSLSocket, own: OwnEnd, parent: Neighbour) -> ss
             raise RunError(f"{parent.name}: {_ANOTHER}")
         own.require_parent(parent, exactly(connection, INTRODUCTION_BYTES, time.monotonic() + _DIAL_S))
         connection.sendall(own.to_parent(parent))
+        exactly(connection, len(GREETING), time.monotonic() + _DIAL_S)  # it has taken it
     except BaseException:
         connection.close()
         raise
@@ -274,11 +275,12 @@ class ChildrenDoor:
             secured.sendall(self._own.to_child(child))
             self._own.require_child(child, exactly(secured, INTRODUCTION_BYTES, deadline))
             self.seen.add(child.number)
+            secured.sendall(GREETING)
         except (OSError, ValueError, EOFError, RunError) as error:
-            connection.close()
             reason = error.reason if isinstance(error, ssl.SSLError) else None
             why = reason or str(error) or "ends the connection"
             self._refused(host, f"somebody at {host} was refused: {why}")
+            connection.close()
             return None
         try:
             if exactly(secured, len(GREETING), deadline) == GREETING:
