@@ -81,7 +81,7 @@ def test_a_folder_a_party_with_nothing_that_others_could_read(
     first = (folders[1] / "sheet.txt").read_text()
     assert "clips its update to 1" in first
     assert f"edge:0's key begins {terms.keys[5].hex()[:16]}: ask its owner" in first
-    assert "Its rows are those of data.npz, unless its owner names others in consent.yaml." in first
+    assert "It reads the 12 rows of data.npz, unless its owner names another file in consent.yaml." in first
 
 
 def test_devices_know_the_address_of_their_edge_only(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_secrets_of_who_made_its_own_keys_are_not_in_its_folder(
         *("hops.yaml", "party.service", "sheet.txt", "spec.yaml", "terms.yaml")
     ]
     assert stat.S_IMODE((tmp_path / "out" / "device-0").stat().st_mode) == 0o700  # its rows came first
-    assert "Its rows are those of /srv/ann/rows.npz" in (folder / "sheet.txt").read_text()
+    assert "It reads the 12 rows of /srv/ann/rows.npz" in (folder / "sheet.txt").read_text()
     said, terms = read_terms(folder)
     assert said.data == "/srv/ann/rows.npz"
     assert terms.keys[1].hex() == yaml.safe_load(public.read_text())["key"]

@@ -20,7 +20,7 @@ from typing import Any, cast
 import pytest
 
 from sfumato.deployment import frame_exchange, hop_keys, tls_hops
-from sfumato.deployment.calls import together
+from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver, InProcess
 from sfumato.deployment.consent import ConsentRefusedError
 from sfumato.deployment.frame_exchange import answer_frames, send_frame
@@ -322,7 +322,7 @@ def lost_to(hop: Hop, children: dict[int, FrameReceiver]) -> tuple[list[int], li
             lost.append(child)
             return []
 
-    carrier = InProcess({9: Node(), **children}, dict.fromkeys(children, 9), together)
+    carrier = InProcess({9: Node(), **children}, dict.fromkeys(children, 9), at_once)
     carrier.carry([seal_frame(Frame(1, session, 9, child, b"?"), identity) for child in children])
     return taken, lost
 
@@ -524,7 +524,7 @@ def test_children_are_asked_at_the_same_time(hop: Hop) -> None:
             raise error
 
     frames = [seal_frame(Frame(1, session, 9, child, b"?"), identity) for child in (1, 0)]
-    carrier = InProcess({9: Node(), 0: Waiting(0), 1: Waiting(1)}, {0: 9, 1: 9}, together)
+    carrier = InProcess({9: Node(), 0: Waiting(0), 1: Waiting(1)}, {0: 9, 1: 9}, at_once)
     carrier.carry(frames)
     assert taken == [1, 0]
     assert carrier.bytes_down == sum(map(len, frames))

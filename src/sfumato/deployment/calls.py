@@ -21,7 +21,7 @@ def in_turn(calls: Sequence[Call]) -> list[Answers]:
     return [call() for call in calls]
 
 
-def together(calls: Sequence[Call]) -> list[Answers]:
+def at_once(calls: Sequence[Call]) -> list[Answers]:
     """What all calls return, in their order, made at the same time.
 
     All have ended then: nobody uses a connection any more. Threads are daemons: an interrupt does not wait.

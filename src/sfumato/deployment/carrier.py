@@ -73,7 +73,7 @@ class InProcess:
     Attributes:
         parties: by number.
         parents: of every party but the one at the top, by number.
-        calls: makes calls to children: `in_turn`, or `together` where each is in a process of its own.
+        calls: makes calls to children: `in_turn`, or `at_once` where each is in a process of its own.
     """
 
     parties: Mapping[int, FrameReceiver]

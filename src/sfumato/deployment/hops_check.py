@@ -15,7 +15,7 @@ from sfumato.deployment.hops_file import HOPS
 from sfumato.deployment.invitation import CONSENT, TERMS, Invitation, propose_consent, read_terms, start_party
 from sfumato.deployment.neighbours import Neighbours, read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
-from sfumato.deployment.party_sheet import key_words
+from sfumato.deployment.party_sheet import key_digits
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
@@ -55,7 +55,7 @@ def check_parties(folder: Path, say: Say) -> None:
         try:
             said, terms = read_terms(own)
             hops[own] = read_neighbours(own, said.number, terms)
-            for sentence in (*key_words(terms, said.number), *_could_start(own, said, terms)):
+            for sentence in (*key_digits(terms, said.number), *_could_start(own, said, terms)):
                 say(f"{own.name}: {sentence}")
         except SfumatoError as error:
             noted(own.name, error)

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset import Dataset
-from sfumato.deployment.calls import together
+from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree, proposed_consent, read_consent
 from sfumato.deployment.device import DeviceParty, require_own_key
@@ -255,7 +255,7 @@ def _started_edge(
     words = (taking_part(terms, said.number), *duties(terms, said.number))
     devices = terms.children(said.number)
     if below is not None:
-        return Started(Subtree(edge, below, together), own, words)
+        return Started(Subtree(edge, below, at_once), own, words)
     if len(said.children) != len(devices):
         raise SpecError(f"{folder / TERMS}: children", len(said.children), f"must be {len(devices)} sockets")
     most = terms.largest_answer(said.number)
@@ -263,7 +263,7 @@ def _started_edge(
         child: AwaitedParty(Path(path), terms.name(child), most)
         for child, path in zip(devices, said.children, strict=True)
     }
-    return Started(Subtree(edge, children, together), own, words, tuple(children.values()))
+    return Started(Subtree(edge, children, at_once), own, words, tuple(children.values()))
 
 
 def _started_device(folder: Path, said: Invitation, terms: DeploymentTerms, own: PartyFolder) -> Started:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sfumato.data.dataset_sizes import known_examples
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.hops_file import Hops
 from sfumato.deployment.invitation import DATA
@@ -23,8 +24,11 @@ def sheet(terms: DeploymentTerms, number: int, folder: str, hops: Hops, data: st
     """
     said = [taking_part(terms, number), *duties(terms, number), *_whom_it_meets(terms, number, hops)]
     if number < terms.cloud:
-        said.append(f"Its rows are those of {data or DATA}, unless its owner names others in consent.yaml.")
-    said += [*key_words(terms, number), ""]
+        known = known_examples(terms.plan.spec, terms.plan.tree.devices)
+        counted = "" if known is None else f"the {known[number]:,} "
+        read = f"It reads {counted}rows of {data or DATA}"
+        said.append(f"{read}, unless its owner names another file in consent.yaml.")
+    said += [*key_digits(terms, number), ""]
     steps = [f"Put this folder where only you can write, such as ~/{_HOME}/{folder}, and go to ~/{_HOME}."]
     if number < terms.cloud:
         parent = terms.name(terms.parent(number))
@@ -56,7 +60,7 @@ def _whom_it_meets(terms: DeploymentTerms, number: int, hops: Hops) -> list[str]
     return said
 
 
-def key_words(terms: DeploymentTerms, number: int) -> list[str]:
+def key_digits(terms: DeploymentTerms, number: int) -> list[str]:
     """The first digits of a party's key and its parent's, which owners compare by another way."""
     said = [f"Its own key, in its public.yaml, begins {terms.keys[number].hex()[:16]}."]
     if number != terms.cloud:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sfumato.deployment.calls import together
+from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import InProcess
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.hops_file import HOPS
@@ -110,7 +110,7 @@ def play_remotely(
             cloud = CloudParty(terms, own.identity, own.memory, draws)
             children = door.parties(terms.largest_answer(terms.cloud))
             parents = dict.fromkeys(children, terms.cloud)
-            carrier = InProcess({terms.cloud: cloud, **children}, parents, together)
+            carrier = InProcess({terms.cloud: cloud, **children}, parents, at_once)
             return DeployedRounds(terms, cloud, carrier, session.protocol, {draws.source})
 
         yield from run_rounds(

@@ -14,7 +14,7 @@ class Subtree:
     Args:
         node: the aggregator.
         children: by number, as it reaches them.
-        calls: makes calls to children: `in_turn`, or `together` where they are in processes of their own.
+        calls: makes calls to children: `in_turn`, or `at_once` where they are in processes of their own.
     """
 
     def __init__(
