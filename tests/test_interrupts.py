@@ -20,18 +20,13 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
 DEAF = """
-import signal, sys, time
+import os, signal, sys, time
 from sfumato import interrupts
 interrupts._AGAIN_S, interrupts._PATIENCE_S = 0.05, 0.5
-came = 0
-with interrupts.interrupted_by(signal.SIGTERM):
-    interrupts.interrupt_at_end_of({descriptor}, signal.SIGTERM)
-    while True:
-        try:
-            print("up" if came == 0 else came, flush=True)
-            time.sleep(600)
-        except KeyboardInterrupt:
-            came += 1
+signal.signal(signal.SIGTERM, lambda number, frame: os.write(1, b"came\\n"))
+interrupts.interrupt_at_end_of({descriptor}, signal.SIGTERM)
+while True:
+    time.sleep(600)
 """
 STARTER = f"""
 import subprocess, sys, time
@@ -67,5 +62,5 @@ def test_one_that_takes_no_notice_is_asked_again_and_ends(descriptor: str) -> No
     command = [sys.executable, "-c", DEAF.format(descriptor=descriptor)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         said, _ = process.communicate(timeout=60)
-        assert said.startswith("up\n1\n2\n")
+        assert said.count("came\n") >= 2
         assert process.returncode == 128 + signal.SIGTERM

@@ -267,23 +267,6 @@ def epsilon_of_spent(
     return gaussian.epsilon(delta=plan.spec.privacy.delta, mu=math.sqrt(square))
 
 
-def with_participations(
-    report: PrivacyReport, participations: npt.NDArray[np.int64], rounds: int, parameters: int
-) -> PrivacyReport:
-    """``report`` of all pairs, with what its rows amount to after the run (docs/accounting.md).
-
-    Args:
-        report: of `account`, without unit or observer.
-        participations: rounds that each device took part in, ``[devices]``.
-        rounds: that were played.
-        parameters: of the model.
-    """
-    if report.plan.spec.privacy.unit_within_device:
-        return report
-    found = family_of(report.plan.spec).ex_post(report.plan, report.delta, participations, rounds, parameters)
-    return replace(report, ex_post=found) if found else report
-
-
 def _guarantees_of_all_pairs(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
     """The guarantee of every class of pairs, for each kind of unit that the spec asks for."""
     for kind in unit_kinds(plan):
@@ -393,5 +376,5 @@ def _join_names(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str
 
 __all__ = [
     "ObservedUnit", "PrivacyReport", "account", "epsilon_after", "epsilon_of_spent", "pair_guarantee",
-    "unit_guarantee", "unit_kinds", "with_participations",
+    "unit_guarantee", "unit_kinds",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 
 from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.dataset_sizes import dataset_facts, known_examples
-from sfumato.data.repeats import looks_like_id, repeating_columns
+from sfumato.data.repeats import looks_like_id, repeating_ids
 from sfumato.data.synthetic import CLASSES
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
@@ -272,7 +272,7 @@ def forgotten_persons(plan: Plan) -> str | None:
     if unit not in ("record", "both") or not data.source.lower().endswith(TABLE_SUFFIXES):
         return None
     try:
-        repeated = repeating_columns(data, looks_like_id)
+        repeated = repeating_ids(data)
     except SfumatoError:  # not on this machine
         return None
     labels = (data.label_column,) if isinstance(data.label_column, str) else data.label_column or ()

@@ -44,7 +44,7 @@ def test_every_command_calls_a_site_by_its_name(
     assert "guarantee towards bonn and no attack as bonn" in page
     curves = re.search(r'"figure-\d+-epsilon":(.*?)"layout"', page)
     assert curves is not None
-    assert '"name":"bonn"' in curves[1]
+    assert '"name":"cloud and bonn"' in curves[1]  # both have the same ε
     capsys.readouterr()
     assert main(["attack", "r", "--observer", "ulm", "--kind", "membership"]) == 2
     assert "that the run recorded" in capsys.readouterr().err

@@ -119,7 +119,7 @@ LOOKED_AT = {
     TreeTopology: "kind edges devices_per_edge levels level_names sites file supernodes zones moves",
     Faults: "dropout_rate supernode_failure_rate survival_threshold when_supernode_fails",
     Trust: "cloud trusted_edges trusted_aggregators trusted from",
-    Model: "kind trained rank bias hidden",
+    Model: "kind trained rank bias hidden norm",
 }
 """The keys of which somebody decided whether they can be deployed."""
 

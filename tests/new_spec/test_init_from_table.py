@@ -61,8 +61,8 @@ def test_what_is_written_is_run_at_once(capsys: pytest.CaptureFixture[str]) -> N
     assert "about one row (a patient), at δ = 1e-5" in said
     assert "the server (cloud)       ε ≤ 4 " in said
     assert "finding" not in said
-    again = "sfumato verify runs/patients; sfumato statement runs/patients"
-    assert f"next: sfumato run patients.yaml --baseline; {again}" in said
+    following = ["run patients.yaml --baseline", "verify runs/patients", "statement runs/patients"]
+    assert "next: " + "\n      ".join(f"sfumato {command}" for command in following) in said
     spec = written()
     assert spec["data"]["feature_columns"] == ["age", "bmi"]
     assert spec["data"]["scale"] == {"age": [0, 100], "bmi": [10, 60]}

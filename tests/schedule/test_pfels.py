@@ -12,7 +12,7 @@ import pytest
 from air_specs import CONSTANT, air_spec
 from places import ROOT
 
-from sfumato.accounting import PrivacyReport, account, with_participations
+from sfumato.accounting import PrivacyReport, account
 from sfumato.errors import SpecError
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.noise_scale import calibrate_scale
@@ -23,6 +23,7 @@ from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.rows.ex_post import epsilons_after_run
 from sfumato.schedule.tree import TreePlan
+from sfumato.simulation.after_run import with_participations
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
@@ -430,7 +431,7 @@ def test_a_formula_outside_its_domain_is_a_warning_and_the_claim_is_void() -> No
     assert plan.air is not None
     assert plan.air.max_alignment[0] == math.inf
     assert any("has no value at delta = 0.5" in note and "void" in note for note in plan.notes)
-    assert any("Theorem 3 is proved for epsilon below" in note for note in plan.notes)
+    assert any("Theorem 3 is proved for ε below 2r/N" in note for note in plan.notes)
     assert "(P1)" in account(plan.spec).claims[0].why
     within = _plan(privacy={"noise": {"formula": "pfels", "epsilon": 0.3}})
     assert not any("void" in note for note in within.notes)

@@ -7,12 +7,13 @@ import pytest
 from one_aggregation import Aggregation
 from places import ROOT
 
-from sfumato.accounting import account, with_participations
+from sfumato.accounting import account
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.schedule.faults.dropouts import turnout_of
 from sfumato.schedule.faults.realised import RealisedDropouts
 from sfumato.schedule.resolve import resolve
+from sfumato.simulation.after_run import with_participations
 from sfumato.spec.load import load_spec
 
 pytestmark = pytest.mark.usefixtures("coarse_losses")

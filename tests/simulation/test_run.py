@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import sfumato
-from sfumato.accounting import account, with_participations
+from sfumato.accounting import account
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.local import LocalEngine
 from sfumato.errors import EnvelopeError, RunError
@@ -34,6 +34,7 @@ from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation import folder_writer
 from sfumato.simulation import run as simulate
+from sfumato.simulation.after_run import with_participations
 from sfumato.simulation.training_loop import Session
 from sfumato.spec import load_spec
 from sfumato.spec.document import Spec

@@ -96,7 +96,7 @@ def test_releases_of_example_2_are_counted_and_judged(ran: StudyResult) -> None:
 
 def test_the_page_holds_verdicts_figures_and_the_papers_value(ran: StudyResult) -> None:
     page = ran.page.read_text("utf-8")
-    for title in ("Lines", "Rounds", "Bars", "Heat", "Table", "Pairs: exact", "Pairs: releases", "PwP"):
+    for title in ("Lines", "Rounds", "Bars", "Heat", "Table", "Pairs: exact ε", "Pairs: releases", "PwP"):
         assert f">{title}</h3>" in page
     assert "agrees." in page
     assert '"the paper"' in page

@@ -25,6 +25,8 @@ READERS = {"read_text", "read_bytes"}
 OWN = {
     "attacks/views.py": "views of a run, once its manifest has been checked",
     "data/idx.py": "data sets in IDX files: as many bytes are read as the header says",
+    "data/leaf.py": "data sets in JSON files, of any size: errors of parsing and nesting are refusals",
+    "data/tff.py": "the first bytes of a file, which say whether it is HDF5",
     "deployment/local_processes.py": "what a party that it started wrote to its log",
     "distributed/process_group.py": "what the other ranks of the same run send, as torch.distributed does",
     "durable_files.py": "hashes a file of a run, piece by piece",

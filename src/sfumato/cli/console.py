@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_COLUMNS = 80  # of a terminal
+
 
 def console() -> Console:
     """A console that prints text unchanged, without markup and highlighting."""
@@ -58,6 +60,13 @@ def exit_of_interrupted(command: Sequence[str]) -> typer.Exit:
     """Print the ``command``, as words, that continues what was interrupted; the exit to raise then."""
     print(f"\nsfumato: interrupted; continue with: {shlex.join(command)}", file=sys.stderr)
     return typer.Exit(130)
+
+
+def print_next(*commands: Sequence[str]) -> None:
+    """Print which commands one would give next: on one line of at most 80 columns, or else one a line."""
+    lines = [shlex.join(command) for command in commands]
+    on_one = f"next: {'; '.join(lines)}"
+    print(on_one if len(on_one) <= _COLUMNS else "next: " + "\n      ".join(lines))
 
 
 def with_noun(number: int, thing: str) -> str:

@@ -101,13 +101,13 @@ class HintingCommand(TyperCommand):
             return f"{meant}{value}" if self._sets_keys else ""
         if meant.startswith("--"):
             return meant if self._has(meant.partition(" ")[0]) else ""
-        key = key_meant(option.lstrip("-")) if not meant else None
-        if key is not None and " " not in key and self.name == "init":
-            return f"{key} in the spec, once it is written, or --set {key}={value} with sfumato run"
-        if not self._sets_keys:
-            return meant
+        key = None if meant else key_meant(option.lstrip("-"))
         if key is None or " " in key:
             return meant
+        if self.name == "init":
+            return f"{key} in the spec, once it is written, or --set {key}={value} with sfumato run"
+        if not self._sets_keys:
+            return ""
         other = f" --set {EITHER[key]}=null" if key in EITHER else ""
         return f"--set {key}={value}{other}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from sfumato.arguments import Argument
+from sfumato.cli.console import print_next
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
 
@@ -157,9 +157,10 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
             print(f"finding: {finding.text}")
     for line in who_learns_what(report, decisions):
         print(line)
-    run = shlex.quote(f"runs/{path.stem}")
-    again = f"sfumato run {shlex.quote(str(path))} --baseline"
-    print(f"next: {again}; sfumato verify {run}; sfumato statement {run}")
+    run = f"runs/{path.stem}"
+    print_next(
+        ["sfumato", "run", str(path), "--baseline"], ["sfumato", "verify", run], ["sfumato", "statement", run]
+    )
 
 
 def _ask(question: str, default: str) -> str:

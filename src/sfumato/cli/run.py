@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.cli.console import console, exit_of_interrupted
+from sfumato.cli.console import console, exit_of_interrupted, print_next
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.ranks import command_over_ranks, joined_ranks
 from sfumato.cli.spec_argument import locating_errors, read_spec
@@ -110,7 +110,7 @@ def run(
             _print_summary(folder, [where for _, where in plays])
             if baseline:
                 _print_cost(folder)
-            print(f"next: {'; '.join(shlex.join(['sfumato', do, str(plays[0][1])]) for do in _NEXT)}")
+            print_next(*(["sfumato", do, str(plays[0][1])] for do in _NEXT))
 
 
 @contextmanager

@@ -238,10 +238,10 @@ def _describe_added_noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
     return "noise " + ", ".join(f"×{number(value)} at {name} aggregations" for name, value in added.items())
 
 
-def _describe_step_noise(plan: TreePlan) -> str:
-    """The noise that every device adds at every local step; "" where none does."""
+def _step_noise_text(plan: TreePlan) -> str:
+    """The multiplier of what every device adds at every local step; "" where none does."""
     step = plan.spec.privacy.step_noise
-    return f"noise ×{number(step)} at every local step" if step else ""
+    return f"×{number(step)} at every local step" if step else ""
 
 
 def _tree_drawing(plan: TreePlan) -> Tree:
@@ -261,7 +261,8 @@ def _tree_drawing(plan: TreePlan) -> Tree:
             else:
                 nodes[depth, index] = nodes[depth - 1, int(tree.parents[depth][index])].add(text)
     for leaf in range(tree.leaf_count):
-        adds = _describe_step_noise(plan) or _describe_added_noise(plan, plan.noise.device[leaf])
+        step = _step_noise_text(plan)
+        adds = f"noise {step}" if step else _describe_added_noise(plan, plan.noise.device[leaf])
         devices, noisy = with_noun(int(tree.devices[leaf]), "device"), int(_noisy_devices(plan)[leaf])
         who = "each" if noisy == tree.devices[leaf] else f"{noisy:,} of them"
         add = "adds" if who == "each" or noisy == 1 else "add"
@@ -294,6 +295,6 @@ def _level_table(plan: TreePlan) -> Table:
         if values.size and values.max() > values.min():
             span += f" to ×{number(float(values.max()))}"
         if name == "device" and plan.spec.privacy.step_noise:
-            span = _describe_step_noise(plan).removeprefix("noise ")
+            span = _step_noise_text(plan)
         shown.add_row(name, f"{size:,}", f"{trusted:,}", f"{adding:,}", span)
     return shown

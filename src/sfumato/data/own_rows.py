@@ -24,15 +24,15 @@ def own_rows(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]:
         SpecError: a column is missing or holds something else.
         DataError: the source cannot be read, or a row lacks what every row needs.
     """
-    columns = request.columns
+    columns, named = request.columns, request.test_file
+    test_file = None if named is None else existing_file(named, "data.test_file")
     match place.form:
         case "csv" | "parquet" | "arrow":
             is_csv = place.form == "csv"
             opened = partial(open_csv, written=request.csv) if is_csv else OPEN_TABLE[place.form]
             tested = None
-            if request.test_file is not None:
-                path = existing_file(request.test_file, "data.test_file")
-                tested = table_rows(opened(path), replace(columns, group=None, site=None))
+            if test_file is not None:
+                tested = table_rows(opened(test_file), replace(columns, group=None, site=None))
             return table_rows(opened(place.folder), columns), tested
         case "npz":
             return open_npz(place.folder, columns)
@@ -40,11 +40,9 @@ def own_rows(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]:
             return open_npy_folder(place.folder, columns)
         case "images":
             return open_images(place.folder)
-        case "leaf" | "tff":
-            named = request.test_file
-            tested_file = None if named is None else existing_file(named, "data.test_file")
-            if place.form == "leaf":
-                return open_leaf(place.folder, tested_file)
-            return open_tff(place.folder, columns, tested_file)
+        case "leaf":
+            return open_leaf(place.folder, test_file)
+        case "tff":
+            return open_tff(place.folder, columns, test_file)
         case _:
             return given_rows(place.source, columns), None

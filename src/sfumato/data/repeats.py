@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 
 from sfumato.data.csv_files import open_csv
@@ -25,12 +24,13 @@ def looks_like_id(column: str) -> bool:
     return _ID_NAME.fullmatch(column.strip()) is not None
 
 
-def repeating_columns(data: Data, is_wanted: Callable[[str], bool]) -> tuple[str, ...]:
-    """The wanted columns of a CSV, Parquet or Arrow file that have a value twice; those alone are read.
+def repeating_ids(data: Data) -> tuple[str, ...]:
+    """The columns of a CSV, Parquet or Arrow file that look like identifiers and have a value twice.
+
+    Those that look like identifiers are read, no others.
 
     Args:
         data: the section of the spec.
-        is_wanted: of the name of a column.
 
     Returns:
         Names, in the order of the file; none where the data are no such file.
@@ -39,14 +39,12 @@ def repeating_columns(data: Data, is_wanted: Callable[[str], bool]) -> tuple[str
         SpecError: the section does not fit the data set.
         DataError: the file is not on this machine, or cannot be read.
     """
-    return _repeating(data.source, request_of(data, 1), is_wanted, state_of_file(data.source))
+    return _repeating(data.source, request_of(data, 1), state_of_file(data.source))
 
 
 @lru_cache(maxsize=8)
-def _repeating(
-    source: str, request: Request, is_wanted: Callable[[str], bool], stamp: object
-) -> tuple[str, ...]:
-    """`repeating_columns`, cached as long as ``stamp``, the state of the file, is the same."""
+def _repeating(source: str, request: Request, stamp: object) -> tuple[str, ...]:
+    """`repeating_ids`, cached as long as ``stamp``, the state of the file, is the same."""
     place = locate(source, request)
     if place.form == "csv":
         table = open_csv(place.folder, request.csv)
@@ -54,7 +52,7 @@ def _repeating(
         table = OPEN_TABLE[place.form](place.folder)
     else:
         return ()
-    wanted = {name: True for name in table.types if is_wanted(name)}
+    wanted = {name: True for name in table.types if looks_like_id(name)}
     read = table.read(wanted) if wanted else {}
     texts = {name: [text for text in read[name].to_pylist() if text] for name in wanted}
     return tuple(name for name, values in texts.items() if len(set(values)) < len(values))

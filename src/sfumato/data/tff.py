@@ -31,9 +31,9 @@ from sfumato.data.locate import Columns
 from sfumato.data.rows import Rows
 from sfumato.data.users import labels_of_user, refuse_no_pixels, rows_of_users
 from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
+from sfumato.spec.data import HDF5_SUFFIXES
 from sfumato.spec.limits import MAX_DATA_VALUES
 
-HDF5_SUFFIXES = (".h5", ".hdf5")
 """How the names of such files end in a folder."""
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _EXAMPLES, _IMAGES, _LABEL = "examples", ("pixels", "image"), "label"

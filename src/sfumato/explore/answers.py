@@ -22,6 +22,7 @@ from sfumato.explore.edits import Choices, EditResult
 from sfumato.explore.figures import as_plotly, heatmaps, network_figure
 from sfumato.explore.trust import aggregators, why_trust_is_fixed
 from sfumato.report import formatting as text
+from sfumato.report.figures.heatmap import rows_in_words
 
 CONTROLS: dict[str, Any] = {
     "setting": Output("setting", "data"),
@@ -189,7 +190,7 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
         "network_caption": described if network is None else network.caption,
         "heatmap_text": "" if heatmap is None else heatmap.description,
         "kept_text": "" if beside is None else beside.description,
-        "heatmap_lists": page.matrix_lists(words.heatmap_as_lists(accounted)),
+        "heatmap_lists": page.matrix_lists(rows_in_words(accounted.matrix)),
         "heatmap_caption": "There are no guarantees." if heatmap is None else heatmap.caption,
         "numbers": page.dash_table(*words.heatmap_as_table(accounted), scope=True),
         "facts": page.tiles(words.cost_rows(accounted)),

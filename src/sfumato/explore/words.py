@@ -11,8 +11,8 @@ from sfumato.explore.trust import aggregators
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.figures.heatmap import cell_in_words
-from sfumato.report.page.first_screen import BY_TRUST, look_of_epsilon
+from sfumato.report.figures.heatmap import BY_TRUST
+from sfumato.report.page.first_screen import look_of_epsilon
 from sfumato.report.results.comparability import energy_text, stated_radio
 from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
@@ -69,23 +69,6 @@ def what_tiles_show(accounted: AccountedSetting) -> str:
         return "The spec has no guarantees."
     kinds = " or ".join(f"a {kind}" for kind in sorted({g.unit_kind for g in accounted.report.guarantees}))
     return f"The largest ε of {kinds}{text.at_delta(accounted.report.delta)} towards"
-
-
-def heatmap_as_lists(accounted: AccountedSetting) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """The matrix of ε for narrow screens: title and detail of a class, and its ε towards each observer."""
-    matrix = accounted.matrix
-    return [
-        (
-            row.title,
-            row.detail,
-            [
-                (column.title, cell_in_words(matrix.cells[r, c]))
-                for c, column in enumerate(matrix.columns)
-                if (r, c) in matrix.cells
-            ],
-        )
-        for r, row in enumerate(matrix.rows)
-    ]
 
 
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:

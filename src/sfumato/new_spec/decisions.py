@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from sfumato.arguments import Argument
 from sfumato.errors import DataError, SpecError
@@ -18,7 +18,7 @@ MOST_SITES = 1_000
 _MOST_CLASSES = 100
 _EXAMPLE = "COLUMN=LOW:HIGH, e.g. age=0:100"
 _COMMA_IN_RANGE = re.compile(r"(?<==)[+-]?\d+,\d+(?=:)|(?<=:)[+-]?\d+,\d+(?=,|$)")
-_UNITS: tuple[Protected, ...] = ("record", "person", "device")
+_UNITS: tuple[Protected, ...] = get_args(Protected)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@
     training_inputs.py  data, partition and initial model
     input_hashes.py     SHA-256 of the inputs, to detect changes
     training_loop.py    the state of a run in memory, from one round to the next
+    after_run.py        what an account amounts to after a run
     watched_epsilons.py ε of the watched pairs over the rounds
     checkpoint.py       the checkpoint from which a run can be continued
     rank_start.py       ranks agree before the first round, and go on from one checkpoint

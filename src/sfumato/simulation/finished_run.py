@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from sfumato.accounting import PrivacyReport, account, with_participations
+from sfumato.accounting import PrivacyReport, account
 from sfumato.data.given import given
 from sfumato.notebook import block
 from sfumato.rounding import number, upper_bound
@@ -20,6 +20,7 @@ from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import MODEL_FILE, REPORT_FILE, SPEC_FILE, RunFolder, read_ledger
 from sfumato.run_folder.reader import load_run as read_run_folder
+from sfumato.simulation.after_run import with_realised
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 
@@ -93,10 +94,7 @@ class Run:
         """Guarantees and claims, including ε after the run; of a stopped run those of all its rounds."""
         report = account(self.spec, data=self.data)
         realised = read_ledger(self.path).get("realised")
-        if not realised:
-            return report
-        participations = np.array(realised["participations"])
-        return with_participations(report, participations, realised["rounds"], realised["parameters"])
+        return with_realised(report, realised) if realised else report
 
     @cached_property
     def model(self) -> nn.Module:

@@ -20,11 +20,10 @@ from typing import Any
 
 import torch
 
-from sfumato.accounting import PrivacyReport, with_participations
+from sfumato.accounting import PrivacyReport
 from sfumato.durable_files import hash_file, replacing, write_archive
 from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.protocols.tree.state import DeployedState
 from sfumato.run_folder.contents import intact_other_files, remove_final_files, remove_run, remove_views
 from sfumato.run_folder.manifest import FileRecord, Manifest, write_manifest
 from sfumato.run_folder.metrics_table import METRICS_FILE, columns_of, read_metrics, tables_of, write_metrics
@@ -53,6 +52,7 @@ from sfumato.run_folder.rounds_log import (
 from sfumato.run_folder.seal import CHECKPOINT_FILE
 from sfumato.run_folder.view_files import OBSERVERS_FILE, round_file, slug, write_observers
 from sfumato.simulation import checkpoint as checkpoints
+from sfumato.simulation.after_run import with_realised
 from sfumato.simulation.checkpoint import Checkpoint, TrainingPosition
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.frozen import FrozenSpec
@@ -197,9 +197,7 @@ class FolderWriter:
         } | session.protocol.realised_facts(position.state)
         facts |= family.ex_post_facts(session.plan, rounds, parameters)
         declared = session.plan.releases.to_dict() | {"certificates": self._certificates, "realised": facts}
-        privacy = self._privacy
-        if not isinstance(position.state, DeployedState):  # who was lost there does not follow from the seed
-            privacy = with_participations(privacy, position.participations.numpy(), rounds, parameters)
+        privacy = with_realised(self._privacy, facts)
         return {
             LEDGER_FILE: write_ledger(self._folder, declared, self._spec.hashes),
             PRIVACY_FILE: write_privacy(self._folder, privacy.to_dict(), self._spec.hashes),

@@ -24,7 +24,8 @@ from sfumato.spec.refusals import Refusals
 
 TABLE_SUFFIXES = (".csv", ".parquet", ".arrow")
 """How the names of tables end, without regard to case."""
-BY_USER_SUFFIXES = (".json", ".h5", ".hdf5")
+HDF5_SUFFIXES = (".h5", ".hdf5")
+BY_USER_SUFFIXES = (".json", *HDF5_SUFFIXES)
 """How the names of files end that say what each user has, without regard to case."""
 DATA_SUFFIXES = (*TABLE_SUFFIXES, ".npz", *BY_USER_SUFFIXES)
 """How the names of files end that ``data.source`` may be, without regard to case."""

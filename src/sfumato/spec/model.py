@@ -24,16 +24,16 @@ LOSSES: Mapping[str, tuple[str, ...]] = {
 }
 """Losses by task; the first is the default."""
 
+METRICS_OVER_DEVICES: tuple[Metric, ...] = ("train_loss", "accuracy_worst_decile", "accuracy_spread")
+"""Those that follow from what each device holds, and not from outputs on the test set alone."""
+
 METRICS: Mapping[str, tuple[Metric, ...]] = {
-    "classification": ("auc", "f1", "train_loss", "accuracy_worst_decile", "accuracy_spread"),
+    "classification": ("auc", "f1", *METRICS_OVER_DEVICES),
     "regression": ("mae", "rmse", "r2", "train_loss"),
     "multi-label": ("auc", "f1", "train_loss"),
     "next-token": ("perplexity", "train_loss"),
 }
 """What may be measured beside the loss on the test set, and the accuracy there where there is one."""
-
-METRICS_OVER_DEVICES: tuple[Metric, ...] = ("train_loss", "accuracy_worst_decile", "accuracy_spread")
-"""Those that follow from what each device holds, and not from outputs on the test set alone."""
 
 BUILT_IN_MODELS = ("softmax", "mlp", "cnn-small", "cnn", "resnet18", "vgg11")
 KIND_OF_KEY = {"bias": "softmax", "hidden": "mlp", "norm": "vgg11"}

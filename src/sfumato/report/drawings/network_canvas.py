@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, NOISE, RAW, SECURE, TRUSTED, Figure, Json
-from sfumato.report.results.network import DeviceNoise, Network
+from sfumato.report.results.network import AT_STEPS, DeviceNoise, Network
 
 MOST_LEAVES = 20  # leaves in one row
 _MOST_DEVICES = 240  # dots in total
@@ -143,7 +143,7 @@ def noise_sentence(network: Network) -> str:
     if not network.has_noise:
         return f"No party adds noise of its own; {received}." if network.over_air else "No party adds noise."
     if network.step_noise:
-        said = ["every device, at every local step"]
+        said = [AT_STEPS]
     else:
         counts: dict[tuple[str, str], int] = {}
         for owner in network.noise:

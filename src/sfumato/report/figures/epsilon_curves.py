@@ -57,15 +57,13 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
         for observer in one.observers
     ]
     by_unit: dict[str, list[_EpsilonLine]] = {}
-    for line in lines:
-        if len(line.rounds):
-            by_unit.setdefault(line.unit, []).append(line)
+    for line in _without_doubles([line for line in lines if len(line.rounds)]):
+        by_unit.setdefault(line.unit, []).append(line)
     return [
         _epsilon_figure(
             shown, series, f"ε of one {unit} over rounds" if len(by_unit) > 1 else "ε over rounds"
         )
-        for unit, all_lines in by_unit.items()
-        for shown in [_without_doubles(all_lines)]
+        for unit, shown in by_unit.items()
         if any(np.isfinite(line.values).any() for line in shown)
     ]
 
@@ -108,13 +106,19 @@ def _in_words(observer: str) -> str:
 
 
 def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
-    """The lines; those of one run that read the same in every round are one, of several observers."""
+    """The lines; those of one run that read the same in every round are one, of several observers.
+
+    Its values are the largest of theirs, which differ in digits that are not shown.
+    """
     alike: dict[tuple[int, tuple[float, ...], tuple[str, ...]], list[_EpsilonLine]] = {}
     for line in lines:
         read = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
         alike.setdefault((line.number, *read), []).append(line)
     return [
-        same[0]._replace(observer=text.join_names([line.observer for line in same]))
+        same[0]._replace(
+            observer=text.join_names([line.observer for line in same], len(same)),
+            values=np.max([line.values for line in same], axis=0),
+        )
         for same in alike.values()
     ]
 

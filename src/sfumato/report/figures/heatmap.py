@@ -14,6 +14,8 @@ from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 _MOST_TABLE_ROWS = 400
 MOST_OPEN = 3
 """Classes of units that are open in the list for narrow screens; the others are folded."""
+BY_TRUST = "∞ (trusted)"
+"""What stands for ε towards an observer that the unit trusts with its raw updates."""
 _FEWEST_ROWS = 4  # of a drawing without columns that say ∞ of every class
 # ColorBrewer's Blues from the second step on: readable in print and without colour vision.
 _TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
@@ -85,25 +87,37 @@ def _without_trusted_columns(matrix: Matrix) -> tuple[Matrix, str]:
 def matrix_as_list(matrix: Matrix) -> str:
     """The cells as HTML lists, for narrow screens: ε towards each observer, of every class of units."""
     parts = []
-    for r, row in enumerate(matrix.rows):
-        columns = [(c, column) for c, column in enumerate(matrix.columns) if (r, c) in matrix.cells]
-        detail = f"<p>{text.escape(row.detail)}</p>" if row.detail else ""
-        listed = "".join(
-            f"<div><dt>{text.escape(column.title)}</dt><dd>{cell_in_words(matrix.cells[r, c])}</dd></div>"
-            for c, column in columns
-        )
+    for r, (title, detail, cells) in enumerate(rows_in_words(matrix)):
+        said = f"<p>{text.escape(detail)}</p>" if detail else ""
+        listed = "".join(f"<div><dt>{text.escape(name)}</dt><dd>{value}</dd></div>" for name, value in cells)
         open_ = " open" if r < MOST_OPEN else ""
         parts.append(
-            f"<details{open_}><summary>{text.escape(row.title)}</summary>{detail}<dl>{listed}</dl></details>"
+            f"<details{open_}><summary>{text.escape(title)}</summary>{said}<dl>{listed}</dl></details>"
         )
     return "".join(parts)
 
 
-def cell_in_words(cell: Cell) -> str:
+def rows_in_words(matrix: Matrix) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """For each class of units its title, its detail, and ε towards each observer: title and value."""
+    return [
+        (
+            row.title,
+            row.detail,
+            [
+                (column.title, _cell_in_words(matrix.cells[r, c]))
+                for c, column in enumerate(matrix.columns)
+                if (r, c) in matrix.cells
+            ],
+        )
+        for r, row in enumerate(matrix.rows)
+    ]
+
+
+def _cell_in_words(cell: Cell) -> str:
     """The ε of a cell as text; where there is none, whether the observer is trusted."""
     if cell.epsilon < math.inf:
         return text.epsilon(cell.epsilon)
-    return "∞ (trusted)" if cell.trusts_all else "∞ (no guarantee)"
+    return BY_TRUST if cell.trusts_all else "∞ (no guarantee)"
 
 
 def _kinds_of_units(guarantees: Sequence[Guarantee]) -> str:

@@ -14,13 +14,13 @@ from sfumato.report.drawings.network_canvas import noise_sentence
 from sfumato.report.figures.claims import claims_sentence
 from sfumato.report.figures.coalitions import sentence_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
+from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.results.comparability import (
     asks_for_energy,
     radio_model,
-    warning_on_units,
     warnings_of_series,
 )
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
@@ -41,8 +41,6 @@ from sfumato.report.results.summary import (
 from sfumato.run_folder.headline import ACCURACY, headline_of
 
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
-BY_TRUST = "∞ (trusted)"
-"""What stands for ε towards an observer that the unit trusts with its raw updates."""
 
 
 class _Tile(NamedTuple):
@@ -70,12 +68,7 @@ def first_screen(
     if len(series) == 1:
         parts.append(_answers_html(series[0], summaries[0], matrices[0]))
     else:
-        first, *others = [warning_on_units(series), *warnings_of_series(series)]
-        parts += [
-            _notice_html(sentence)
-            for sentence in [first, *(one for one in others if one != first)]
-            if sentence
-        ]
+        parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
         parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
         parts.append(pictures)
         parts.append(comparison(series, summaries))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.results.network import owners_in_words, read_network
+from sfumato.report.results.network import AT_STEPS, owners_in_words, read_network
 from sfumato.rounding import number
 
 _CLIPPED = {"update": "every message", "step": "every local step", "example": "the gradient of every example"}
@@ -33,7 +33,7 @@ def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         ]
         found["requested"] = noise.get("calibrated_from")
     elif network.step_noise:
-        every = {"parties": ["every device, at every local step"], "multipliers": [network.step_noise]}
+        every = {"parties": [AT_STEPS], "multipliers": [network.step_noise]}
         found["parties"] = [every]
     elif noise["kind"] == "formula":
         found["requested"] = noise

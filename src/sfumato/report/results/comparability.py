@@ -64,31 +64,30 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
     return said
 
 
-def warning_on_units(series: Sequence[Series]) -> str:
-    """A sentence on which run's ε is of which unit, where they differ; "" where they do not."""
+def _warning_on_units(series: Sequence[Series]) -> list[str]:
+    """A sentence on which run's ε is of which unit, where they differ; [] where they do not."""
     runs: dict[str, list[str]] = {}
     for one in series:
         runs.setdefault(unit_of_run(one.first), []).append(one.name)
     if len(runs) < 2:
-        return ""
+        return []
     whose = "; ".join(f"of one {unit} in {text.join_names(names)}" for unit, names in runs.items())
-    return (
+    return [
         f"The ε here are of different units: {whose}. An ε of one unit says nothing of another, so they are "
         "neither ranked nor drawn together."
-    )
+    ]
 
 
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """Sentences that figures of several runs cannot be compared: by `warning_on_units` and `notices`.
+    """Sentences that figures of several runs cannot be compared: of units first, then `notices`.
 
     [] where they can.
     """
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
-    units = warning_on_units(series)
-    said = notices(deltas, [radio_model(run.spec_dict) for run in measured])
-    return [*([units] if units else []), *said]
+    models = [radio_model(run.spec_dict) for run in measured]
+    return [*_warning_on_units(series), *notices(deltas, models)]
 
 
 def asks_for_energy(series: Sequence[Series]) -> bool:

@@ -39,6 +39,10 @@ class GroupNetwork:
     changes: tuple[int, ...] = ()
 
 
+AT_STEPS = "every device, at every local step"
+"""Who adds noise where it is added to gradients."""
+
+
 class DeviceNoise(NamedTuple):
     """The noise that devices under one aggregator add.
 

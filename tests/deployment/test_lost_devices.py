@@ -40,6 +40,7 @@ from sfumato.schedule.faults.dropouts import PHASES, Attendance
 from sfumato.schedule.resolve import resolve
 from sfumato.secure_aggregation.messages import MessageKind
 from sfumato.secure_aggregation.server import Phase
+from sfumato.simulation.finished_run import load_run
 from sfumato.simulation.run import run
 from sfumato.spec.document import Spec
 from sfumato.verify.checker import check_run
@@ -109,13 +110,17 @@ def test_the_model_is_that_of_run_with_the_same_losses(document: dict[str, Any],
     assert model_bytes(folder) == model_bytes(expected.folder)
 
 
-def test_a_run_folder_says_nothing_of_losses_that_nobody_knows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("document", [PLAIN_STAR, MASKED_STAR, PLAIN_EDGES], ids=["star", "masked", "edges"])
+def test_a_run_folder_says_nothing_of_losses_that_nobody_knows(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
     """Those of the seed are those of `run`: real devices are lost otherwise, and edges do not tell who."""
     with rehearsed_with(from_phase(Phase.MASK, 0)):
-        folder = rehearsed(spec_of(PLAIN_EDGES), tmp_path, simulated=False)
+        folder = rehearsed(spec_of(document), tmp_path, simulated=False)
     assert check_run(folder.path).problems == []
     guarantees = json.loads((folder.path / "privacy.json").read_text())["guarantees"]
     assert all(row.get("ex_post") is None for row in guarantees)
+    assert not load_run(folder.path).privacy.ex_post
     table, _ = read_metrics(folder.path / METRICS_FILE)
     assert all(math.isnan(value) for value in table["noise_std"])
 
