@@ -1,52 +1,32 @@
-"""`deploy --parties` and `deploy check`: folders, what is refused, and a run over TLS from first to last."""
+"""`deploy --parties` and `deploy check`: folders, and what is refused."""
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
-import socket
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from rehearsals import STAR, TREE, spec_of
+from handed_over import checked, free_addresses, written
+from places import ROOT
+from rehearsals import STAR, TREE
 
-from sfumato.accounting import account
 from sfumato.cli import main
-from sfumato.deployment import hops_check
+from sfumato.deployment import hop_keys, hops_check
 from sfumato.deployment.duties import duties
 from sfumato.deployment.hop_keys import make_keys
 from sfumato.deployment.hops_file import read_hops
 from sfumato.deployment.invitation import read_terms, start_party
-from sfumato.run_folder.reader import load_run
-from sfumato.verify.checker import check_run
 
-PURPOSE = "a study"
 EDGES = {"cloud": {"address": "cloud.example:1"}, "edge-0": {"address": "graz.example:2"}}
 EDGES["edge-1"] = {"address": "linz.example:3", "listens": "0.0.0.0:4"}
-
-
-def written(folder: Path, document: dict[str, Any], parties: dict[str, Any]) -> list[str]:
-    """The words of a command that deploys a spec to parties."""
-    (folder / "spec.yaml").write_text(yaml.safe_dump(document))
-    (folder / "parties.yaml").write_text(yaml.safe_dump({"purpose": PURPOSE, "parties": parties}))
-    places = ["--parties", str(folder / "parties.yaml"), "--out", str(folder / "out")]
-    return ["deploy", str(folder / "spec.yaml"), *places]
-
-
-def free_addresses(*names: str) -> dict[str, dict[str, str]]:
-    """An entry with a free address of this machine for each aggregator."""
-    with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
-        ports = [one.getsockname()[1] for one in sockets]
-    return {name: {"address": f"127.0.0.1:{port}"} for name, port in zip(names, ports, strict=True)}
 
 
 @pytest.fixture(name="star")
@@ -146,6 +126,37 @@ def test_parties_that_do_not_fit_are_refused(
     assert len(told.splitlines()) == 1
 
 
+POISSON = STAR["training"] | {"participation": {"kind": "poisson", "rate": 0.5}}
+GROUPS = STAR | {
+    "protocol": "dp-ogl",
+    "topology": {"kind": "groups", "structure": "list", "groups": [[0, 1, 2], [2, 3, 4]]},
+    "training": STAR["training"] | {"local_steps": 1, "merge_every": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (STAR | {"training": POISSON}, "training.participation: got 'poisson'; must be all"),
+        (GROUPS, "topology.kind: got 'groups'; must be star or tree to be deployed"),
+        (ROOT / "examples" / "persons" / "clinics.yaml", "privacy.unit: got 'person'; must be device"),
+    ],
+    ids=["drawn participants", "groups", "persons"],
+)
+def test_what_is_not_there_yet_is_refused_before_anything_is_written(
+    document: dict[str, Any] | Path, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = written(tmp_path, STAR, free_addresses("cloud"))
+    if isinstance(document, Path):
+        command[1] = str(document)
+    else:
+        (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
+    assert main(command) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert said in told
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = written(tmp_path, TREE, EDGES)
     (tmp_path / "out").mkdir()
@@ -167,15 +178,6 @@ def test_a_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFi
 def key_of(folder: Path) -> str:
     """The public key of a party, in hexadecimal digits."""
     return str(yaml.safe_load((folder / "public.yaml").read_text())["key"])
-
-
-def checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What `deploy check` refuses with, one line."""
-    capsys.readouterr()
-    assert main(["deploy", "check", str(folder)]) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 1
-    return told[0]
 
 
 def test_a_check_proposes_a_consent_and_then_dials_every_hop(
@@ -234,39 +236,6 @@ def test_the_cloud_does_not_start_with_the_hops_of_another(
     assert "hops.yaml: children: got 2; must be those of" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_report")
-@pytest.mark.parametrize(
-    ("document", "edges"),
-    [
-        (TREE, ["edge-0", "edge-1"]),
-        (STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}, []),
-    ],
-    ids=["two edges of two devices", "a masked star"],
-)
-def test_processes_play_over_tls(
-    document: dict[str, Any], edges: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A process a party: the run folder is verified, and its ε are those of account."""
-    assert main(written(tmp_path, document, free_addresses("cloud", *edges))) == 0
-    out = tmp_path / "out"
-    checked(out, capsys)  # which proposes the consents
-    with ExitStack() as opened:
-        for name in sorted(path.name for path in out.iterdir() if path.name != "cloud"):
-            log = opened.enter_context((out / name / "log").open("wb"))
-            words = [sys.executable, "-m", "sfumato", "party", name, "--folder", str(out)]
-            process = opened.enter_context(subprocess.Popen(words, stdout=log, stderr=log))
-            opened.callback(process.terminate)
-        assert main(["party", "cloud", "--folder", str(out)]) == 0
-    run = out / "cloud" / "run"
-    assert check_run(run).problems == []
-    assert len(load_run(run).metrics) == 3
-    expected = {(row.unit, row.observer): row.epsilon for row in account(spec_of(document)).guarantees}
-    assert {(row.unit, row.observer): row.epsilon for row in load_run(run).privacy.guarantees} == expected
-    parent = "edge:0" if edges else "cloud"
-    assert f"connected to {parent} at 127.0.0.1:" in (out / "device-0" / "log").read_text()
-
-
 def changed_hops(folder: Path, entry: Callable[[dict[str, Any]], dict[str, Any]], **more: str) -> None:
     """Put other values into one entry of a party's hops."""
     hops = yaml.safe_load((folder / "hops.yaml").read_text())
@@ -293,6 +262,53 @@ def test_nobody_stands_between_two_parties(
         assert said in checked(folder, capsys)
         assert main(["party", folder.name, "--folder", str(out)]) == 2
         assert said in capsys.readouterr().err
+
+
+def bound(folder: Path) -> dict[str, str]:
+    """What others have to know of a party's certificate."""
+    said = yaml.safe_load((folder / "public.yaml").read_text())
+    return {key: said[key] for key in ("certificate", "binding")}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("device-0", "does not take the certificate of this party"),
+        ("cloud", "shows a certificate that is not the one registered for it"),
+    ],
+)
+def test_a_key_of_connections_is_revoked(
+    name: str, said: str, star: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its owner makes another one: nobody takes it before it is in the hops of the neighbours."""
+    checked(star, capsys)
+    (star / name / "hop-key.pem").unlink()
+    (star / name / "hop-certificate.pem").unlink()
+    assert main(["deploy", "keys", str(star / name)]) == 0
+    assert f"device-0: cloud at 127.0.0.1:{port_of(star)}: {said}: " in checked(star, capsys)
+    changed_hops(star / "cloud", lambda hops: hops["children"][0], **bound(star / "device-0"))
+    for number in range(3):
+        changed_hops(star / f"device-{number}", lambda hops: hops["parent"], **bound(star / "cloud"))
+    assert main(["deploy", "check", str(star)]) == 0
+
+
+def port_of(star: Path) -> str:
+    """Where the cloud of a star listens."""
+    return (read_hops(star / "cloud").listens or "").rpartition(":")[2]
+
+
+def test_an_expired_certificate_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hops_check, "PATIENCE_S", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(hop_keys, "_AFTER", datetime.timedelta(hours=-1))
+        assert main(written(tmp_path, STAR, free_addresses("cloud"))) == 0
+    star = tmp_path / "out"
+    checked(star, capsys)  # which proposes the consents
+    why = "its certificate has expired, or a clock is wrong: certificate has expired"
+    said = f"device-0: cloud at 127.0.0.1:{port_of(star)}: {why} (the first of 4 problems)"
+    assert checked(star, capsys) == f"sfumato: {said}"
 
 
 def test_a_key_is_bound_to_its_certificate_when_it_is_sent(

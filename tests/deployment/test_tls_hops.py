@@ -203,6 +203,18 @@ def test_trust_is_not_passed_on(hop: Hop, tmp_path: Path) -> None:
     assert not door.seen
 
 
+def test_an_address_may_be_of_ipv6(hop: Hop) -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as listening:
+            hop.address = f"[::1]:{listening.getsockname()[1]}"
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    (child,) = hop.door("child").parties(MOST).values()
+    hop.answers("child", Echo())
+    assert child.receive(b"here") == [b"here"]
+    assert "device:0 is connected, from ::1" in hop.events
+
+
 def test_plain_text_is_refused_on_both_sides(hop: Hop) -> None:
     (child,) = hop.door("child").parties(MOST).values()
     host, port = address_of(hop.address, "here")
@@ -470,6 +482,22 @@ def test_one_host_does_not_keep_the_door_busy(hop: Hop, monkeypatch: pytest.Monk
     assert sum("was refused" in event for event in hop.events) == 1
 
 
+def test_so_many_are_looked_at_at_the_same_time(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third one is not let in before one of two others was sent away; then a child is."""
+    monkeypatch.setattr(tls_hops, "_HANDSHAKES", 2)
+    monkeypatch.setattr(tls_hops, "_HANDSHAKE_S", 1.0)
+    hop.door("child")
+    with ExitStack() as opened:
+        before = time.monotonic()
+        silent = [
+            opened.enter_context(socket.create_connection(address_of(hop.address, "here"))) for _ in range(3)
+        ]
+        silent[2].settimeout(PATIENCE_S)
+        assert silent[2].recv(1) == b""
+        assert time.monotonic() - before >= 2 * 1.0
+        hop.dial("child").close()
+
+
 def test_nothing_that_a_stranger_answers_ends_a_child(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once there is something else at the parent's address: it is said, and the parent is dialed again."""
     monkeypatch.setattr(tls_hops, "_POLLS_S", (0.1,))
@@ -562,6 +590,25 @@ def test_a_wrong_clock_is_named(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> No
         hop.door("child")
     with pytest.raises(RunError, match=r"is a clock wrong\?: certificate is not yet valid"):
         hop.dial("child")
+
+
+@pytest.mark.parametrize(("expired", "told"), [("parent", "dial"), ("child", "door")])
+def test_an_expired_certificate_is_refused_and_named(
+    expired: str, told: str, hop: Hop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(hop_keys, "_AFTER", datetime.timedelta(hours=-1))
+        hop.public(expired)
+    door = hop.door("child")
+    with pytest.raises(RunError) as refused:
+        hop.dial("child")
+    before = time.monotonic()
+    while told == "door" and not hop.events and time.monotonic() - before < PATIENCE_S:
+        time.sleep(0.05)  # the door says it after it has told the child
+    said = hop.events[-1] if told == "door" else str(refused.value)
+    assert "its certificate has expired, or a clock is wrong: certificate has expired" in said
+    assert "\n" not in str(refused.value)
+    assert not door.seen
 
 
 def test_keys_that_are_there_stay(tmp_path: Path) -> None:

@@ -71,13 +71,7 @@ def dial(own: OwnEnd, parent: Neighbour, address: str) -> ssl.SSLSocket:
             _keep_alive(raw)
             return _introduced(context.wrap_socket(raw), own, parent)
         except ssl.SSLCertVerificationError as error:
-            clock = {
-                _TOO_EARLY: "is a clock wrong?",
-                _EXPIRED: "its certificate has expired, or a clock is wrong",
-            }
-            raise RunError(
-                f"{there}: {clock.get(error.verify_code, _ANOTHER)}: {error.verify_message}"
-            ) from None
+            raise RunError(f"{there}: {_not_verified(error)}") from None
         except ssl.SSLEOFError:
             raise ParentAbsentError(f"{there}: ends the connection") from None
         except ssl.SSLError as error:
@@ -277,8 +271,11 @@ class ChildrenDoor:
             self.seen.add(child.number)
             secured.sendall(GREETING)
         except (OSError, ValueError, EOFError, RunError) as error:
-            reason = error.reason if isinstance(error, ssl.SSLError) else None
-            why = reason or str(error) or "ends the connection"
+            if isinstance(error, ssl.SSLCertVerificationError):
+                why = _not_verified(error)
+            else:
+                reason = error.reason if isinstance(error, ssl.SSLError) else None
+                why = reason or str(error) or "ends the connection"
             self._refused(host, f"somebody at {host} was refused: {why}")
             connection.close()
             return None
@@ -357,6 +354,15 @@ class _DialedIn:
         finally:
             (self._door.drop if lost else self._door.give_back)(self._child, connection)
         return frames
+
+
+def _not_verified(error: ssl.SSLCertVerificationError) -> str:
+    """What is wrong with the certificate of the other end, in words."""
+    known = {
+        _TOO_EARLY: "is a clock wrong?",
+        _EXPIRED: "its certificate has expired, or a clock is wrong",
+    }
+    return f"{known.get(error.verify_code, _ANOTHER)}: {error.verify_message}"
 
 
 def _keep_alive(connection: socket.socket) -> None:
