@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,7 +76,7 @@ def serve_remotely(folder: Path, say: Say) -> None:
 
 def play_remotely(
     folder: Path, say: Say, on_step: Callable[[str], object] = lambda name: None
-) -> Generator[RoundResult]:
+) -> Iterator[RoundResult]:
     """Be the cloud: play the rounds, or those that are left of a run that was stopped, into ``run``.
 
     Args:
