@@ -134,6 +134,19 @@ def test_parties_that_are_killed_send_the_same_bytes_again_and_the_run_goes_on(
             assert (out / name / LOG).read_text().count("takes part in tree") == 2
 
 
+def test_a_masked_session_that_a_device_has_left_is_played_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A device starts again in the midst of round 2: the cloud stops with one line, and then goes on."""
+    out = handed_over(tmp_path, MASKED, ["cloud"], capsys)
+    with forked(Settings(str(out), deaths={"device-1": 7})):
+        assert main(["party", "cloud", "--folder", str(out)]) == 1
+        assert "sfumato: device:1: " in capsys.readouterr().err.splitlines()[-1]
+        assert main(["party", "cloud", "--folder", str(out)]) == 0
+    assert check_run(out / "cloud" / "run").problems == []
+    assert len(load_run(out / "cloud" / "run").metrics) == 3
+
+
 def test_a_run_goes_on_without_a_device_that_is_gone(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -143,9 +156,11 @@ def test_a_run_goes_on_without_a_device_that_is_gone(
     """Within the declared dropouts, as with sockets; no ε after the run follows from the seed's losses."""
     star = MASKED | {"topology": {"kind": "star", "devices": 4}, "faults": {"dropout_rate": 0.1}}
     out = handed_over(tmp_path, star, ["cloud"], capsys)
-    monkeypatch.setattr(tls_hops, "PATIENCE_S", 20.0)  # not the time to wait for one that never comes
-    with forked(Settings(str(out), deaths={"device-2": 7}, back=False)):
-        assert main(["party", "cloud", "--folder", str(out)]) == 0
+    with forked(Settings(str(out), deaths={"device-2": 7}, back=False)):  # in the midst of round 2
+        rounds = remote_party.play_remotely(out / "cloud", print)
+        assert next(rounds).round == 1
+        monkeypatch.setattr(tls_hops, "PATIENCE_S", 10.0)  # not the time to wait for one that never comes
+        assert [result.round for result in rounds] == [2, 3]
     assert "goes on without device:2 (is not connected)" in caplog.text
     played = out / "cloud" / "run"
     assert check_run(played).problems == []

@@ -1,13 +1,14 @@
 """`deploy check`: whether a party could start, and every hop dialed, before anything starts.
 
-A device that has no consent yet gets a proposed one, for its owner to read. Parents listen and wait, children
-dial: so the owners of parties on several machines check at the same time.
+A device that has no consent yet gets a proposed one, for its owner to read. Where all parties of a folder
+could start, parents listen and wait, and children dial: so the owners of parties on several machines check at
+the same time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -59,6 +60,23 @@ def check_parties(folder: Path, say: Say) -> None:
                 say(f"{own.name}: {sentence}")
         except SfumatoError as error:
             noted(own.name, error)
+    if not problems:
+        _check_hops(hops, say, noted)
+    if problems:
+        others = f" (the first of {len(problems)} problems)" if len(problems) > 1 else ""
+        raise RunError(f"{problems[0]}{others}")
+
+
+def _check_hops(
+    hops: Mapping[Path, Neighbours], say: Say, noted: Callable[[str, SfumatoError], None]
+) -> None:
+    """Dial all hops of parties that could start, and listen for who dials them.
+
+    Args:
+        hops: of every party, by its folder.
+        say: called with every sentence of the result.
+        noted: called with a party's name and what is wrong with a hop of it.
+    """
     with ExitStack() as opened:
         deadline, doors = time.monotonic() + PATIENCE_S, {}
         for own, found in hops.items():
@@ -82,9 +100,6 @@ def check_parties(folder: Path, say: Say) -> None:
                 say(f"{own.name}: all who are below it have dialed")
             except RunError as error:
                 noted(own.name, error)
-    if problems:
-        others = f" (the first of {len(problems)} problems)" if len(problems) > 1 else ""
-        raise RunError(f"{problems[0]}{others}")
 
 
 def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iterator[str]:
