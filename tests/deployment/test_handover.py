@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import os
 import shutil
@@ -19,7 +20,7 @@ from places import ROOT
 from rehearsals import STAR, TREE
 
 from sfumato.cli import main
-from sfumato.deployment import hop_keys, hops_check
+from sfumato.deployment import hop_keys, hops_check, tls_hops
 from sfumato.deployment.duties import duties
 from sfumato.deployment.hop_keys import make_keys
 from sfumato.deployment.hops_file import read_hops
@@ -54,13 +55,13 @@ def test_a_folder_a_party_with_nothing_that_others_could_read(
         sheet = (folder / "sheet.txt").read_text()
         assert all(sentence in sheet for sentence in duties(terms, said.number))
         assert f"sfumato party {folder.name} --folder ." in (folder / "party.service").read_text()
-        assert f"Its own key, in its public.yaml, begins {terms.keys[said.number].hex()[:16]}." in sheet
+        assert f"Its own key, in its public.yaml, begins {terms.keys[said.number].hex()[:32]}." in sheet
         assert (folder / "data.npz").exists() == folder.name.startswith("device")
         assert not (folder / "consent.yaml").exists()
     assert "It listens at 0.0.0.0:4, over TLS 1.3, for device:2, device:3" in sheet
     first = (folders[1] / "sheet.txt").read_text()
     assert "clips its update to 1" in first
-    assert f"edge:0's key begins {terms.keys[5].hex()[:16]}: ask its owner" in first
+    assert f"edge:0's key begins {terms.keys[5].hex()[:32]}: ask its owner" in first
     assert "It reads the 12 rows of data.npz, unless its owner names another file in consent.yaml." in first
 
 
@@ -94,7 +95,15 @@ def test_secrets_of_who_made_its_own_keys_are_not_in_its_folder(
         *("hops.yaml", "party.service", "sheet.txt", "spec.yaml", "terms.yaml")
     ]
     assert stat.S_IMODE((tmp_path / "out" / "device-0").stat().st_mode) == 0o700  # its rows came first
-    assert "It reads the 12 rows of /srv/ann/rows.npz" in (folder / "sheet.txt").read_text()
+    said_of_rows = (folder / "sheet.txt").read_text()
+    assert "It reads the 12 rows of /srv/ann/rows.npz" in said_of_rows
+    assert "Copy spec.yaml, terms.yaml, hops.yaml and sheet.txt, and nothing else, into the" in said_of_rows
+    simulated = (tmp_path / "out" / "device-0" / "sheet.txt").read_text()
+    assert "Copy spec.yaml, terms.yaml, hops.yaml, data.npz and sheet.txt, and nothing else" in simulated
+    of_cloud = (tmp_path / "out" / "cloud" / "sheet.txt").read_text()
+    assert "1. Put this folder where only you can write" in of_cloud
+    made = "device:2, device:3, cloud, edge:0, edge:1"
+    assert f"Whoever deployed made the secret keys of {made}, and can act as them.\n\n" in said_of_rows
     said, terms = read_terms(folder)
     assert said.data == "/srv/ann/rows.npz"
     assert terms.keys[1].hex() == yaml.safe_load(public.read_text())["key"]
@@ -111,7 +120,10 @@ def test_secrets_of_who_made_its_own_keys_are_not_in_its_folder(
         ({"device-0": {"tls": False}}, "tls"),
         ({"device-0": {"public": "nowhere.yaml"}}, "nowhere.yaml"),
         ({"device-0": {"public": "spec.yaml"}}, "spec.yaml"),
-        ({"device-0": {"public": "same.yaml"}, "device-1": {"public": "same.yaml"}}, "different keys"),
+        (
+            {"device-0": {"public": "same.yaml"}, "device-1": {"public": "same.yaml"}},
+            "device-1.public: must be of another party than device-0: both have the same key",
+        ),
     ],
 )
 def test_parties_that_do_not_fit_are_refused(
@@ -122,7 +134,7 @@ def test_parties_that_do_not_fit_are_refused(
     assert main(written(tmp_path, TREE, EDGES | changed)) == 2
     told = capsys.readouterr().err
     assert said in told
-    assert (tmp_path / "out").exists() == (said == "different keys")  # all that is sent is read first
+    assert not (tmp_path / "out").exists()  # all that is sent is read first
     assert len(told.splitlines()) == 1
 
 
@@ -191,8 +203,8 @@ def test_a_check_proposes_a_consent_and_then_dials_every_hop(
     said = capsys.readouterr().out
     assert "device-2: cloud at 127.0.0.1" in said
     assert "answers, with its registered key, and the same terms" in said
-    assert f"device-2: Its own key, in its public.yaml, begins {key_of(star / 'device-2')[:16]}." in said
-    assert f"device-2: cloud's key begins {key_of(star / 'cloud')[:16]}" in said
+    assert f"device-2: Its own key, in its public.yaml, begins {key_of(star / 'device-2')[:32]}." in said
+    assert f"device-2: cloud's key begins {key_of(star / 'cloud')[:32]}" in said
     assert "cloud: all who are below it have dialed" in said
     assert "device-1: cloud: learns of device:1 at most ε" in said
     assert "nobody answers" in checked(star / "device-0", capsys)
@@ -234,6 +246,24 @@ def test_the_cloud_does_not_start_with_the_hops_of_another(
     (star / "cloud" / "hops.yaml").write_text(yaml.safe_dump(hops | {"children": hops["children"][:2]}))
     assert main(["party", "cloud", "--folder", str(star)]) == 2
     assert "hops.yaml: children: got 2; must be those of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mark", ["", "00" * 32])
+def test_a_run_of_other_terms_does_not_pass_for_this_one(
+    mark: str, star: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cloud's folder got new terms, and the old run is still there."""
+    monkeypatch.setattr(tls_hops, "PATIENCE_S", 0.0)
+    (star / "cloud" / "run").mkdir()
+    if mark:
+        (star / "cloud" / "run-session").write_text(f"{mark}\n")
+    said = "cloud/run: is the run of other terms"
+    assert said in checked(star / "cloud", capsys)
+    assert main(["party", "cloud", "--folder", str(star)]) == 1
+    assert said in capsys.readouterr().err
+    _, terms = read_terms(star / "cloud")
+    (star / "cloud" / "run-session").write_text(f"{terms.session.hex()}\n")
+    assert "has not been dialed by" in checked(star / "cloud", capsys)
 
 
 def changed_hops(folder: Path, entry: Callable[[dict[str, Any]], dict[str, Any]], **more: str) -> None:
@@ -335,6 +365,80 @@ def test_whoever_deploys_does_not_choose_the_rows(star: Path, capsys: pytest.Cap
         assert started.words[-1] == f"device:0 reads the 12 rows of {folder / 'data.npz'}."
 
 
+def test_a_link_is_not_followed_to_rows_that_nobody_named(
+    star: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = star / "device-0"
+    checked(folder, capsys)
+    os.rename(folder / "data.npz", star / "others.npz")
+    os.symlink(star / "others.npz", folder / "data.npz")
+    said = f"data.npz: leads to {star / 'others.npz'}; name that path at data in consent.yaml"
+    assert said in checked(folder, capsys)
+    os.remove(folder / "consent.yaml")
+    assert said in checked(folder, capsys)
+    assert not (folder / "consent.yaml").exists()
+
+
+def test_a_consent_that_came_with_a_folder_is_not_used(
+    star: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody consents for the owner: not who writes the folder, nor who changes it for another run."""
+    checked(star, capsys)
+    came = star.with_name("came")
+    shutil.copytree(star, came)
+    said = "device-0/consent.yaml: was neither proposed nor used on this machine"
+    assert said in checked(came / "device-0", capsys)
+    assert main(["party", "device-0", "--folder", str(came)]) == 1
+    assert said in capsys.readouterr().err
+    terms = yaml.safe_load((star / "device-0" / "terms.yaml").read_text())
+    (star / "device-0" / "terms.yaml").write_text(yaml.safe_dump(terms | {"label": "another run"}))
+    assert said in checked(star / "device-0", capsys)
+    (star / "device-0" / "terms.yaml").write_text(yaml.safe_dump(terms))
+    assert main(["deploy", "check", str(star)]) == 0
+    assert "nobody answers" in checked(came / "device-0", capsys)  # the owner has used the same one
+
+
+def test_owners_are_told_whose_keys_they_rely_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under masks whoever deploys can be all others."""
+    monkeypatch.setattr(hops_check, "PATIENCE_S", 0.0)
+    make_keys(tmp_path / "device-0")
+    masked = STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}
+    sent = {"device-0": {"public": "device-0/public.yaml"}}
+    assert main(written(tmp_path, masked, free_addresses("cloud") | sent)) == 0
+    told = "made the secret keys of device:1, device:2, cloud, and can act as them.\nAmong them are"
+    hides = f"{told} 2 others below cloud: if these side with it, the sum below cloud hides no message from"
+    out = tmp_path / "out"
+    assert hides in (out / "device-0" / "sheet.txt").read_text()
+    assert "Among them are 1 others" not in (out / "device-1" / "sheet.txt").read_text()
+    capsys.readouterr()
+    assert main(["deploy", "check", str(out)]) == 1
+    said = capsys.readouterr().out
+    assert "device-1: Whoever deployed made the secret keys of device:1, device:2, cloud" in said
+    _, terms = read_terms(out / "device-1")
+    assert said.count(f"All owners have the same session: {terms.session.hex()[:32]}.") == 3
+
+
+def test_a_purpose_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = written(tmp_path, STAR, free_addresses("cloud"))
+    parties = yaml.safe_load((tmp_path / "parties.yaml").read_text())
+    (tmp_path / "parties.yaml").write_text(yaml.safe_dump(parties | {"purpose": "a \u202e study"}))
+    assert main(command) == 2
+    assert r"purpose: got 'a \u202e study'; must be printable" in capsys.readouterr().err
+
+
+def test_a_certificate_of_an_unknown_version_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = make_keys(tmp_path / "ann").model_dump()
+    unknown = base64.b64decode(said["certificate"]).replace(b"\xa0\3\2\1\2", b"\xa0\3\2\1\11", 1)
+    said["certificate"] = base64.b64encode(unknown).decode()
+    (tmp_path / "ann" / "public.yaml").write_text(yaml.safe_dump(said))
+    assert main(written(tmp_path, TREE, EDGES | {"device-0": {"public": "ann/public.yaml"}})) == 2
+    assert "public.yaml: certificate" in capsys.readouterr().err
+
+
 def test_labels_are_whole_numbers(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = star / "device-0"
     checked(folder, capsys)
@@ -343,3 +447,7 @@ def test_labels_are_whole_numbers(star: Path, capsys: pytest.CaptureFixture[str]
     with (folder / "data.npz").open("wb") as file:
         np.save(file, np.zeros(3))
     assert "data.npz: cannot be read" in checked(folder, capsys)
+    (folder / "data.npz").write_bytes(b"")
+    assert "data.npz: cannot be read" in checked(folder, capsys)
+    np.savez(folder / "data.npz", features=np.zeros(()), labels=np.zeros(12, int), outputs=[2])
+    assert "data.npz: must have rows of features, and one label a row" in checked(folder, capsys)

@@ -9,6 +9,7 @@ import shutil
 import socket
 import ssl
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from typing import Any, cast
 
 import pytest
 
+from sfumato.cli.party import say
 from sfumato.deployment import frame_exchange, hop_keys, tls_hops
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver, InProcess
@@ -466,6 +468,36 @@ def test_the_door_outlives_a_system_without_room(hop: Hop, monkeypatch: pytest.M
     hop.dial("child").close()
     assert door.seen == {0}
     assert hop.events.count("nobody can be let in now: too many open files") == 1
+
+
+def test_the_door_outlives_a_system_without_threads(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures = threading.Thread.start, [RuntimeError("can't start new thread")] * 2
+    monkeypatch.setattr(tls_hops, "_PAUSE_S", 0.01)
+    door = hop.door("child")
+
+    def start(self: threading.Thread) -> None:
+        if failures:
+            raise failures.pop()
+        real(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    for _ in range(2):
+        with pytest.raises(ParentAbsentError):
+            hop.dial("child")
+    hop.dial("child").close()
+    assert door.seen == {0}
+    assert hop.events.count("nobody can be let in now: can't start new thread") == 1
+
+
+def test_a_log_that_is_full_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "no room")
+
+        def flush(self) -> None: ...
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    say("device:0 is connected")
 
 
 def test_one_host_does_not_keep_the_door_busy(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:

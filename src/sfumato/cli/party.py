@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +20,12 @@ def party_command(folder: Path) -> list[str]:
     """The words that start the party of a folder, in a process of its own that ends with its starter."""
     words = [sys.executable, "-m", "sfumato", "party", folder.name, "--folder", str(folder.parent)]
     return [*words, "--with-starter"]
+
+
+def say(sentence: str) -> None:
+    """Print a sentence; a log that is full, or that nobody reads, ends no party."""
+    with suppress(OSError):
+        print(sentence, flush=True)
 
 
 def party(
@@ -51,8 +57,8 @@ def party(
     started = start_party(own)
     try:
         for sentence in started.words:
-            print(sentence, flush=True)
-        serve(started.party, own / SOCKET, on_refusal=lambda error: print(first_line(error), flush=True))
+            say(sentence)
+        serve(started.party, own / SOCKET, on_refusal=lambda error: say(first_line(error)))
     finally:
         (own / SOCKET).unlink(missing_ok=True)
         started.close()
@@ -62,7 +68,6 @@ def _be_remote(own: Path) -> None:
     """Be a party whose neighbours are on other machines."""
     from sfumato.deployment.remote_party import RUN, play_remotely, serve_remotely, spec_of_cloud
 
-    say = partial(print, flush=True)
     spec = spec_of_cloud(own)
     if spec is None:
         serve_remotely(own, say)

@@ -10,6 +10,7 @@
     randomness    a party's secret choices, from the operating system
     duties        what a party does to numbers, in words
     consent       what a device agrees to
+    known_consents  that a consent is its owner's own
     local_data    a device's rows, and the work on them
     device        the state machine of a device
     masked_hops   secure aggregation over a hop: which terms, and the child's side

@@ -14,7 +14,7 @@ A consent is not among them: a device proposes one to its owner, on its own mach
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +76,7 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
         for name, entry in entries.items()
         if entry.public is not None
     }  # before any key is made
+    _require_different(parties, sent)
     public = [
         sent[name] if name in sent else make_keys(folder) for name, folder in zip(names, folders, strict=True)
     ]
@@ -86,27 +87,43 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
         label=f"{plan.spec.name}/{secrets.token_hex(16)}",
         keys=tuple(one.signing for one in public),
     )
-    if len({one.subject for one in public}) != len(public):
-        allowed = "must have a certificate each, with a subject of its own: two have the same one"
-        raise SpecError(f"{parties}: parties", None, allowed)
     in_order = [entries[name] for name in names]
+    made = [number for number, entry in enumerate(in_order) if entry.public is None]
     for number, folder in enumerate(folders):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before anything is in it
         is_simulated = number < terms.cloud and in_order[number].data is None
         if is_simulated:
             write_rows(folder, rows_of(inputs.data, inputs.partition, number))
-        _write_folder(folder, terms, number, in_order[number], _hops(terms, number, in_order, public))
-    made = [name for name in names if entries[name].public is None]
-    return HandedOver(folders, made)
+        _write_folder(folder, terms, number, in_order[number], _hops(terms, number, in_order, public), made)
+    return HandedOver(folders, [names[number] for number in made])
 
 
-def _write_folder(folder: Path, terms: DeploymentTerms, number: int, entry: PartyEntry, hops: Hops) -> None:
+def _require_different(parties: Path, sent: Mapping[str, PublicKeys]) -> None:
+    """Refuse two parties with one key, or with certificates that TLS would take for one another.
+
+    Raises:
+        SpecError: there are two.
+    """
+    for what, of in (
+        ("key", lambda one: one.signing),
+        ("subject of its certificate", lambda one: one.subject),
+    ):
+        first: dict[bytes, str] = {}
+        for name, one in sent.items():
+            if (other := first.setdefault(of(one), name)) != name:
+                allowed = f"must be of another party than {other}: both have the same {what}"
+                raise SpecError(f"{parties}: parties.{name}.public", None, allowed)
+
+
+def _write_folder(
+    folder: Path, terms: DeploymentTerms, number: int, entry: PartyEntry, hops: Hops, made: Sequence[int]
+) -> None:
     """Write the folder of a party, but for keys and rows."""
     given = {} if entry.data is None else {"data": entry.data}
-    write_terms(folder, terms, number, **given)
+    write_terms(folder, terms, number, made_keys=tuple(made), **given)
     text = yaml.safe_dump(hops.model_dump(mode="json", exclude_none=True), sort_keys=False)
     _write(folder / HOPS, text)
-    _write(folder / "sheet.txt", sheet(terms, number, folder.name, hops, entry.data))
+    _write(folder / "sheet.txt", sheet(terms, number, folder.name, hops, data=entry.data, made=made))
     _write(folder / "party.service", systemd_unit(terms, number, folder.name))
 
 

@@ -106,7 +106,7 @@ def certificate_bytes(text: str, place: str) -> bytes:
     try:
         found = base64.b64decode(text.encode(), validate=True)
         x509.load_der_x509_certificate(found)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise SpecError(place, text, "must be a certificate, DER in base64") from None
     return found
 

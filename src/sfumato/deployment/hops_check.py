@@ -14,9 +14,11 @@ from pathlib import Path
 
 from sfumato.deployment.hops_file import HOPS
 from sfumato.deployment.invitation import CONSENT, TERMS, Invitation, propose_consent, read_terms, start_party
+from sfumato.deployment.known_consents import require_known
 from sfumato.deployment.neighbours import Neighbours, read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
-from sfumato.deployment.party_sheet import key_digits
+from sfumato.deployment.party_sheet import keys_in_words
+from sfumato.deployment.remote_party import require_own_run
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
@@ -56,7 +58,8 @@ def check_parties(folder: Path, say: Say) -> None:
         try:
             said, terms = read_terms(own)
             hops[own] = read_neighbours(own, said.number, terms)
-            for sentence in (*key_digits(terms, said.number), *_could_start(own, said, terms)):
+            words = keys_in_words(terms, said.number, said.made_keys)
+            for sentence in (*words, *_could_start(own, said, terms)):
                 say(f"{own.name}: {sentence}")
         except SfumatoError as error:
             noted(own.name, error)
@@ -109,13 +112,19 @@ def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iter
         SfumatoError: it could not start.
     """
     if said.number == terms.cloud:
+        from sfumato.simulation.training_inputs import TrainingInputs  # PyTorch: edges need none
+
         PartyFolder.open(folder).close()
-        yield f"could start; its files fit {folder / TERMS}"
+        require_own_run(folder, terms.session)
+        rows = len(TrainingInputs.of(terms.plan).data.test_labels)
+        yield f"could start; its files fit {folder / TERMS}; it tests the model on {rows:,} rows"
         return
     if said.number < terms.cloud and not (folder / CONSENT).exists():
         propose_consent(folder, terms, said.number, said.data)
         proposed = f"{folder / CONSENT} was proposed, for the rows of {folder / said.data}"
         raise RunError(f"{proposed}: read it, edit it, and check again")
+    if said.number < terms.cloud:
+        require_known(folder / CONSENT, terms.session)
     below = None if said.number < terms.cloud else dict.fromkeys(terms.children(said.number), _Nobody())
     with closing(start_party(folder, below)) as started:
         yield from started.words

@@ -31,6 +31,7 @@ from sfumato.deployment.consent import Consent, agree, proposed_consent, read_co
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.known_consents import note_proposed, state_folder
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private
@@ -40,7 +41,7 @@ from sfumato.deployment.sockets import SOCKET, AwaitedParty
 from sfumato.deployment.subtree import Subtree
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.durable_files import replacing
-from sfumato.errors import DataError, RunError, SpecError
+from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import Count, Section, Whole
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
@@ -49,7 +50,7 @@ from sfumato.wire.keys import KEY_BYTES, digest
 
 TERMS, CONSENT, DATA = "terms.yaml", "consent.yaml", "data.npz"
 _SPEC = "spec.yaml"
-_LEDGERS, _KEY = Path("sfumato") / "ledgers", "key"
+_KEY = "key"
 
 
 class Invitation(Section):
@@ -62,6 +63,9 @@ class Invitation(Section):
     public_keys: tuple[str, ...] = Field(description="of all parties, by number, in hexadecimal digits")
     children: tuple[str, ...] = Field(
         default=(), description="of an edge on the machine of its devices: their sockets"
+    )
+    made_keys: tuple[Whole, ...] = Field(
+        default=(), description="whose secret keys whoever deploys made, by number"
     )
     data: str = Field(default=DATA, description="of a device: the file of rows that is proposed to its owner")
 
@@ -147,12 +151,12 @@ def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str
         DataError: the rows cannot be read.
         RunError: it cannot be written, or others can read the rows.
     """
-    require_private(folder / rows)
-    data = _unpacked(folder / rows)
+    data = _unpacked(_own_rows(folder, rows))
     ledger = _ledger_of(_packed(data) if len(data.train_labels) else b"%d of none" % number)
     consent = proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
     proposed = consent.model_dump(mode="json")
     _write(folder / CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
+    note_proposed(folder, terms.session)
 
 
 def _ledger_of(packed: bytes) -> Path:
@@ -161,13 +165,7 @@ def _ledger_of(packed: bytes) -> Path:
     All are in one folder of the user's, and named by a hash of the rows with a key that is kept there: the
     same rows have the same ledger in every run, and the name tells nobody else which rows they are.
     """
-    state = os.environ.get("XDG_STATE_HOME", "")
-    ledgers = (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / _LEDGERS
-    try:
-        ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{ledgers}: cannot be made: {error.strerror}") from None
-    require_own(ledgers)
+    ledgers = state_folder("ledgers")
     key = ledgers / _KEY
     if not key.exists():
         _write(key, os.urandom(KEY_BYTES))
@@ -273,15 +271,27 @@ def _started_device(folder: Path, said: Invitation, terms: DeploymentTerms, own:
     if (folder / CONSENT).exists():
         require_private(folder / CONSENT)
     consent = read_consent(folder / CONSENT)
-    rows = folder / consent.data  # never those that whoever deploys names
-    if rows.exists():
-        require_private(rows)
+    rows = _own_rows(folder, consent.data)  # never those that whoever deploys names
     found = _unpacked(rows)
     data = LocalData(number, terms, found)
     agreement = agree(terms, number, consent, ledger_path(consent, folder))
     device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
     read = f"{terms.name(number)} reads the {len(found.train_labels):,} rows of {rows}."
     return Started(device, own, (*agreement.words, read))
+
+
+def _own_rows(folder: Path, named: str) -> Path:
+    """The file of a device's rows, by the name that its consent has for it.
+
+    Raises:
+        DataError: a link leads to another one.
+        RunError: others can read it, or it is not there.
+    """
+    rows = folder.resolve() / named
+    if (target := rows.resolve()) != Path(os.path.normpath(rows)):
+        raise DataError(f"{rows}: leads to {target}; name that path at data in consent.yaml if it is meant")
+    require_private(rows)
+    return target
 
 
 def _packed(data: Dataset) -> bytes:
@@ -300,8 +310,10 @@ def _unpacked(path: Path) -> Dataset:
         with np.load(path, allow_pickle=False) as archive:
             features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
             targets = archive["targets"] if "targets" in archive.files else None
-    except (OSError, KeyError, IndexError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, KeyError, IndexError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
+    if features.ndim < 1 or labels.ndim != 1:
+        raise DataError(f"{path}: must have rows of features, and one label a row")
     if len(features) != len(labels) or (targets is not None and len(targets) != len(labels)):
         raise DataError(f"{path}: has {len(features):,} rows of features and {len(labels):,} labels")
     if np.issubdtype(features.dtype, np.floating):

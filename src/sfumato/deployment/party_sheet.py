@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sfumato.data.dataset_sizes import known_examples
-from sfumato.deployment.duties import duties, taking_part
+from sfumato.deployment.duties import duties, taking_part, whose_keys_were_made
 from sfumato.deployment.hops_file import Hops
 from sfumato.deployment.invitation import DATA
-from sfumato.deployment.terms import DeploymentTerms
+from sfumato.deployment.terms import KEY_DIGITS, DeploymentTerms
 from sfumato.spec.frozen import versions
 
 _HOME = "sfumato-parties"  # where units look for folders of parties, in the user's home
 
 
-def sheet(terms: DeploymentTerms, number: int, folder: str, hops: Hops, data: str | None = None) -> str:
+def sheet(
+    terms: DeploymentTerms,
+    number: int,
+    folder: str,
+    hops: Hops,
+    *,
+    data: str | None = None,
+    made: Collection[int],
+) -> str:
     """The file ``sheet.txt``.
 
     Args:
@@ -21,6 +31,7 @@ def sheet(terms: DeploymentTerms, number: int, folder: str, hops: Hops, data: st
         folder: the name of its folder.
         hops: its hops.
         data: of a device: the file of its rows on its own machine, if they are not in the folder.
+        made: whose secret keys whoever deploys made.
     """
     said = [taking_part(terms, number), *duties(terms, number), *_whom_it_meets(terms, number, hops)]
     if number < terms.cloud:
@@ -28,8 +39,14 @@ def sheet(terms: DeploymentTerms, number: int, folder: str, hops: Hops, data: st
         counted = "" if known is None else f"the {known[number]:,} "
         read = f"It reads {counted}rows of {data or DATA}"
         said.append(f"{read}, unless its owner names another file in consent.yaml.")
-    said += [*key_digits(terms, number), ""]
-    steps = [f"Put this folder where only you can write, such as ~/{_HOME}/{folder}, and go to ~/{_HOME}."]
+    said += [*keys_in_words(terms, number, made), ""]
+    if number in made:
+        steps = [f"Put this folder where only you can write, such as ~/{_HOME}/{folder}"]
+    else:
+        rows = f", {DATA}" if number < terms.cloud and data is None else ""
+        files = f"spec.yaml, terms.yaml, hops.yaml{rows} and sheet.txt, and nothing else"
+        steps = [f"Copy {files}, into the folder of your keys, such as ~/{_HOME}/{folder}"]
+    steps[0] += f", and go to ~/{_HOME}."
     if number < terms.cloud:
         parent = terms.name(terms.parent(number))
         steps += [
@@ -60,14 +77,15 @@ def _whom_it_meets(terms: DeploymentTerms, number: int, hops: Hops) -> list[str]
     return said
 
 
-def key_digits(terms: DeploymentTerms, number: int) -> list[str]:
-    """The first digits of a party's key and its parent's, which owners compare by another way."""
-    said = [f"Its own key, in its public.yaml, begins {terms.keys[number].hex()[:16]}."]
+def keys_in_words(terms: DeploymentTerms, number: int, made: Collection[int]) -> list[str]:
+    """Digits that owners compare by another way, and whose keys whoever deployed made."""
+    said = [f"All owners have the same session: {terms.session.hex()[:KEY_DIGITS]}."]
+    said.append(f"Its own key, in its public.yaml, begins {terms.keys[number].hex()[:KEY_DIGITS]}.")
     if number != terms.cloud:
         parent = terms.parent(number)
-        begins = f"{terms.name(parent)}'s key begins {terms.keys[parent].hex()[:16]}"
+        begins = f"{terms.name(parent)}'s key begins {terms.keys[parent].hex()[:KEY_DIGITS]}"
         said.append(f"{begins}: ask its owner by another way whether it does.")
-    return said
+    return [*said, *whose_keys_were_made(terms, number, made)]
 
 
 def systemd_unit(terms: DeploymentTerms, number: int, folder: str) -> str:

@@ -11,13 +11,17 @@ from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import InProcess
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.hops_file import HOPS
-from sfumato.deployment.invitation import read_terms, start_party
+from sfumato.deployment.invitation import CONSENT, read_terms, start_party
+from sfumato.deployment.known_consents import require_known
 from sfumato.deployment.neighbours import read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.party_sheet import keys_in_words
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.tls_hops import ChildrenDoor, answer_parent
-from sfumato.errors import SfumatoError, first_line
+from sfumato.durable_files import replacing
+from sfumato.errors import RunError, SfumatoError, first_line
 from sfumato.spec.document import Spec
+from sfumato.user_text import read_text
 
 if TYPE_CHECKING:
     from sfumato.simulation.run import RoundResult
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
 RUN = "run"
 """The name of the run folder, in the cloud's folder."""
+
+_SESSION = "run-session"  # beside it: whose run it is
 
 Say = Callable[[str], object]
 
@@ -42,6 +48,21 @@ def spec_of_cloud(folder: Path) -> Spec | None:
     """
     said, terms = read_terms(folder)
     return terms.plan.spec if said.number == terms.cloud else None
+
+
+def require_own_run(folder: Path, session: bytes) -> None:
+    """Refuse a run folder of another session, which would pass for the run of these terms.
+
+    Args:
+        folder: of the cloud.
+        session: of the terms.
+
+    Raises:
+        RunError: there is one.
+    """
+    run, mark = folder / RUN, folder / _SESSION
+    if run.exists() and not (mark.exists() and read_text(mark).strip() == session.hex()):
+        raise RunError(f"{run}: is the run of other terms, another purpose say; move it away")
 
 
 def serve_remotely(folder: Path, say: Say) -> None:
@@ -62,9 +83,11 @@ def serve_remotely(folder: Path, say: Say) -> None:
             door = ChildrenDoor(hops, say)
             opened.callback(door.close)
             below = door.parties(terms.largest_answer(said.number))
+        if said.number < terms.cloud and (folder / CONSENT).exists():
+            require_known(folder / CONSENT, terms.session)
         started = start_party(folder, below)
         opened.callback(started.close)
-        for sentence in started.words:
+        for sentence in (*started.words, *keys_in_words(terms, said.number, said.made_keys)):
             say(sentence)
 
         def refused(error: SfumatoError) -> None:
@@ -88,7 +111,7 @@ def play_remotely(
         Every round when it is done.
 
     Raises:
-        SfumatoError: files cannot be used; a child is not there, or refuses.
+        SfumatoError: files cannot be used, or ``run`` is of other terms; a child is not there, or refuses.
     """
     from sfumato.deployment.cloud import CloudParty  # PyTorch: edges need none
     from sfumato.deployment.rounds import DeployedRounds
@@ -96,12 +119,16 @@ def play_remotely(
     from sfumato.simulation.run import run_rounds
 
     said, terms = read_terms(folder)
+    require_own_run(folder, terms.session)
     with ExitStack() as opened:
         own = PartyFolder.open(folder)
         opened.callback(own.close)
         door = ChildrenDoor(read_neighbours(folder, said.number, terms), say)
         opened.callback(door.close)
-        for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud)):
+        with replacing(folder / _SESSION, private=True) as file:
+            file.write(f"{terms.session.hex()}\n".encode())
+        words = keys_in_words(terms, terms.cloud, said.made_keys)
+        for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud), *words):
             say(sentence)
 
         def played_by(session: Session) -> DeployedRounds:

@@ -226,16 +226,19 @@ class ChildrenDoor:
         """Let people in until the door is closed; a system without room for another one has it later."""
         while True:
             self._room.acquire()
+            raw: socket.socket | None = None
             try:
                 raw, (host, *_) = self._listening.accept()
-            except OSError as error:
+                threading.Thread(target=self._welcome, args=(raw, host), daemon=True).start()
+            except Exception as error:  # also of a thread that cannot be started
                 self._room.release()
+                if raw is not None:
+                    raw.close()
                 if self._closed:
                     return
-                self._refused("", f"nobody can be let in now: {error.strerror or error}")
+                reason = error.strerror if isinstance(error, OSError) else None
+                self._refused("", f"nobody can be let in now: {reason or error}")
                 time.sleep(_PAUSE_S)
-                continue
-            threading.Thread(target=self._welcome, args=(raw, host), daemon=True).start()
 
     def _welcome(self, raw: socket.socket, host: str) -> None:
         """Let a child in, if it is one, and let nobody else in."""
