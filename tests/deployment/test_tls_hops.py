@@ -507,12 +507,20 @@ def test_one_host_does_not_keep_the_door_busy(hop: Hop, monkeypatch: pytest.Monk
         silent = [
             opened.enter_context(socket.create_connection(address_of(hop.address, "here"))) for _ in range(20)
         ]
-        for one in silent:  # all but four are closed at once, and these after a second
+        for one in silent:  # all but four are closed as others come, and these after a second
             one.settimeout(PATIENCE_S)
             assert one.recv(1) == b""
         monkeypatch.setattr(tls_hops, "_HANDSHAKE_S", PATIENCE_S)
         hop.dial("child").close()
     assert sum("was refused" in event for event in hop.events) == 1
+
+
+def test_who_holds_connections_open_keeps_no_child_of_the_same_host_out(hop: Hop) -> None:
+    hop.door("child")
+    with ExitStack() as opened:
+        for _ in range(8):
+            opened.enter_context(socket.create_connection(address_of(hop.address, "here")))
+        hop.dial("child").close()
 
 
 def test_so_many_are_looked_at_at_the_same_time(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ import socket
 import ssl
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -38,12 +37,12 @@ from sfumato.errors import RunError, SfumatoError
 PATIENCE_S = 600.0
 """How long a parent waits for a child that is not connected."""
 
-_DIAL_S, _HANDSHAKE_S = 10.0, 3.0  # until a parent, a child, has introduced itself
+_DIAL_S, _HANDSHAKE_S = 10.0, 10.0  # until a parent, a child, has introduced itself
 _ANOTHER = "shows a certificate that is not the one registered for it"
 _TOO_EARLY, _EXPIRED = 9, 10  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 _POLLS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _SENDS = 4  # of a frame, over as many connections
-_HANDSHAKES, _OF_ONE_HOST = 64, 4  # at the same time
+_HANDSHAKES, _OF_ONE_HOST = 64, 4  # at the same time; of one host at least
 _PAUSE_S = 0.5  # where the system has no room for another connection
 _QUIET_S = 60.0  # of what is refused, a line a host is said in so long
 
@@ -167,7 +166,7 @@ class ChildrenDoor:
         self._in_use: dict[int, ssl.SSLSocket] = {}
         self._changed = threading.Condition()
         self._room = threading.BoundedSemaphore(_HANDSHAKES)
-        self._greeted: Counter[str] = Counter()  # how many of a host are being looked at
+        self._greeted: dict[str, list[socket.socket]] = {}  # those of a host that are being looked at
         self._said: dict[str, float] = {}  # when a refusal of a host was said
         self._closed = False
         host, port = address_of(hops.listens, HOPS)
@@ -226,36 +225,48 @@ class ChildrenDoor:
         """Let people in until the door is closed; a system without room for another one has it later."""
         while True:
             self._room.acquire()
-            raw: socket.socket | None = None
+            opened: list[socket.socket] = []
             try:
                 raw, (host, *_) = self._listening.accept()
-                threading.Thread(target=self._welcome, args=(raw, host), daemon=True).start()
+                opened.append(raw)
+                opened.append(raw.dup())
+                threading.Thread(target=self._welcome, args=(*opened, host), daemon=True).start()
             except Exception as error:  # also of a thread that cannot be started
                 self._room.release()
-                if raw is not None:
-                    raw.close()
+                for connection in opened:
+                    connection.close()
                 if self._closed:
                     return
                 reason = error.strerror if isinstance(error, OSError) else None
                 self._refused("", f"nobody can be let in now: {reason or error}")
                 time.sleep(_PAUSE_S)
 
-    def _welcome(self, raw: socket.socket, host: str) -> None:
-        """Let a child in, if it is one, and let nobody else in."""
+    def _welcome(self, raw: socket.socket, handle: socket.socket, host: str) -> None:
+        """Let a child in, if it is one, and nobody else; where a host has too many here, its first one goes.
+
+        Args:
+            raw: a new connection.
+            handle: another handle of it, by which it can be ended.
+            host: where it comes from.
+        """
         with self._changed:
-            self._greeted[host] += 1
-            is_crowd = self._greeted[host] > _OF_ONE_HOST
+            here = self._greeted.setdefault(host, [])
+            here.append(handle)
+            is_crowd = len(here) > max(_OF_ONE_HOST, len(self._children))
+            if is_crowd:
+                _shut(here.pop(0))
         try:
             if is_crowd:
-                raw.close()
                 self._refused(host, f"somebody at {host} was refused: too many at once")
-            elif (met := self._met(raw, host)) is not None:
+            if (met := self._met(raw, host)) is not None:
                 self._register(*met, host)
         finally:
             with self._changed:
-                self._greeted[host] -= 1
-                if not self._greeted[host]:
-                    del self._greeted[host]
+                if handle in here:
+                    here.remove(handle)
+                if not here:
+                    self._greeted.pop(host, None)
+            handle.close()
             self._room.release()
 
     def _met(self, raw: socket.socket, host: str) -> tuple[Neighbour, ssl.SSLSocket] | None:
