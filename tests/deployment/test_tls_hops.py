@@ -160,14 +160,15 @@ def test_a_certificate_counts_only_with_the_key_of_the_terms(hop: Hop) -> None:
 def test_an_introduction_is_of_one_role_and_one_pair(hop: Hop) -> None:
     parent, child = hop.own("parent"), hop.own("child")
     known, other = hop.met("child", 0, "device:0"), hop.met("other", 1, "device:1")
-    child.require_parent(hop.parent(), parent.to_child(known))
+    said = parent.to_child(known)
+    child.require_parent(hop.parent(), said)
     parent.require_child(known, child.to_parent(hop.parent()))
-    for said in (
+    for wrong in (
         *(parent.to_child(other), child.to_parent(hop.parent()), b"", b"SFMT"),
-        *(parent.to_child(known)[:-1] + b"\0", parent.to_child(known) + b"\0"),
+        *(said[:-1] + bytes([said[-1] ^ 1]), said + b"\0"),
     ):
         with pytest.raises(RunError, match="does not show the key"):
-            child.require_parent(hop.parent(), said)
+            child.require_parent(hop.parent(), wrong)
 
 
 def test_who_has_other_terms_is_told_apart(hop: Hop) -> None:
