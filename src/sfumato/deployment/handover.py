@@ -104,13 +104,13 @@ def _require_different(parties: Path, sent: Mapping[str, PublicKeys]) -> None:
     Raises:
         SpecError: there are two.
     """
-    for what, of in (
-        ("key", lambda one: one.signing),
-        ("subject of its certificate", lambda one: one.subject),
+    for what, shown in (
+        ("key", {name: one.signing for name, one in sent.items()}),
+        ("subject of its certificate", {name: one.subject for name, one in sent.items()}),
     ):
         first: dict[bytes, str] = {}
-        for name, one in sent.items():
-            if (other := first.setdefault(of(one), name)) != name:
+        for name, one in shown.items():
+            if (other := first.setdefault(one, name)) != name:
                 allowed = f"must be of another party than {other}: both have the same {what}"
                 raise SpecError(f"{parties}: parties.{name}.public", None, allowed)
 

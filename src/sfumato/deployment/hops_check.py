@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from itertools import chain
 from pathlib import Path
 
 from sfumato.deployment.hops_file import HOPS
@@ -59,7 +60,7 @@ def check_parties(folder: Path, say: Say) -> None:
             said, terms = read_terms(own)
             hops[own] = read_neighbours(own, said.number, terms)
             words = keys_in_words(terms, said.number, said.made_keys)
-            for sentence in (*words, *_could_start(own, said, terms)):
+            for sentence in chain(words, _could_start(own, said, terms)):
                 say(f"{own.name}: {sentence}")
         except SfumatoError as error:
             noted(own.name, error)
