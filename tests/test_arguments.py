@@ -17,6 +17,7 @@ from sfumato.cli.options import OptionSpelling
 from sfumato.errors import SpecError
 
 SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
+    "deployment/party_sheet.py",
     "explore/edited_spec.py",
     "explore/jobs.py",
     "report/pareto/headline.py",

@@ -4,48 +4,87 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfumato.arguments import Argument
-from sfumato.cli.options import Debug, Set, SpecSource, folder_named
+from sfumato.cli.options import Debug, Set, folder_named
 from sfumato.cli.party import party_command
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 
+if TYPE_CHECKING:
+    from sfumato.spec import Spec
+
+
+_What = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC|check|keys",
+        help="A YAML file or the name of a built-in spec; or check, or keys, and the folder of a party.",
+    ),
+]
+_Party = Annotated[
+    Path | None, typer.Argument(metavar="[DIR]", help="Of check and keys: the folder of a party.")
+]
+_Parties = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a folder a party, for the machines that FILE names."),
+]
+_Out = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="The run folder, by default runs/NAME-deployed; with --parties: of the folders.",
+    ),
+]
+_Folder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where local parties have their folders: keys, consent, data, memory. Default: OUT-parties",
+    ),
+]
+
 
 def deploy(
-    spec: SpecSource,
+    spec: _What,
+    party: _Party = None,
     local: Annotated[
-        bool, typer.Option("--local", help="All parties on this machine: the only way that there is yet.")
+        bool, typer.Option("--local", help="All parties on this machine, and play the run.")
     ] = False,
-    out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The run folder. Default: runs/NAME-deployed")
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where the parties have their folders: keys, consent, data, memory. Default: OUT-parties",
-        ),
-    ] = None,
+    parties: _Parties = None,
+    out: _Out = None,
+    folder: _Folder = None,
     purpose: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the data are used for: devices consent to it.")
+        str, typer.Option(metavar="TEXT", help="What local data are used for: devices consent to it.")
     ] = "rehearsal",
     overrides: Set = None,
-    resume: Annotated[bool, typer.Option(help="Continue the run in the folder.")] = False,
-    force: Annotated[bool, typer.Option(help="Replace the run that the folder holds.")] = False,
+    resume: Annotated[bool, typer.Option(help="Continue the local run in the folder.")] = False,
+    force: Annotated[bool, typer.Option(help="Replace the local run that the folder holds.")] = False,
     quiet: Annotated[bool, typer.Option(help="Print no progress.")] = False,
     debug: Debug = False,
 ) -> None:
     """Play a spec with real parties: each a process with a key, data, consent and a memory of its own.
 
     Noise is discrete Gaussian, from the operating system; no seed leads to it. The run folder is like any.
+    With --local all are on this machine. With --parties each gets a folder for a machine of its own. There
+    `deploy check DIR` says whether the party could start, and dials its hops.
+    `deploy keys DIR` makes the keys of a party beforehand, on its own machine.
     """
-    if not local:
-        raise SpecError(Argument("local"), None, "must be given: other machines are not reached yet")
+    if spec in ("check", "keys"):
+        _for_a_party(spec, party)
+        return
+    if party is not None:
+        raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
+    if local == (parties is not None):
+        raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
     loaded = read_spec(spec, overrides)
+    if parties is not None:
+        with locating_errors(spec, overrides):
+            _hand_over(loaded, parties, out)
+        return
     run = Path("runs") / f"{loaded.name}-deployed" if out is None else folder_named(out)
     from sfumato.simulation.run_progress import run_progress
 
@@ -66,3 +105,31 @@ def deploy(
             on_words=(lambda sentence: None) if quiet else partial(print, flush=True),
         )
     print(f"run folder: {run}")
+
+
+def _for_a_party(what: str, folder: Path | None) -> None:
+    """``deploy check DIR`` and ``deploy keys DIR``."""
+    if folder is None:
+        raise SpecError("DIR", None, "must be given: the folder of a party")
+    if what == "check":
+        from sfumato.deployment.hops_check import check_parties
+
+        check_parties(folder, partial(print, flush=True))
+        return
+    from sfumato.deployment.hop_keys import PUBLIC, make_keys
+
+    make_keys(folder)
+    print(f"{folder / PUBLIC}: public keys, for whoever deploys; the secret ones stay in {folder}")
+
+
+def _hand_over(spec: Spec, parties: Path, out: str | None) -> None:
+    """``deploy --parties``."""
+    if out is None:
+        raise SpecError(Argument("out"), None, f"must be given with {Argument('parties')}: a new folder")
+    from sfumato.deployment.handover import hand_over
+
+    done = hand_over(spec, parties, folder_named(out))
+    print(f"{len(done.folders):,} folders in {out}; sheet.txt in each says what its party does")
+    if done.with_secrets:
+        held = f"secret keys were made here of: {', '.join(done.with_secrets)}"
+        print(f"{held}; hand these folders over by a safe way, and delete them here")

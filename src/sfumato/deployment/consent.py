@@ -33,7 +33,7 @@ from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.ledger import OwnersLedger, RunCost
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.section_files import read_section
-from sfumato.deployment.terms import DeploymentTerms
+from sfumato.deployment.terms import KEY_DIGITS, DeploymentTerms
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
@@ -91,6 +91,9 @@ class Consent(Section):
     )
     ledger: str = Field(description="path of the owner's ledger, outside run folders, which total is about")
     total: Total
+    data: str = Field(
+        default="data.npz", description="the file of the device's rows; a path that begins in its folder"
+    )
 
 
 class ConsentRefusedError(SfumatoError):
@@ -288,7 +291,7 @@ def _noise_of(terms: DeploymentTerms, device: int) -> Iterator[str]:
     for node in range(terms.cloud, len(terms.keys)):
         tier, index = terms.place(node)
         if any(step.node_std[tier][index] > 0 for step in steps):
-            yield f"{terms.name(node)} (key {terms.keys[node].hex()[:16]}…)"
+            yield f"{terms.name(node)} (key {terms.keys[node].hex()[:KEY_DIGITS]}…)"
 
 
 def _in_words(row: Guarantee) -> str:
@@ -301,7 +304,7 @@ def _raw_in_words(terms: DeploymentTerms, row: Guarantee, device: int) -> str:
     """What a trusted observer sees, a sentence."""
     is_masked = terms.is_masked(terms.parent(device))
     sees = f"the sum of what {row.unit} and others send" if is_masked else f"what {row.unit} sends"
-    key = _key_of(terms, row)[:16]
+    key = _key_of(terms, row)[:KEY_DIGITS]
     observer = terms.plan.tree.titled(row.observer)
     return f"{row.relation.words}, {observer} (key {key}…): is trusted, and sees {sees} raw."
 
@@ -343,7 +346,7 @@ def _require_within(
             raise ConsentRefusedError(f"{name}: {learns}; {says}")
         if consent.trusted.get(observer) != trusts:
             pins = f"its consent does not pin this key at trusted.{observer}"
-            raise ConsentRefusedError(f"{name}: {learns} with the key {trusts[:16]}…; {pins}")
+            raise ConsentRefusedError(f"{name}: {learns} with the key {trusts[:KEY_DIGITS]}…; {pins}")
         return
     if not row.epsilon <= allowed:
         raise ConsentRefusedError(f"{name}: {learns}; its consent allows {number(allowed)} at {where}")

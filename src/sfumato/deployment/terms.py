@@ -25,6 +25,9 @@ from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.wire.errors import OutOfOrderMessageError
 from sfumato.wire.keys import digest
 
+KEY_DIGITS = 32
+"""So many digits of a key, or of a session, are compared by people: 128 bits."""
+
 
 @dataclass(frozen=True, eq=False)
 class DeploymentTerms:
@@ -53,8 +56,11 @@ class DeploymentTerms:
         """The terms of ``spec``; see the attributes. Every party makes them for itself.
 
         Raises:
-            SpecError: the spec cannot be deployed, or there is not one key for every party.
+            SpecError: the spec cannot be deployed, there is not one key for every party, or the purpose would
+                not be shown as it is.
         """
+        if not purpose.isprintable():
+            raise SpecError("purpose", purpose, "must be printable: it is read before consent")
         plan = require_deployable(resolve(spec), parameters)
         parties = plan.tree.device_count + sum(tier.size for tier in plan.tree.tiers)
         if len(keys) != parties or len(set(keys)) != parties:
@@ -146,7 +152,7 @@ class DeploymentTerms:
         return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
 
     def largest_answer(self, node: int) -> int:
-        """More bytes than any frame of a child to an aggregator has."""
+        """More bytes than any frame between an aggregator and a child has, up or down."""
         return largest_answer(self.parameters, len(self.children(node)))
 
     def colluders(self, node: int) -> int:
