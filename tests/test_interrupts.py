@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from lost_signals import send_lost
+
+from sfumato.interrupts import interrupted_by, raise_lost
 
 WATCHING = """
 import signal, sys, time
@@ -55,6 +58,16 @@ def test_it_ends_when_its_starter_is_killed() -> None:
         assert starter.stdout.readline() == "up\n"
         starter.send_signal(signal.SIGKILL)
         assert starter.stdout.read() == "interrupted\n"  # and its end: nobody writes there any more
+
+
+def test_a_lost_interrupt_is_raised_again_and_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with interrupted_by(signal.SIGUSR1):
+        raise_lost()
+        send_lost(signal.SIGUSR1)
+        with pytest.raises(KeyboardInterrupt):
+            raise_lost()
+    raise_lost()
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("descriptor", ["sys.stdin.fileno()", "987"], ids=["a pipe", "none that can be read"])

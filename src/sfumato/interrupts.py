@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,21 +26,26 @@ class Interruption:
 
     came: bool = False
 
-    def raise_again(self) -> None:
-        """Raise KeyboardInterrupt if a signal has come; call it where a block that was interrupted never is.
 
-        Raises:
-            KeyboardInterrupt: the one of that signal was lost.
-        """
-        if self.came:
-            raise KeyboardInterrupt
+_blocks: list[Interruption] = []  # that the main thread is in
+
+
+def raise_lost() -> None:
+    """Raise the KeyboardInterrupt of a signal again; call it where a block that was interrupted never comes.
+
+    Raises:
+        KeyboardInterrupt: a signal has come in a block of `interrupted_by`, and its exception was lost.
+    """
+    if any(block.came for block in _blocks):
+        raise KeyboardInterrupt
 
 
 @contextmanager
 def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
     """A context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.
 
-    Only the main thread receives signals; in others nothing changes.
+    Of an interrupt that is lost in a destructor or a callback nothing is printed: see `raise_lost`. Only the
+    main thread receives signals; in others nothing changes.
 
     Args:
         signals: their numbers.
@@ -52,8 +58,18 @@ def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
             interruption.came = True
             raise KeyboardInterrupt
 
+    def tell(lost: sys.UnraisableHookArgs) -> None:
+        if not (interruption.came and issubclass(lost.exc_type, KeyboardInterrupt)):
+            printed(lost)
+
     with _handled(signals, interrupt):
-        yield interruption
+        printed, sys.unraisablehook = sys.unraisablehook, tell
+        _blocks.append(interruption)
+        try:
+            yield interruption
+        finally:
+            _blocks.remove(interruption)
+            sys.unraisablehook = printed
 
 
 @contextmanager

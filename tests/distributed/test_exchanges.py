@@ -71,8 +71,8 @@ def test_an_interrupted_rank_that_meets_the_end_of_another_is_interrupted(
         raise RuntimeError("Connection closed by peer")
 
     monkeypatch.setattr(dist, "all_reduce", all_reduce)
-    with interrupted_by(signal.SIGUSR1, once=True) as interruption:
-        group = ProcessGroup(Launch(0, 2), dist.HashStore(), interruption)
+    with interrupted_by(signal.SIGUSR1, once=True):
+        group = ProcessGroup(Launch(0, 2), dist.HashStore())
         with pytest.raises(KeyboardInterrupt if lost else RunError):
             group.added(np.array([1]))
 
@@ -80,8 +80,8 @@ def test_an_interrupted_rank_that_meets_the_end_of_another_is_interrupted(
 def test_a_rank_that_lost_an_interrupt_begins_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
     monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: begun.append(1))
-    with interrupted_by(signal.SIGUSR1, once=True) as interruption:
-        group = ProcessGroup(Launch(0, 2), dist.HashStore(), interruption)
+    with interrupted_by(signal.SIGUSR1, once=True):
+        group = ProcessGroup(Launch(0, 2), dist.HashStore())
         send_lost(signal.SIGUSR1)
         with pytest.raises(KeyboardInterrupt):
             group.added(np.array([1]))

@@ -20,7 +20,7 @@ from sfumato.arguments import Argument
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.ranks import IntArray
 from sfumato.errors import RunError, first_line
-from sfumato.interrupts import Interruption, ended_by, interrupted_by
+from sfumato.interrupts import ended_by, interrupted_by, raise_lost
 
 T = TypeVar("T")
 
@@ -37,13 +37,10 @@ class ProcessGroup:
     Args:
         launch: which of them this process is.
         store: where a rank that fails says so.
-        interruption: whether a signal has come to this rank, which then begins no further exchange.
     """
 
-    def __init__(
-        self, launch: Launch, store: dist.distributed_c10d.Store, interruption: Interruption
-    ) -> None:
-        self._launch, self._store, self._interruption = launch, store, interruption
+    def __init__(self, launch: Launch, store: dist.distributed_c10d.Store) -> None:
+        self._launch, self._store = launch, store
 
     @property
     def rank(self) -> int:
@@ -138,7 +135,7 @@ class ProcessGroup:
                 the same signal ended are then no failure.
             RunError: another rank has ended, or has not come for `PATIENCE`.
         """
-        self._interruption.raise_again()
+        raise_lost()
         try:
             work, pause = begin(), 2e-5
             while not work.is_completed():
@@ -146,7 +143,7 @@ class ProcessGroup:
                 pause = min(1.5 * pause, _LONGEST_SLEEP)
             work.wait()
         except RuntimeError as error:
-            self._interruption.raise_again()
+            raise_lost()
             minutes = PATIENCE.seconds // 60
             raise RunError(
                 f"another of the {self.count} processes of this run has ended, or gave no answer for "
@@ -194,7 +191,7 @@ def joined(launch: Launch, *, cuda: bool) -> Iterator[ProcessGroup]:
     except RuntimeError as error:  # dist.DistError is one
         said = first_line(error)
         raise RunError(f"the {launch.count} processes of this run did not find each other: {said}") from error
-    with interrupted_by(signal.SIGINT, signal.SIGTERM, once=True) as interruption:
-        yield ProcessGroup(launch, store, interruption)
+    with interrupted_by(signal.SIGINT, signal.SIGTERM, once=True):
+        yield ProcessGroup(launch, store)
     with suppress(RuntimeError):
         dist.destroy_process_group()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+_FILLING: Any = torch.utils.deterministic  # a module whose attributes are made when it is imported
 
 
 @contextmanager
@@ -33,14 +35,14 @@ def repeatable_arithmetic(device: str) -> Iterator[None]:
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    fills = torch.utils.deterministic.fill_uninitialized_memory
+    fills = _FILLING.fill_uninitialized_memory
     try:
         torch.set_float32_matmul_precision("highest")
         torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        _FILLING.fill_uninitialized_memory = False
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
             yield
     finally:
-        torch.utils.deterministic.fill_uninitialized_memory = fills
+        _FILLING.fill_uninitialized_memory = fills
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         torch.set_float32_matmul_precision(precision)
