@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,11 +19,18 @@ if TYPE_CHECKING:
     from sfumato.spec import Spec
 
 
+class Carrying(enum.StrEnum):
+    """Programs of others that carry the frames of a local run."""
+
+    FLOWER = "flower"
+
+
 _What = Annotated[
     str,
     typer.Argument(
-        metavar="SPEC|check|keys",
-        help="A YAML file or the name of a built-in spec; or check, or keys, and the folder of a party.",
+        metavar="SPEC|check|keys|flower",
+        help="A YAML file or the name of a built-in spec; or check, or keys, and the folder of a party; "
+        "or flower.",
     ),
 ]
 _Party = Annotated[
@@ -31,6 +39,10 @@ _Party = Annotated[
 _Parties = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write a folder a party, for the machines that FILE names."),
+]
+_Over = Annotated[
+    Carrying | None,
+    typer.Option(help="With --local: all frames go over Flower: a SuperLink an aggregator, with TLS."),
 ]
 _Out = Annotated[
     str | None,
@@ -54,6 +66,7 @@ def deploy(
     local: Annotated[
         bool, typer.Option("--local", help="All parties on this machine, and play the run.")
     ] = False,
+    over: _Over = None,
     parties: _Parties = None,
     out: _Out = None,
     folder: _Folder = None,
@@ -72,7 +85,11 @@ def deploy(
     With --local all are on this machine. With --parties each gets a folder for a machine of its own. There
     `deploy check DIR` says whether the party could start, and dials its hops.
     `deploy keys DIR` makes the keys of a party beforehand, on its own machine.
+    `deploy flower` makes the environment that --over flower needs, apart from this one.
     """
+    if spec == "flower":
+        _make_flower(party)
+        return
     if spec in ("check", "keys"):
         _for_a_party(spec, party)
         return
@@ -80,6 +97,13 @@ def deploy(
         raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
     if local == (parties is not None):
         raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
+    if over is not None and not local:
+        raise SpecError(Argument("over"), over.value, f"is for {Argument('local')} only")
+    flower = None
+    if over is Carrying.FLOWER:
+        from sfumato.deployment.flower.environment import require_flower
+
+        flower = require_flower()
     loaded = read_spec(spec, overrides)
     if parties is not None:
         with locating_errors(spec, overrides):
@@ -98,6 +122,7 @@ def deploy(
             parties=run.with_name(f"{run.name}-parties") if folder is None else folder,
             purpose=purpose,
             command=party_command,
+            flower=flower,
             resume=resume,
             force=force,
             on_step=shown.step,
@@ -105,6 +130,15 @@ def deploy(
             on_words=(lambda sentence: None) if quiet else partial(print, flush=True),
         )
     print(f"run folder: {run}")
+
+
+def _make_flower(folder: Path | None) -> None:
+    """``deploy flower``."""
+    from sfumato.deployment.flower.environment import VARIABLE, make_flower
+
+    if folder is not None:
+        raise SpecError("DIR", str(folder), f"is not for `deploy flower`: set {VARIABLE} to another folder")
+    print(f"Flower's environment: {make_flower(partial(print, flush=True))}")
 
 
 def _for_a_party(what: str, folder: Path | None) -> None:
