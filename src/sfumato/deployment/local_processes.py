@@ -88,6 +88,7 @@ def deploy_locally(
         there = _started(local, doors, command, opened, on_words)
         if relays is not None:
             on_step("starting Flower")
+            on_words(relays.words)
             relays.start()
         for sentence in duties(local.terms, local.terms.cloud):
             on_words(sentence)

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
+from sfumato.deployment.flower.relay_user import relay_user
 from sfumato.errors import RunError, SpecError
 
 VERSION = "1.41.0"
+_SYSTEM_PYTHON = "/usr/bin/python3"
 VARIABLE = "SFUMATO_FLOWER"
 """The environment variable that names the folder, where it is another one than the usual."""
 
@@ -59,7 +61,10 @@ def require_flower() -> Path:
 
 
 def make_flower(say: Callable[[str], object]) -> Path:
-    """Make the environment, with the Python that runs this; one that is there already stays as it is.
+    """Make the environment; one that is there already stays as it is.
+
+    It is made with the Python that runs this; where the user that relays should run under cannot run that
+    one, and can run the system's, with the system's.
 
     Args:
         say: called with what is done.
@@ -71,18 +76,19 @@ def make_flower(say: Callable[[str], object]) -> Path:
     folder = flower_folder()
     if is_flower_here(folder):
         return folder
+    if folder.exists() and not (folder / "pyvenv.cfg").exists():
+        raise RunError(f"{folder}: is there already, and is no environment of Python; name a new folder")
     say(f"installing flwr {VERSION} in {folder}")
     python = str(folder / "bin" / "python")
+    maker = next(filter(relay_user, (sys.executable, _SYSTEM_PYTHON)), sys.executable)
     constraints = resources.files("sfumato.deployment.flower") / "constraints.txt"
     with resources.as_file(constraints) as file:
         install = ["install", "--quiet", "--disable-pip-version-check", "--constraint", str(file)]
         for command in (
-            [sys.executable, "-m", "venv", str(folder)],
+            [maker, "-m", "venv", str(folder)],
             [python, "-m", "pip", *install, f"flwr=={VERSION}"],
         ):
             _run(command, folder)
-    if not is_flower_here(folder):
-        raise RunError(f"{folder}: cannot be made: there is something else")
     return folder
 
 

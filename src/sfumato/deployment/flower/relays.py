@@ -6,8 +6,8 @@ is a Flower app: beside an aggregator it has a socket for each child, beside a c
 party's.
 
 SuperLinks have TLS, on the loopback address too, and take only SuperNodes whose keys are registered: one
-cannot be had without the other here. Where this process is root's, all of Flower runs as the user ``nobody``,
-who can use the sockets of the parties and cannot read their folders. It gets nothing of this process's
+cannot be had without the other here. Where the system allows it (`relay_user`), all of Flower runs as another
+user, who can use the sockets of the parties and cannot read their folders. It gets nothing of this process's
 environment.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import shutil
 import socket
 import subprocess
@@ -35,6 +34,7 @@ from sfumato.deployment.flower.certificates import (
     write_certificates,
     write_node_key,
 )
+from sfumato.deployment.flower.relay_user import NOBODY, relay_user
 from sfumato.errors import RunError
 
 _START_S, _COMMAND_S, _END_S = 600.0, 300.0, 30.0  # a busy machine takes long
@@ -59,6 +59,7 @@ class FlowerRelays:
 
     Attributes:
         doors: of the parties: they can listen there at once, and be reached after `start`.
+        words: which user Flower runs under, in a sentence.
     """
 
     def __init__(
@@ -66,10 +67,7 @@ class FlowerRelays:
     ) -> None:
         self._names, self._parents, self._log = names, parents, log
         self._programs = environment / "bin"
-        self._user: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        self._user = relay_user(str(self._programs / "python"))
         self._place = Path(tempfile.mkdtemp(prefix="sfumato-"))
         own, self._folder = self._place / "parties", self._place / "relay"
         reached = self._folder / "sockets"
@@ -78,6 +76,8 @@ class FlowerRelays:
         for folder in (self._place, own):
             folder.chmod(0o711)  # its parties' sockets are the relay's user's, if there is one
         user = self._user.get("user", os.getuid())
+        cannot = f"as the user {NOBODY}, who cannot read" if self._user else "as this user, who could read"
+        self.words = f"Flower carries all frames; it runs {cannot} the parties' files."
         self.doors = Doors([own / name for name in names], [reached / name for name in names], user)
         self._keeper: subprocess.Popen[str] | None = None
 
@@ -94,18 +94,16 @@ class FlowerRelays:
         links = dict(zip(children, ports, strict=False))
         nodes = dict(zip(self._parents, ports[len(children) :], strict=True))
         self._write_files(links)
-        self._run("flwr", "--version")
         self._start_keeper()
         for link in links:
             self._keep("flower-superlink", *self._link_options(links[link]))
         self._wait_for(lambda: all(map(_listens, links.values())), "no SuperLink")
+        registered = {child: self._registered(child) for child in self._parents}
         for child, parent in self._parents.items():
-            name, link = self._names[child], self._names[parent]
-            self._run("flwr", "supernode", "register", f"{name}.pub", link, "--name", name)
             self._keep("flower-supernode", *self._node_options(child, links[parent], nodes[child]))
         for link, below in children.items():
-            names = " ".join(self._names[child] for child in below)
-            said = {"folder": str(self._folder / "sockets"), "children": names}
+            numbers = " ".join(f"{self._names[child]}={registered[child]}" for child in below)
+            said = {"folder": str(self._folder / "sockets"), "children": numbers}
             told = [f"{key}={json.dumps(value)}" for key, value in said.items()]
             self._run("flwr", "run", "app", self._names[link], "--run-config", " ".join(told))
         reached = [self.doors.reached[child] for child in self._parents]
@@ -122,6 +120,19 @@ class FlowerRelays:
                 self._keeper.kill()
                 self._keeper.wait()
         shutil.rmtree(self._place, ignore_errors=True)
+
+    def _registered(self, child: int) -> int:
+        """Register a child's key with the SuperLink of its parent: the number of the node that has this key.
+
+        Raises:
+            RunError: it cannot be registered.
+        """
+        name, link = self._names[child], self._names[self._parents[child]]
+        said = self._run("flwr", "supernode", "register", f"{name}.pub", link, "--format", "json")
+        try:
+            return int(json.loads(said)["node-id"])
+        except (ValueError, TypeError, KeyError):
+            raise RunError(f"Flower: {name} cannot be registered: {said[:200]!r}") from None
 
     def _link_options(self, port: int) -> list[str]:
         """Of a SuperLink: TLS, and registered SuperNodes only; messages are in its memory, on no disk."""
@@ -162,7 +173,7 @@ class FlowerRelays:
         """How a process of Flower is started."""
         folder = str(self._folder)
         places = {"HOME": folder, "FLWR_HOME": folder, "PATH": f"{self._programs}:/usr/bin:/bin"}
-        return self._user | {"env": _ENVIRONMENT | places, "cwd": folder, "start_new_session": True}
+        return {**self._user, "env": _ENVIRONMENT | places, "cwd": folder, "start_new_session": True}
 
     def _start_keeper(self) -> None:
         command = [str(self._programs / "python"), "-I", "keeper.py"]
@@ -178,8 +189,8 @@ class FlowerRelays:
         self._keeper.stdin.write(json.dumps([str(self._programs / program), *options]) + "\n")
         self._keeper.stdin.flush()
 
-    def _run(self, program: str, *words: str) -> None:
-        """Run a program to its end.
+    def _run(self, program: str, *words: str) -> str:
+        """Run a program to its end: what it says.
 
         Raises:
             RunError: it fails, or does not end.
@@ -190,8 +201,10 @@ class FlowerRelays:
                 done = subprocess.run(
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
+                    stdout=subprocess.PIPE,
                     stderr=log,
+                    text=True,
+                    errors="replace",
                     timeout=_COMMAND_S,
                     **self._options(),
                 )
@@ -200,6 +213,7 @@ class FlowerRelays:
                 raise RunError(f"{command[0]}: {why}") from None
         if done.returncode != 0:
             raise RunError(f"{command[0]} {' '.join(words[:2])}: fails; see {self._log}")
+        return done.stdout
 
     def _wait_for(self, condition: Callable[[], bool], missing: str) -> None:
         """Wait until a condition holds.

@@ -20,17 +20,17 @@ _calls = threading.Lock()  # of the grid, one at a time
 def _relay(grid: Grid, context: Context) -> None:
     os.umask(0o177)  # sockets are for this user only
     for child in str(context.run_config["children"]).split():
-        place = os.path.join(str(context.run_config["folder"]), child)
-        threading.Thread(target=_serve, args=(grid, child, place), daemon=True).start()
+        name, _, node = child.partition("=")
+        place = os.path.join(str(context.run_config["folder"]), name)
+        threading.Thread(target=_serve, args=(grid, int(node), place), daemon=True).start()
     threading.Event().wait()  # until the process is ended
 
 
-def _serve(grid: Grid, child: str, place: str) -> None:
-    while True:  # the name of a node is bound to its key
+def _serve(grid: Grid, node: int, place: str) -> None:
+    while True:  # until it is connected
         with _calls:
-            nodes = [node.node_id for node in grid.get_nodes() if node.name == child]
-        if nodes:
-            break
+            if node in grid.get_node_ids():
+                break
         time.sleep(0.5)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(place)
@@ -41,7 +41,7 @@ def _serve(grid: Grid, child: str, place: str) -> None:
                 connection.sendall(b"SFMT")
                 while True:
                     question = _exactly(connection, int.from_bytes(_exactly(connection, 8), "big"))
-                    connection.sendall(_asked(grid, nodes[0], question, connection))
+                    connection.sendall(_asked(grid, node, question, connection))
 
 
 def _asked(grid: Grid, node: int, question: bytes, connection: socket.socket) -> bytes:

@@ -1,0 +1,339 @@
+"""Flower carries the frames of a local run: the relay alone, what starts and ends it, and whole runs."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pwd
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib import resources, util
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import simulated_party
+import yaml
+from rehearsals import STAR, TREE, model_bytes, on_the_grid, spec_of
+
+from sfumato.accounting import account
+from sfumato.cli import main
+from sfumato.deployment import local_processes
+from sfumato.deployment.flower import keeper
+from sfumato.deployment.flower.environment import VERSION, require_flower
+from sfumato.deployment.flower.relays import FlowerRelays
+from sfumato.deployment.local_processes import deploy_locally
+from sfumato.deployment.sockets import AwaitedParty, serve
+from sfumato.errors import RunError
+from sfumato.run_folder.reader import load_run
+from sfumato.schedule.resolve import resolve
+from sfumato.simulation.run import run
+from sfumato.verify.checker import check_run
+from sfumato.wire.errors import TamperedMessageError
+
+APP = Path(str(resources.files("sfumato.deployment.flower") / "app"))
+MOST = 4 << 20
+
+
+class Echo:
+    """Sends back what it gets; refuses what is not signed, as it were."""
+
+    def receive(self, data: bytes) -> list[bytes]:
+        if data == b"forged":
+            raise TamperedMessageError("the signature does not fit")
+        return [data]
+
+
+class Message:
+    """A message of a Flower that is not there."""
+
+    def __init__(self, content: Any, node: int = 0, *_: str, **__: Any) -> None:
+        self.content, self.node = content, node
+
+    def has_error(self) -> bool:
+        return self.content is None
+
+
+class Grid:
+    """The grid of a Flower that is not there: the client's side is called at once."""
+
+    def __init__(self, client: Callable[..., Message], places: list[Path]) -> None:
+        self._client, self._places = client, places
+        self._answers: dict[str, Message] = {}
+
+    def get_node_ids(self) -> list[int]:
+        return list(range(len(self._places)))
+
+    def push_messages(self, messages: list[Message]) -> list[str]:
+        for message in messages:
+            context = SimpleNamespace(node_config={"socket": str(self._places[message.node])})
+            try:
+                answer = self._client(message, context)
+            except (OSError, EOFError):
+                answer = Message(None)
+            self._answers[str(len(self._answers))] = answer
+        return [str(len(self._answers) - 1)]
+
+    def pull_messages(self, names: list[str]) -> list[Message]:
+        return [self._answers[name] for name in names]
+
+
+class App:
+    """An app of a Flower that is not there; what is registered is its ``registered``."""
+
+    registered: Any = None
+
+    def main(self) -> Callable[[Any], None]:
+        return lambda function: setattr(self, "registered", function)
+
+    train = main
+
+
+@pytest.fixture(name="place")
+def fixture_place() -> Iterator[Path]:
+    """A folder with a short path, as sockets need; others may look for what is in it."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(name="relay")
+def fixture_relay(place: Path, monkeypatch: pytest.MonkeyPatch) -> AwaitedParty:
+    """A party as its aggregator reaches it through both halves of the relay."""
+    parts = {"app": ("ConfigRecord", "RecordDict"), "clientapp": ("ClientApp",), "serverapp": ("ServerApp",)}
+    monkeypatch.setitem(sys.modules, "flwr", ModuleType("flwr"))
+    for module, names in parts.items():
+        made = ModuleType(f"flwr.{module}")
+        for name in names:
+            setattr(made, name, App if name.endswith("App") else dict)
+        made.Context, made.Message, made.Grid = object, Message, object  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, made.__name__, made)
+    client, server = loaded("relay_client"), loaded("relay_server")
+    grid = Grid(client.app.registered, [place / "own"])
+    before = os.umask(0o177)  # as that of the relay's process
+    given = (grid, 0, str(place / "reached"))
+    threading.Thread(target=server._serve, args=given, daemon=True).start()
+    while not (place / "reached").exists():
+        time.sleep(0.01)
+    os.umask(before)
+    return AwaitedParty(place / "reached", "device:0", MOST, patience_s=60.0)
+
+
+def loaded(name: str) -> Any:
+    """A module of the app."""
+    spec = util.spec_from_file_location(name, APP / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def listening(path: Path) -> None:
+    """Let a party listen at ``path``."""
+    ready = threading.Semaphore(0)
+    options = {"relay_user": os.getuid()}
+    threading.Thread(target=serve, args=(Echo(), path, ready.release), kwargs=options, daemon=True).start()
+    assert ready.acquire(timeout=60)
+
+
+def test_a_relay_carries_frames_and_what_is_wrong_with_them(relay: AwaitedParty, place: Path) -> None:
+    listening(place / "own")
+    large = os.urandom(3 << 20)
+    assert relay.receive(b"one") == [b"one"]
+    assert relay.receive(large) == [large]
+    with pytest.raises(RunError, match=r"^device:0: the signature does not fit$"):
+        relay.receive(b"forged")
+    assert relay.receive(b"two") == [b"two"]
+    relay.close()
+
+
+def test_a_party_that_is_gone_is_lost_and_met_again(relay: AwaitedParty, place: Path) -> None:
+    with pytest.raises(RunError, match="device:0: has ended"):
+        relay.receive(b"one")  # nobody listens for seven seconds
+    listening(place / "own")
+    assert relay.receive(b"two") == [b"two"]
+    relay.close()
+
+
+def test_the_relay_imports_nothing_of_ours() -> None:
+    for path in (*APP.glob("*.py"), Path(keeper.__file__)):
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add(str(node.module))
+        assert names
+        assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names, "flwr"}
+
+
+def processes_with(word: str) -> list[int]:
+    """The processes that have a word in their command."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_a_keeper_ends_the_children_of_children_too() -> None:
+    """Some in sessions of their own, whose parents have ended, as Flower's executors."""
+    word = f"98765.{os.getpid()}"
+    command = f'["sh", "-c", "setsid sleep {word} & sleep {word} & exit"]\n'
+    started = subprocess.Popen([sys.executable, "-I", keeper.__file__], stdin=subprocess.PIPE, text=True)
+    assert started.stdin is not None
+    started.stdin.write(command)
+    started.stdin.flush()
+    deadline = time.monotonic() + 60
+    while len(processes_with(word)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(processes_with(word)) == 2
+    started.stdin.close()
+    assert started.wait(60) == 0
+    assert processes_with(word) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "status", "said"),
+    [
+        ("/nowhere", 1, f"/nowhere: holds no flwr {VERSION}; make it by: sfumato deploy flower"),
+        ("nowhere", 2, "SFUMATO_FLOWER: got 'nowhere'; must be an absolute path"),
+    ],
+)
+def test_without_flower_nothing_starts(
+    folder: str,
+    status: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SFUMATO_FLOWER", folder)
+    out = str(tmp_path / "run")
+    assert main(["deploy", "quickstart", "--local", "--over", "flower", "--out", out]) == status
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_flower_is_for_local_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["deploy", "quickstart", "--parties", "parties.yaml", "--over", "flower"]) == 2
+    assert "--over: got 'flower'; is for --local only" in capsys.readouterr().err
+    assert main(["deploy", "flower", "/somewhere"]) == 2
+    assert "set SFUMATO_FLOWER to another folder" in capsys.readouterr().err
+
+
+def test_keys_of_supernodes_are_never_without_tls(place: Path) -> None:
+    relays = FlowerRelays(place, ["device-0", "cloud"], {0: 1}, place / "log")
+    link, node = relays._link_options(8000), relays._node_options(0, 8000, 9094)
+    relays.close()
+    assert {"--enable-supernode-auth", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"} <= set(link)
+    assert {"--auth-supernode-private-key", "--root-certificates"} <= set(node)
+    assert "--insecure" not in {*link, *node}
+
+
+def deployed_over_flower(document: dict[str, Any], folder: Path, checks: Callable[[Path], None]) -> Path:
+    """A run over Flower, with what `run` draws; ``checks`` is called with the parties' folder meanwhile."""
+    spec, parties = spec_of(document), folder / "parties"
+    plan = resolve(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        draws = simulated_party.drawn(plan, plan.tree.device_count)  # of the cloud
+        patch.setattr(local_processes, "SystemRandomness", lambda: draws)
+        deploy_locally(
+            spec,
+            out=folder / "run",
+            parties=parties,
+            purpose="a test",
+            command=lambda own: [sys.executable, simulated_party.__file__, str(own)],
+            flower=require_flower(),
+            on_round=lambda result: checks(parties) if result.round == 1 else None,
+        )
+    return folder / "run"
+
+
+def flower_processes(place: Path) -> dict[int, list[str]]:
+    """The commands of all processes of Flower that run in a folder, by number."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(path / "cwd").startswith(f"{place}/sfumato-"):
+                found[int(path.name)] = (path / "cmdline").read_text().split("\0")
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def check_tls_and_user(parties: Path) -> None:
+    """Every SuperLink speaks TLS; what Flower runs as cannot read what parties have."""
+    running = flower_processes(parties.parent)
+    links = [words for words in running.values() if any(word.endswith("flower-superlink") for word in words)]
+    assert links
+    plain = ssl.create_default_context()
+    for words in links:
+        port = int(words[words.index("--port") + 1])
+        with (
+            socket.create_connection(("127.0.0.1", port), 60) as dialed,
+            pytest.raises(ssl.SSLCertVerificationError),  # it is TLS, of an authority of its own
+        ):
+            plain.wrap_socket(dialed, server_hostname="127.0.0.1")
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody").pw_uid
+        assert {os.stat(f"/proc/{number}").st_uid for number in running} == {nobody}
+        for name in ("key", "memory", "data.npz", "consent.yaml", "terms.yaml"):
+            path = parties / "device-0" / name
+            assert path.exists()
+            done = subprocess.run(["cat", path], user=nobody, extra_groups=[], stderr=subprocess.PIPE)
+            assert b"ermission denied" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.needs("flower")
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("document", [STAR, TREE], ids=["star", "two levels, one edge trusted"])
+def test_a_run_over_flower_is_the_run_that_was_accounted(
+    document: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bytes as `run` on its grid, ε of account; and Flower's processes end."""
+    document = document | {"training": document["training"] | {"rounds": 2}}
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    deployed = deployed_over_flower(document, place, check_tls_and_user)
+    assert flower_processes(place) == {}
+    with on_the_grid():
+        expected = run(spec_of(document), out=place / "expected", device="cpu", progress=False)
+    assert model_bytes(load_run(deployed)) == model_bytes(expected.folder)
+    assert check_run(deployed).problems == []
+    accounted = {(row.unit, row.observer): row.epsilon for row in account(spec_of(document)).guarantees}
+    privacy = load_run(deployed).privacy
+    assert {(row.unit, row.observer): row.epsilon for row in privacy.guarantees} == accounted
+
+
+@pytest.mark.slow
+@pytest.mark.needs("flower")
+def test_flower_ends_with_its_starter(place: Path) -> None:
+    """By SIGKILL, as soon as there are relays."""
+    (place / "star.yaml").write_text(yaml.safe_dump(STAR | {"training": STAR["training"] | {"rounds": 40}}))
+    words = [sys.executable, "-m", "sfumato", "deploy", str(place / "star.yaml"), "--local"]
+    words += ["--over", "flower"]
+    environment = os.environ | {"TMPDIR": str(place)}
+    with subprocess.Popen([*words, "--out", str(place / "run"), "--quiet"], env=environment) as starter:
+        deadline = time.monotonic() + 1200
+        while not flower_processes(place) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        starter.send_signal(signal.SIGKILL)
+    while flower_processes(place) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert flower_processes(place) == {}
