@@ -160,7 +160,7 @@ def test_a_relay_carries_frames_and_what_is_wrong_with_them(relay: AwaitedParty,
 
 def test_a_party_that_is_gone_is_lost_and_met_again(relay: AwaitedParty, place: Path) -> None:
     with pytest.raises(RunError, match="device:0: has ended"):
-        relay.receive(b"one")  # nobody listens for seven seconds
+        relay.receive(b"one")  # nobody listens, and the question was sent three times
     listening(place / "own")
     assert relay.receive(b"two") == [b"two"]
     relay.close()

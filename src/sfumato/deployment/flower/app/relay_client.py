@@ -11,7 +11,7 @@ app = ClientApp()
 
 def _relayed(message: Message, context: Context) -> Message:
     question = message.content["frame"]["bytes"]
-    for pause in (0.2, 1.0, 5.0, None):  # a party makes its socket anew after every connection
+    for pause in (0.2, 1.0, None):  # a party makes its socket anew after every connection
         with socket.socket(socket.AF_UNIX) as party:
             try:
                 party.connect(str(context.node_config["socket"]))
