@@ -234,7 +234,7 @@ def test_flower_is_for_local_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deploy", "quickstart", "--parties", "parties.yaml", "--over", "flower"]) == 2
     assert "--over: got 'flower'; is for --local only" in capsys.readouterr().err
     assert main(["deploy", "flower", "/somewhere"]) == 2
-    assert "set SFUMATO_FLOWER to another folder" in capsys.readouterr().err
+    assert "SFUMATO_FLOWER names the folder" in capsys.readouterr().err
 
 
 def test_keys_of_supernodes_are_never_without_tls(place: Path) -> None:

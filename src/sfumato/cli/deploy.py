@@ -25,6 +25,9 @@ class Carrying(enum.StrEnum):
     FLOWER = "flower"
 
 
+_PREPARING = ("check", "keys", "flower")
+"""What comes in the place of a spec, and prepares for one."""
+
 _What = Annotated[
     str,
     typer.Argument(
@@ -87,23 +90,14 @@ def deploy(
     `deploy keys DIR` makes the keys of a party beforehand, on its own machine.
     `deploy flower` makes the environment that --over flower needs, apart from this one.
     """
-    if spec == "flower":
-        _make_flower(party)
-        return
-    if spec in ("check", "keys"):
-        _for_a_party(spec, party)
+    if spec in _PREPARING:
+        _prepare(spec, party)
         return
     if party is not None:
         raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
     if local == (parties is not None):
         raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
-    if over is not None and not local:
-        raise SpecError(Argument("over"), over.value, f"is for {Argument('local')} only")
-    flower = None
-    if over is Carrying.FLOWER:
-        from sfumato.deployment.flower.environment import require_flower
-
-        flower = require_flower()
+    flower = _carrier(over, local=local)
     loaded = read_spec(spec, overrides)
     if parties is not None:
         with locating_errors(spec, overrides):
@@ -132,17 +126,26 @@ def deploy(
     print(f"run folder: {run}")
 
 
-def _make_flower(folder: Path | None) -> None:
-    """``deploy flower``."""
-    from sfumato.deployment.flower.environment import VARIABLE, make_flower
+def _carrier(over: Carrying | None, *, local: bool) -> Path | None:
+    """The folder of Flower's environment, if it carries the frames of a local run."""
+    if over is None:
+        return None
+    if not local:
+        raise SpecError(Argument("over"), over.value, f"is for {Argument('local')} only")
+    from sfumato.deployment.flower.environment import require_flower
 
-    if folder is not None:
-        raise SpecError("DIR", str(folder), f"is not for `deploy flower`: set {VARIABLE} to another folder")
-    print(f"Flower's environment: {make_flower(partial(print, flush=True))}")
+    return require_flower()
 
 
-def _for_a_party(what: str, folder: Path | None) -> None:
-    """``deploy check DIR`` and ``deploy keys DIR``."""
+def _prepare(what: str, folder: Path | None) -> None:
+    """``deploy flower``, ``deploy check DIR`` and ``deploy keys DIR``."""
+    if what == "flower":
+        from sfumato.deployment.flower.environment import VARIABLE, make_flower
+
+        if folder is not None:
+            raise SpecError("DIR", str(folder), f"is not for `deploy flower`: {VARIABLE} names the folder")
+        print(f"Flower's environment: {make_flower(partial(print, flush=True))}")
+        return
     if folder is None:
         raise SpecError("DIR", None, "must be given: the folder of a party")
     if what == "check":

@@ -78,18 +78,7 @@ def deploy_locally(
         _require_few(session.plan.parties.device_count, flower)
         local = LocalParties(session, parties, out, purpose, resume=resume)
         opened.callback(local.close)
-        relays, doors = None, Doors.of_folders(local.places)
-        if flower is not None:
-            relays = _relays(local, flower, parties)
-            opened.callback(relays.close)
-            doors = relays.doors
-        _invite(local, doors)
-        on_step("starting all parties")
-        there = _started(local, doors, command, opened, on_words)
-        if relays is not None:
-            on_step("starting Flower")
-            on_words(relays.words)
-            relays.start()
+        there = _all_started(local, command, flower, opened, on_step, on_words)
         for sentence in duties(local.terms, local.terms.cloud):
             on_words(sentence)
         on_step("training")
@@ -115,13 +104,30 @@ def _require_few(devices: int, flower: Path | None) -> None:
         raise SpecError("topology", f"{devices:,} devices", allowed)
 
 
-def _relays(local: LocalParties, flower: Path, parties: Path) -> FlowerRelays:
-    """Flower's processes between all parties; not started yet."""
-    names = [place.name for place in local.places]
-    parents = {
-        number: local.terms.parent(number) for number in range(len(names)) if number != local.terms.cloud
-    }
-    return FlowerRelays(flower, names, parents, parties / "flower.log")
+def _all_started(
+    local: LocalParties,
+    command: Callable[[Path], Sequence[str]],
+    flower: Path | None,
+    opened: ExitStack,
+    on_step: Callable[[str], object],
+    on_words: Callable[[str], object],
+) -> dict[int, FrameReceiver]:
+    """The cloud's children; all parties, and Flower if it is to carry frames, end when ``opened`` does."""
+    relays = None
+    if flower is not None:
+        terms, names = local.terms, [place.name for place in local.places]
+        parents = {number: terms.parent(number) for number in range(len(names)) if number != terms.cloud}
+        relays = FlowerRelays(flower, names, parents, local.places[0].with_name("flower.log"))
+        opened.callback(relays.close)
+    doors = Doors.of_folders(local.places) if relays is None else relays.doors
+    _invite(local, doors)
+    on_step("starting all parties")
+    there = _started(local, doors, command, opened, on_words)
+    if relays is not None:
+        on_step("starting Flower")
+        on_words(relays.words)
+        relays.start()
+    return there
 
 
 def _invite(local: LocalParties, doors: Doors) -> None:

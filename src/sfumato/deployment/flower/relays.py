@@ -213,7 +213,8 @@ class FlowerRelays:
                 raise RunError(f"{command[0]}: {why}") from None
         if done.returncode != 0:
             raise RunError(f"{command[0]} {' '.join(words[:2])}: fails; see {self._log}")
-        return done.stdout
+        said: str = done.stdout
+        return said
 
     def _wait_for(self, condition: Callable[[], bool], missing: str) -> None:
         """Wait until a condition holds.
