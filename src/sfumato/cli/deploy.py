@@ -87,8 +87,7 @@ def deploy(
     Noise is discrete Gaussian, from the operating system; no seed leads to it. The run folder is like any.
     With --local all are on this machine. With --parties each gets a folder for a machine of its own. There
     `deploy check DIR` says whether the party could start, and dials its hops.
-    `deploy keys DIR` makes the keys of a party beforehand, on its own machine.
-    `deploy flower` makes the environment that --over flower needs, apart from this one.
+    `deploy keys DIR` makes the keys of a party beforehand; `deploy flower` makes what --over flower needs.
     """
     if spec in _PREPARING:
         _prepare(spec, party)
