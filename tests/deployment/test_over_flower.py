@@ -15,13 +15,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from importlib import resources, util
+from importlib import resources
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import simulated_party
+import stand_in_flower
 import yaml
 from rehearsals import STAR, TREE, model_bytes, on_the_grid, spec_of
 
@@ -53,51 +53,6 @@ class Echo:
         return [data]
 
 
-class Message:
-    """A message of a Flower that is not there."""
-
-    def __init__(self, content: Any, node: int = 0, *_: str, **__: Any) -> None:
-        self.content, self.node = content, node
-
-    def has_error(self) -> bool:
-        return self.content is None
-
-
-class Grid:
-    """The grid of a Flower that is not there: the client's side is called at once."""
-
-    def __init__(self, client: Callable[..., Message], places: list[Path]) -> None:
-        self._client, self._places = client, places
-        self._answers: dict[str, Message] = {}
-
-    def get_node_ids(self) -> list[int]:
-        return list(range(len(self._places)))
-
-    def push_messages(self, messages: list[Message]) -> list[str]:
-        for message in messages:
-            context = SimpleNamespace(node_config={"socket": str(self._places[message.node])})
-            try:
-                answer = self._client(message, context)
-            except (OSError, EOFError):
-                answer = Message(None)
-            self._answers[str(len(self._answers))] = answer
-        return [str(len(self._answers) - 1)]
-
-    def pull_messages(self, names: list[str]) -> list[Message]:
-        return [self._answers[name] for name in names]
-
-
-class App:
-    """An app of a Flower that is not there; what is registered is its ``registered``."""
-
-    registered: Any = None
-
-    def main(self) -> Callable[[Any], None]:
-        return lambda function: setattr(self, "registered", function)
-
-    train = main
-
-
 @pytest.fixture(name="place")
 def fixture_place() -> Iterator[Path]:
     """A folder with a short path, as sockets need; others may look for what is in it."""
@@ -110,16 +65,10 @@ def fixture_place() -> Iterator[Path]:
 @pytest.fixture(name="relay")
 def fixture_relay(place: Path, monkeypatch: pytest.MonkeyPatch) -> AwaitedParty:
     """A party as its aggregator reaches it through both halves of the relay."""
-    parts = {"app": ("ConfigRecord", "RecordDict"), "clientapp": ("ClientApp",), "serverapp": ("ServerApp",)}
-    monkeypatch.setitem(sys.modules, "flwr", ModuleType("flwr"))
-    for module, names in parts.items():
-        made = ModuleType(f"flwr.{module}")
-        for name in names:
-            setattr(made, name, App if name.endswith("App") else dict)
-        made.Context, made.Message, made.Grid = object, Message, object  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, made.__name__, made)
-    client, server = loaded("relay_client"), loaded("relay_server")
-    grid = Grid(client.app.registered, [place / "own"])
+    for name, module in stand_in_flower.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    client, server = (stand_in_flower.loaded(APP / f"relay_{part}.py") for part in ("client", "server"))
+    grid = stand_in_flower.Grid(client.app.registered, lambda: {0: str(place / "own")})
     before = os.umask(0o177)  # as that of the relay's process
     given = (grid, 0, str(place / "reached"))
     threading.Thread(target=server._serve, args=given, daemon=True).start()
@@ -127,16 +76,6 @@ def fixture_relay(place: Path, monkeypatch: pytest.MonkeyPatch) -> AwaitedParty:
         time.sleep(0.01)
     os.umask(before)
     return AwaitedParty(place / "reached", "device:0", MOST, patience_s=60.0)
-
-
-def loaded(name: str) -> Any:
-    """A module of the app."""
-    spec = util.spec_from_file_location(name, APP / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def listening(path: Path) -> None:
@@ -246,7 +185,9 @@ def test_keys_of_supernodes_are_never_without_tls(place: Path) -> None:
     assert "--insecure" not in {*link, *node}
 
 
-def deployed_over_flower(document: dict[str, Any], folder: Path, checks: Callable[[Path], None]) -> Path:
+def deployed_over(
+    flower: Path, document: dict[str, Any], folder: Path, checks: Callable[[Path], None]
+) -> Path:
     """A run over Flower, with what `run` draws; ``checks`` is called with the parties' folder meanwhile."""
     spec, parties = spec_of(document), folder / "parties"
     plan = resolve(spec)
@@ -259,7 +200,7 @@ def deployed_over_flower(document: dict[str, Any], folder: Path, checks: Callabl
             parties=parties,
             purpose="a test",
             command=lambda own: [sys.executable, simulated_party.__file__, str(own)],
-            flower=require_flower(),
+            flower=flower,
             on_round=lambda result: checks(parties) if result.round == 1 else None,
         )
     return folder / "run"
@@ -300,25 +241,47 @@ def check_tls_and_user(parties: Path) -> None:
             assert b"ermission denied" in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.needs("flower")
-@pytest.mark.usefixtures("no_report")
-@pytest.mark.parametrize("document", [STAR, TREE], ids=["star", "two levels, one edge trusted"])
-def test_a_run_over_flower_is_the_run_that_was_accounted(
-    document: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same bytes as `run` on its grid, ε of account; and Flower's processes end."""
-    document = document | {"training": document["training"] | {"rounds": 2}}
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    deployed = deployed_over_flower(document, place, check_tls_and_user)
+def require_accounted(run_folder: Path, document: dict[str, Any], place: Path) -> None:
+    """The same bytes as `run` on its grid, ε of account; and Flower's processes have ended."""
     assert flower_processes(place) == {}
     with on_the_grid():
         expected = run(spec_of(document), out=place / "expected", device="cpu", progress=False)
-    assert model_bytes(load_run(deployed)) == model_bytes(expected.folder)
-    assert check_run(deployed).problems == []
+    assert model_bytes(load_run(run_folder)) == model_bytes(expected.folder)
+    assert check_run(run_folder).problems == []
     accounted = {(row.unit, row.observer): row.epsilon for row in account(spec_of(document)).guarantees}
-    privacy = load_run(deployed).privacy
+    privacy = load_run(run_folder).privacy
     assert {(row.unit, row.observer): row.epsilon for row in privacy.guarantees} == accounted
+
+
+PLAYED = [
+    pytest.param(STAR | {"training": STAR["training"] | {"rounds": 2}}, id="star"),
+    pytest.param(TREE | {"training": TREE["training"] | {"rounds": 2}}, id="two levels, one edge trusted"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("document", PLAYED)
+def test_a_run_over_a_stand_in_is_the_run_that_was_accounted(
+    document: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but Flower itself: processes of all parties, both halves of the relay, a hub an aggregator."""
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    flower = stand_in_flower.make_environment(place / "flower")
+    deployed = deployed_over(flower, document, place, lambda parties: None)
+    require_accounted(deployed, document, place)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("flower")
+@pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("document", PLAYED)
+def test_a_run_over_flower_is_the_run_that_was_accounted(
+    document: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    deployed = deployed_over(require_flower(), document, place, check_tls_and_user)
+    require_accounted(deployed, document, place)
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def _asked(grid: Grid, node: int, question: bytes, connection: socket.socket) ->
         content = RecordDict({"frame": ConfigRecord({"bytes": question})})
         with _calls:
             pushed = list(grid.push_messages([Message(content, node, "train", ttl=3600.0)]))
-        answers = []
+        answers: list[Message] = []
         while not answers:
             if select.select([connection], [], [], 0.2)[0]:  # nobody waits any more
                 raise EOFError
