@@ -28,12 +28,12 @@ from rehearsals import STAR, TREE, model_bytes, on_the_grid, spec_of
 from sfumato.accounting import account
 from sfumato.cli import main
 from sfumato.deployment import local_processes
-from sfumato.deployment.flower import keeper
+from sfumato.deployment.flower import environment, keeper
 from sfumato.deployment.flower.environment import VERSION, require_flower
 from sfumato.deployment.flower.relays import FlowerRelays
 from sfumato.deployment.local_processes import deploy_locally
 from sfumato.deployment.sockets import AwaitedParty, serve
-from sfumato.errors import RunError
+from sfumato.errors import RunError, SpecError
 from sfumato.run_folder.reader import load_run
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run
@@ -174,6 +174,28 @@ def test_flower_is_for_local_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--over: got 'flower'; is for --local only" in capsys.readouterr().err
     assert main(["deploy", "flower", "/somewhere"]) == 2
     assert "SFUMATO_FLOWER names the folder" in capsys.readouterr().err
+
+
+def test_an_environment_is_made_where_there_is_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "one.txt").write_text("kept")
+    monkeypatch.setenv("SFUMATO_FLOWER", str(tmp_path / "letters"))
+    assert main(["deploy", "flower"]) == 1
+    assert "letters: is there already, and is no environment of Python" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "letters").iterdir()] == ["one.txt"]
+    monkeypatch.setenv("SFUMATO_FLOWER", str(tmp_path / "new"))
+    monkeypatch.setattr(environment.sys, "executable", "/bin/false")
+    monkeypatch.setattr(environment, "_SYSTEM_PYTHON", "/bin/false")
+    assert main(["deploy", "flower"]) == 1
+    assert f"{tmp_path / 'new'}: cannot be made: status 1" in capsys.readouterr().err
+
+
+def test_a_machine_is_not_filled_with_processes_of_flower(place: Path) -> None:
+    with pytest.raises(SpecError, match=r"must be at most 16 devices: .* and Flower's beside it"):
+        local_processes._require_few(17, place)
+    local_processes._require_few(17, None)
 
 
 def test_keys_of_supernodes_are_never_without_tls(place: Path) -> None:
