@@ -91,7 +91,8 @@ class RemoteParty:
     """
 
     def __init__(self, path: Path, name: str, most_bytes: int, relay_user: int | None = None) -> None:
-        self._name, self._place, self._most_bytes = name, path.parent, most_bytes
+        self._name, self._most_bytes = name, most_bytes
+        self._log = str(path.parent) if relay_user is None else "in its own folder"
         _check_path(path)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(STALL_S)
@@ -116,7 +117,7 @@ class RemoteParty:
         """
         deadline = time.monotonic() + ANSWER_S
         try:
-            return send_frame(self._socket, data, self._name, str(self._place), self._most_bytes, deadline)
+            return send_frame(self._socket, data, self._name, self._log, self._most_bytes, deadline)
         except ConnectionLostError:
             self.close()
             raise

@@ -97,7 +97,7 @@ class FlowerRelays:
         self._start_keeper()
         for link in links:
             self._keep("flower-superlink", *self._link_options(links[link]))
-        self._wait_for(lambda: all(map(_listens, links.values())), "no SuperLink")
+        self._wait_for(lambda: all(map(_listens, links.values())), "not all SuperLinks")
         registered = {child: self._registered(child) for child in self._parents}
         for child, parent in self._parents.items():
             self._keep("flower-supernode", *self._node_options(child, links[parent], nodes[child]))
@@ -226,7 +226,7 @@ class FlowerRelays:
         deadline = time.monotonic() + _START_S
         while not condition():
             if self._keeper.poll() is not None or time.monotonic() > deadline:
-                raise RunError(f"Flower: {missing} within {_START_S:g} s; see {self._log}")
+                raise RunError(f"Flower: {missing} can be reached; see {self._log}")
             time.sleep(_POLL_S)
 
 
