@@ -86,8 +86,11 @@ def loaded(path: Path) -> Any:
 
 
 def make_environment(folder: Path) -> Path:
-    """A folder with the programs."""
+    """A folder that passes for Flower's environment."""
+    from sfumato.deployment.flower.environment import VERSION  # its programs know nothing of ours
+
     (folder / "bin").mkdir(parents=True)
+    (folder / "lib" / "python3" / "site-packages" / f"flwr-{VERSION}.dist-info").mkdir(parents=True)
     for name in (*PROGRAMS, "python"):
         program, run = folder / "bin" / name, "" if name == "python" else f" {__file__} {name}"
         program.write_text(f'#!/bin/sh\nexec {sys.executable}{run} "$@"\n')
