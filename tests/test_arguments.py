@@ -16,7 +16,9 @@ from sfumato.cli import main
 from sfumato.cli.options import OptionSpelling
 from sfumato.errors import SpecError
 
-SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed
+SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed, and commands of other programs
+    "deployment/flower/environment.py",
+    "deployment/flower/relays.py",
     "deployment/party_sheet.py",
     "explore/edited_spec.py",
     "explore/jobs.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,11 +19,21 @@ if TYPE_CHECKING:
     from sfumato.spec import Spec
 
 
+class Carrying(enum.StrEnum):
+    """Programs of others that carry the frames of a local run."""
+
+    FLOWER = "flower"
+
+
+_PREPARING = ("check", "keys", "flower")
+"""What comes in the place of a spec, and prepares for one."""
+
 _What = Annotated[
     str,
     typer.Argument(
-        metavar="SPEC|check|keys",
-        help="A YAML file or the name of a built-in spec; or check, or keys, and the folder of a party.",
+        metavar="SPEC|check|keys|flower",
+        help="A YAML file or the name of a built-in spec; or check, or keys, and the folder of a party; "
+        "or flower.",
     ),
 ]
 _Party = Annotated[
@@ -31,6 +42,10 @@ _Party = Annotated[
 _Parties = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write a folder a party, for the machines that FILE names."),
+]
+_Over = Annotated[
+    Carrying | None,
+    typer.Option(help="With --local: all frames of a star go over Flower, with TLS."),
 ]
 _Out = Annotated[
     str | None,
@@ -54,6 +69,7 @@ def deploy(
     local: Annotated[
         bool, typer.Option("--local", help="All parties on this machine, and play the run.")
     ] = False,
+    over: _Over = None,
     parties: _Parties = None,
     out: _Out = None,
     folder: _Folder = None,
@@ -71,15 +87,16 @@ def deploy(
     Noise is discrete Gaussian, from the operating system; no seed leads to it. The run folder is like any.
     With --local all are on this machine. With --parties each gets a folder for a machine of its own. There
     `deploy check DIR` says whether the party could start, and dials its hops.
-    `deploy keys DIR` makes the keys of a party beforehand, on its own machine.
+    `deploy keys DIR` makes the keys of a party beforehand; `deploy flower` makes what --over flower needs.
     """
-    if spec in ("check", "keys"):
-        _for_a_party(spec, party)
+    if spec in _PREPARING:
+        _prepare(spec, party)
         return
     if party is not None:
         raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
     if local == (parties is not None):
         raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
+    flower = _carrier(over, local=local)
     loaded = read_spec(spec, overrides)
     if parties is not None:
         with locating_errors(spec, overrides):
@@ -98,6 +115,7 @@ def deploy(
             parties=run.with_name(f"{run.name}-parties") if folder is None else folder,
             purpose=purpose,
             command=party_command,
+            flower=flower,
             resume=resume,
             force=force,
             on_step=shown.step,
@@ -107,8 +125,26 @@ def deploy(
     print(f"run folder: {run}")
 
 
-def _for_a_party(what: str, folder: Path | None) -> None:
-    """``deploy check DIR`` and ``deploy keys DIR``."""
+def _carrier(over: Carrying | None, *, local: bool) -> Path | None:
+    """The folder of Flower's environment, if it carries the frames of a local run."""
+    if over is None:
+        return None
+    if not local:
+        raise SpecError(Argument("over"), over.value, f"is for {Argument('local')} only")
+    from sfumato.deployment.flower.environment import require_flower
+
+    return require_flower()
+
+
+def _prepare(what: str, folder: Path | None) -> None:
+    """``deploy flower``, ``deploy check DIR`` and ``deploy keys DIR``."""
+    if what == "flower":
+        from sfumato.deployment.flower.environment import VARIABLE, make_flower
+
+        if folder is not None:
+            raise SpecError("DIR", str(folder), f"is not for `deploy flower`: {VARIABLE} names the folder")
+        print(f"Flower's environment: {make_flower(partial(print, flush=True))}")
+        return
     if folder is None:
         raise SpecError("DIR", None, "must be given: the folder of a party")
     if what == "check":

@@ -55,12 +55,14 @@ def party(
     from sfumato.deployment.sockets import SOCKET, serve
 
     started = start_party(own)
+    relay = started.relay
+    socket, user = (own / SOCKET, None) if relay is None else (Path(relay.socket), relay.user)
     try:
         for sentence in started.words:
             say(sentence)
-        serve(started.party, own / SOCKET, on_refusal=lambda error: say(first_line(error)))
+        serve(started.party, socket, on_refusal=lambda error: say(first_line(error)), relay_user=user)
     finally:
-        (own / SOCKET).unlink(missing_ok=True)
+        socket.unlink(missing_ok=True)
         started.close()
 
 

@@ -28,6 +28,8 @@
     section_files reads the YAML files of a party's folder
     invitation    what a party's folder holds, and how the party starts from it
     frame_exchange  what is said over a connection to a party
+    doors         where the parties of one machine listen, and are reached
+    flower        Flower as what carries frames between them
     sockets       a party behind a Unix socket of its owner
     local_processes  `deploy --local`: a process a party
     hop_keys      a party's keys, and their public halves

@@ -29,6 +29,7 @@ from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree, proposed_consent, read_consent
 from sfumato.deployment.device import DeviceParty, require_own_key
+from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.known_consents import note_proposed, state_folder
@@ -37,7 +38,7 @@ from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
-from sfumato.deployment.sockets import SOCKET, AwaitedParty
+from sfumato.deployment.sockets import AwaitedParty
 from sfumato.deployment.subtree import Subtree
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.durable_files import replacing
@@ -53,6 +54,13 @@ _SPEC = "spec.yaml"
 _KEY = "key"
 
 
+class Relay(Section):
+    """Programs of others that take frames from the socket that an aggregator connects to, to the party's."""
+
+    socket: str = Field(description="where the party listens, in the stead of its own folder")
+    user: Whole = Field(description="that the programs run under, a number: the sockets are his")
+
+
 class Invitation(Section):
     """The file ``terms.yaml``."""
 
@@ -62,11 +70,12 @@ class Invitation(Section):
     label: str
     public_keys: tuple[str, ...] = Field(description="of all parties, by number, in hexadecimal digits")
     children: tuple[str, ...] = Field(
-        default=(), description="of an edge on the machine of its devices: their sockets"
+        default=(), description="of an edge on the machine of its devices: where it reaches them"
     )
     made_keys: tuple[Whole, ...] = Field(
         default=(), description="whose secret keys whoever deploys made, by number"
     )
+    relay: Relay | None = Field(default=None, description="on one machine: who carries frames to its sockets")
     data: str = Field(default=DATA, description="of a device: the file of rows that is proposed to its owner")
 
 
@@ -77,12 +86,14 @@ class Started:
     Attributes:
         party: answers frames; an edge with all below it.
         folder: its own.
+        relay: who carries frames to its sockets, if it is not their senders.
         words: what it agreed to, a sentence each.
         children: of an edge: its connections to them.
     """
 
     party: FrameReceiver
     folder: PartyFolder
+    relay: Relay | None
     words: tuple[str, ...]
     children: tuple[AwaitedParty, ...] = ()
 
@@ -94,12 +105,13 @@ class Started:
 
 
 def write_invitation(
-    places: Sequence[Path], terms: DeploymentTerms, number: int, data: Dataset | None
+    places: Sequence[Path], doors: Doors, terms: DeploymentTerms, number: int, data: Dataset | None
 ) -> None:
     """Write the folder of a party, but for its key and its memory.
 
     Args:
         places: folders of all parties, by number.
+        doors: their sockets.
         terms: of the run.
         number: of the party.
         data: of a device: a data set whose training rows are its own.
@@ -108,8 +120,10 @@ def write_invitation(
         RunError: a file cannot be written.
     """
     folder, children = places[number], terms.children(number) if number > terms.cloud else ()
-    sockets = tuple(str(places[child].resolve() / SOCKET) for child in children)
-    write_terms(folder, terms, number, children=sockets)
+    below = tuple(str(doors.reached[child]) for child in children)
+    user = doors.relay_user
+    relay = None if user is None else Relay(socket=str(doors.own[number]), user=user)
+    write_terms(folder, terms, number, children=below, relay=relay)
     if data is None:
         return
     write_rows(folder, data)
@@ -253,15 +267,16 @@ def _started_edge(
     words = (taking_part(terms, said.number), *duties(terms, said.number))
     devices = terms.children(said.number)
     if below is not None:
-        return Started(Subtree(edge, below, at_once), own, words)
+        return Started(Subtree(edge, below, at_once), own, said.relay, words)
     if len(said.children) != len(devices):
         raise SpecError(f"{folder / TERMS}: children", len(said.children), f"must be {len(devices)} sockets")
     most = terms.largest_answer(said.number)
+    user = None if said.relay is None else said.relay.user
     children = {
-        child: AwaitedParty(Path(path), terms.name(child), most)
+        child: AwaitedParty(Path(path), terms.name(child), most, relay_user=user)
         for child, path in zip(devices, said.children, strict=True)
     }
-    return Started(Subtree(edge, children, at_once), own, words, tuple(children.values()))
+    return Started(Subtree(edge, children, at_once), own, said.relay, words, tuple(children.values()))
 
 
 def _started_device(folder: Path, said: Invitation, terms: DeploymentTerms, own: PartyFolder) -> Started:
@@ -277,7 +292,7 @@ def _started_device(folder: Path, said: Invitation, terms: DeploymentTerms, own:
     agreement = agree(terms, number, consent, ledger_path(consent, folder))
     device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
     read = f"{terms.name(number)} reads the {len(found.train_labels):,} rows of {rows}."
-    return Started(device, own, (*agreement.words, read))
+    return Started(device, own, said.relay, (*agreement.words, read))
 
 
 def _own_rows(folder: Path, named: str) -> Path:

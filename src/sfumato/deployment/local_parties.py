@@ -10,6 +10,7 @@ from pathlib import Path
 from sfumato.data.dataset import Dataset
 from sfumato.data.features import taken
 from sfumato.data.partition import Partition
+from sfumato.deployment.calls import Calls, in_turn
 from sfumato.deployment.carrier import FrameReceiver, InProcess
 from sfumato.deployment.cloud import CloudParty
 from sfumato.deployment.party_folder import PartyFolder
@@ -69,7 +70,11 @@ class LocalParties:
         return [rows_of(made.data, made.partition, device) for device in range(self.terms.cloud)]
 
     def rounds(
-        self, parties: dict[int, FrameReceiver], randomness: Randomness, sources: Collection[str]
+        self,
+        parties: dict[int, FrameReceiver],
+        randomness: Randomness,
+        sources: Collection[str],
+        calls: Calls = in_turn,
     ) -> DeployedRounds:
         """The rounds of the run.
 
@@ -77,13 +82,14 @@ class LocalParties:
             parties: all but the cloud, or its children with all below them, by number; the cloud is added.
             randomness: of the cloud.
             sources: of all parties' secret choices.
+            calls: makes calls to them: see `InProcess`.
         """
         terms, own = self.terms, self.folders[self.terms.cloud]
         cloud = CloudParty(terms, own.identity, own.memory, randomness)
         parents = {number: terms.parent(number) for number in parties}
         simulated = self._session.protocol
         assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
-        carrier = InProcess({**parties, terms.cloud: cloud}, parents)
+        carrier = InProcess({**parties, terms.cloud: cloud}, parents, calls)
         return DeployedRounds(terms, cloud, carrier, simulated, sources)
 
     def forget(self, number: int) -> None:

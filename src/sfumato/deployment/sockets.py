@@ -1,4 +1,4 @@
-"""A party behind a Unix socket that only its owner can use: one connection at a time.
+"""A party behind a Unix socket that only its owner can use, or a relay of his: one connection at a time.
 
 What is said there stands in `frame_exchange`. Nothing leaves the machine, or the user's own folder.
 """
@@ -39,6 +39,7 @@ def serve(
     path: Path,
     on_ready: Callable[[], object] = lambda: None,
     on_refusal: Callable[[SfumatoError], object] = lambda error: None,
+    relay_user: int | None = None,
 ) -> None:
     """Answer frames at ``path``, one connection after the other, until the process is ended.
 
@@ -49,6 +50,7 @@ def serve(
         path: of the socket, in a folder of the owner; what is left there of a process that ended is replaced.
         on_ready: called whenever a connection can be made.
         on_refusal: called with every error, for the party's own log.
+        relay_user: the number of the one other user who may connect, if there is one: the socket is his.
 
     Raises:
         RunError: there can be no socket at ``path``.
@@ -61,6 +63,8 @@ def serve(
             before = os.umask(0o177)
             try:
                 listening.bind(os.fspath(path))
+                if relay_user is not None:
+                    os.chown(path, relay_user, -1)
             except OSError as error:
                 raise RunError(f"{path}: no socket can be made here: {error.strerror}") from None
             finally:
@@ -69,7 +73,7 @@ def serve(
             on_ready()
             connection, _ = listening.accept()
         with connection:
-            if _is_own(connection):
+            if _is_of(connection, os.getuid(), relay_user):
                 answer_frames(party, connection, _MOST_BYTES, on_refusal)
 
 
@@ -80,18 +84,20 @@ class RemoteParty:
         path: of its socket.
         name: of the party, for errors.
         most_bytes: of a frame that comes back; a longer one is not read.
+        relay_user: the number of the user who answers there in its stead, if it is not this process's.
 
     Raises:
         RunError: nobody answers there, another connection is open, or others than the user could answer.
     """
 
-    def __init__(self, path: Path, name: str, most_bytes: int) -> None:
-        self._name, self._place, self._most_bytes = name, path.parent, most_bytes
+    def __init__(self, path: Path, name: str, most_bytes: int, relay_user: int | None = None) -> None:
+        self._name, self._most_bytes = name, most_bytes
+        self._log = str(path.parent) if relay_user is None else "in its own folder"
         _check_path(path)
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(STALL_S)
         try:
-            _require_own(path)
+            _require_user(path, os.getuid() if relay_user is None else relay_user)
             self._socket.connect(os.fspath(path))
             # none comes where another connection was first
             exactly(self._socket, len(GREETING), time.monotonic() + STALL_S)
@@ -111,7 +117,7 @@ class RemoteParty:
         """
         deadline = time.monotonic() + ANSWER_S
         try:
-            return send_frame(self._socket, data, self._name, str(self._place), self._most_bytes, deadline)
+            return send_frame(self._socket, data, self._name, self._log, self._most_bytes, deadline)
         except ConnectionLostError:
             self.close()
             raise
@@ -131,11 +137,19 @@ class AwaitedParty:
         name: of the party, for errors.
         most_bytes: of a frame that comes back; a longer one is not read.
         patience_s: how long to wait until somebody listens there.
+        relay_user: see `RemoteParty`.
     """
 
-    def __init__(self, path: Path, name: str, most_bytes: int, patience_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        most_bytes: int,
+        patience_s: float = 10.0,
+        relay_user: int | None = None,
+    ) -> None:
         self._path, self._name, self._most_bytes = path, name, most_bytes
-        self._patience_s = patience_s
+        self._patience_s, self._relay_user = patience_s, relay_user
         self._connection: RemoteParty | None = None
         self._gone = False
 
@@ -165,7 +179,7 @@ class AwaitedParty:
         deadline = time.monotonic() + (0.0 if self._gone else self._patience_s)
         while True:
             try:
-                there = RemoteParty(self._path, self._name, self._most_bytes)
+                there = RemoteParty(self._path, self._name, self._most_bytes, self._relay_user)
             except RunError:
                 if time.monotonic() >= deadline:
                     self._gone = True
@@ -182,24 +196,24 @@ def _check_path(path: Path) -> None:
         raise RunError(f"{path}: is too long for a socket: at most {_LONGEST_PATH} bytes")
 
 
-def _require_own(path: Path) -> None:
-    """Refuse a socket that others than the user may use.
+def _require_user(path: Path, user: int) -> None:
+    """Refuse a socket that others than one user may use, but for root.
 
     Raises:
-        RunError: it is no socket, of another user, or open to others.
+        RunError: it is no socket, somebody else's, or open to others.
         OSError: there is none.
     """
     found = path.lstat()
     if not stat.S_ISSOCK(found.st_mode):
         raise RunError(f"{path}: is no socket")
-    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if found.st_uid != user or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise RunError(f"{path}: may be used by others (mode {found.st_mode & 0o777:o})")
 
 
-def _is_own(connection: socket.socket) -> bool:
-    """Whether a process of the user is at the other end; where systems do not say, the mode has to do."""
+def _is_of(connection: socket.socket, *users: int | None) -> bool:
+    """Whether one of the users is at the other end; where systems do not say, the mode has to do."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     layout = struct.Struct("3i")
     said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, layout.size)
-    return bool(layout.unpack(said)[1] == os.getuid())
+    return layout.unpack(said)[1] in users
