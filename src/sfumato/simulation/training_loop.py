@@ -88,9 +88,7 @@ class Session:
         features, targets = as_trained_on(data.train_features), as_trained_on(learnt[0])
         engine = engine_of(model, features, targets, speed, loss, ranks)
         recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
-        protocol = protocol_of(
-            plan, engine, parts, layout.total, ListenerGroup(recorders) if recorders else None
-        )
+        listener = ListenerGroup(recorders) if recorders else None
         examination = Evaluator(
             model,
             test_features,
@@ -107,7 +105,7 @@ class Session:
             ranks=ranks,
             speed=speed,
             plan=plan,
-            protocol=protocol,
+            protocol=protocol_of(plan, engine, parts, layout.total, listener),
             model=model,
             start=start.to(speed.device),
             examination=examination,
