@@ -196,12 +196,6 @@ def test_a_machine_is_not_filled_with_processes_of_flower(place: Path) -> None:
     local_processes._require_few(17, None)
 
 
-def test_two_levels_are_refused(place: Path) -> None:
-    with pytest.raises(SpecError, match="topology: got '2 edges'; must be a star over Flower"):
-        deployed_over(place, TREE, place, lambda parties: None)
-    assert not (place / "parties").exists()
-
-
 def test_keys_of_supernodes_are_never_without_tls(place: Path) -> None:
     relays = FlowerRelays(place, ["device-0", "cloud"], {0: 1}, place / "log")
     link, node = relays._link_options(8000), relays._node_options(0, 8000, 9094)
@@ -279,30 +273,35 @@ def require_accounted(run_folder: Path, document: dict[str, Any], place: Path) -
     assert {(row.unit, row.observer): row.epsilon for row in privacy.guarantees} == accounted
 
 
-PLAYED = STAR | {"training": STAR["training"] | {"rounds": 2}}
+PLAYED = [
+    pytest.param(STAR | {"training": STAR["training"] | {"rounds": 2}}, id="star"),
+    pytest.param(TREE | {"training": TREE["training"] | {"rounds": 2}}, id="two levels, one edge trusted"),
+]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("document", PLAYED)
 def test_a_run_over_a_stand_in_is_the_run_that_was_accounted(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    document: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All but Flower itself: processes of all parties, both halves of the relay, a hub an aggregator."""
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     flower = stand_in_flower.make_environment(place / "flower")
-    deployed = deployed_over(flower, PLAYED, place, lambda parties: None)
-    require_accounted(deployed, PLAYED, place)
+    deployed = deployed_over(flower, document, place, lambda parties: None)
+    require_accounted(deployed, document, place)
 
 
 @pytest.mark.slow
 @pytest.mark.needs("flower")
 @pytest.mark.usefixtures("no_report")
+@pytest.mark.parametrize("document", PLAYED)
 def test_a_run_over_flower_is_the_run_that_was_accounted(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    document: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    deployed = deployed_over(require_flower(), PLAYED, place, check_tls_and_user)
-    require_accounted(deployed, PLAYED, place)
+    deployed = deployed_over(require_flower(), document, place, check_tls_and_user)
+    require_accounted(deployed, document, place)
 
 
 @pytest.mark.slow

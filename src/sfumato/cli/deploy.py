@@ -45,7 +45,7 @@ _Parties = Annotated[
 ]
 _Over = Annotated[
     Carrying | None,
-    typer.Option(help="With --local: all frames of a star go over Flower, with TLS."),
+    typer.Option(help="With --local: all frames go over Flower: a SuperLink an aggregator, with TLS."),
 ]
 _Out = Annotated[
     str | None,

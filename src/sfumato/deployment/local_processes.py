@@ -23,11 +23,9 @@ from sfumato.deployment.flower.relays import FlowerRelays
 from sfumato.deployment.invitation import write_invitation
 from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.rounds import DeployedRounds
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
-from sfumato.learning.parameters import ParameterLayout
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
@@ -78,8 +76,6 @@ def deploy_locally(
 
     def played_by(session: Session) -> DeployedRounds:
         _require_few(session.plan.parties.device_count, flower)
-        if flower is not None:
-            _require_star(session)
         local = LocalParties(session, parties, out, purpose, resume=resume)
         opened.callback(local.close)
         there = _all_started(local, command, flower, opened, on_step, on_words)
@@ -106,18 +102,6 @@ def _require_few(devices: int, flower: Path | None) -> None:
     if devices > most:
         allowed = f"must be at most {most} devices: each is a process with PyTorch in it{more}"
         raise SpecError("topology", f"{devices:,} devices", allowed)
-
-
-def _require_star(session: Session) -> None:
-    """Refuse two levels over Flower: no run with them was seen to end there yet.
-
-    Raises:
-        SpecError: the spec has edges, or cannot be deployed at all.
-    """
-    tree = require_deployable(session.plan, ParameterLayout.of(session.model).total).tree
-    if tree.depth > 1:
-        allowed = "must be a star over Flower: two levels were not seen to run there yet"
-        raise SpecError("topology", f"{tree.leaf_count:,} edges", allowed)
 
 
 def _all_started(
