@@ -17,95 +17,22 @@ from typing import Any
 import numpy as np
 
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import Guarantee, json_number
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import sentence, unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
 from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.report.statement import assumptions as assumed
 from sfumato.report.statement import words
-from sfumato.report.statement.words import Assumed
+from sfumato.report.statement.assumptions import Assumed
+from sfumato.report.statement.pairs import RelatedPairs, SiteEpsilons, observer_in_words
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.spec.document import SPEC_HASH, fingerprint
 
 STATEMENT_FORMAT = 1
 
-_NOT_COVERED = (
-    "Losses, accuracies, shares of clipped messages and energies in the metrics, and counts of labels of the "
-    "test examples. They are measured on data, exactly, for whoever runs the training.",
-    "The presence of a device on the network, and timing.",
-    "Parties that do not follow the protocol.",
-)
-
-
-_FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
+_SECRET_HASHES = "data.source"  # and data.source/FILE: of rows that somebody may know but for one
+_FILES = ("model.pt", "groups.pt")  # others can be computed from the spec and the hashes of the data
 _LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
-
-
-@dataclass(frozen=True)
-class RelatedPairs:
-    """All guarantees of one kind of unit towards observers of one relation; those that it trusts apart.
-
-    Attributes:
-        guarantees: at least one.
-        for_example: unit and observer of the largest ε.
-    """
-
-    guarantees: tuple[Guarantee, ...]
-    for_example: str
-
-    @property
-    def worst(self) -> Guarantee:
-        """The guarantee with the largest ε."""
-        return max(self.guarantees, key=lambda row: row.epsilon)
-
-    @property
-    def pairs(self) -> int:
-        """The number of pairs of a unit and an observer that the guarantees stand for."""
-        return sum(row.stands_for for row in self.guarantees)
-
-    @property
-    def unprotected(self) -> int:
-        """How many of these pairs have no guarantee (ε = ∞)."""
-        return sum(row.stands_for for row in self.guarantees if row.epsilon == math.inf)
-
-    @property
-    def largest_finite(self) -> float | None:
-        """The largest ε of the pairs that have a guarantee; ``None`` if none has."""
-        return max((row.epsilon for row in self.guarantees if row.epsilon < math.inf), default=None)
-
-    @property
-    def observer(self) -> str:
-        """The observers of these pairs in words, such as "their own edge"."""
-        return _observer_in_words(self.worst)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The entry of ``largest`` in the JSON of a statement."""
-        worst = self.worst
-        return {
-            "unit": worst.unit_kind,
-            "observer_is": worst.relation.words,
-            "trusted_by_the_unit": worst.trusted,
-            "epsilon": json_number(worst.epsilon),
-            "largest_finite_epsilon": self.largest_finite,
-            "for_example": self.for_example,
-            "method": worst.method,
-            "pairs": self.pairs,
-            "pairs_without_a_guarantee": self.unprotected,
-            "why": worst.why,
-        }
-
-
-@dataclass(frozen=True)
-class SiteEpsilons:
-    """The largest ε of the units of one kind at a named site, by the observers in words."""
-
-    site: str
-    unit: str
-    epsilon: dict[str, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The entry of ``sites`` in the JSON of a statement; ∞ is "inf"."""
-        epsilons = {whom: json_number(value) for whom, value in self.epsilon.items()}
-        return {"site": self.site, "unit": self.unit, "epsilon": epsilons}
 
 
 @dataclass(frozen=True)
@@ -120,6 +47,8 @@ class PlayedRun:
         files: hashes of the files of the run.
         draws: where the secret draws of a deployed run came from; empty for a simulation.
         purpose: of a deployed run, as its parties were told.
+        on: whose machines a deployed run was on, as of `sfumato.deployment.rounds.DeployedRounds`; "" if not
+            known.
     """
 
     verified: str
@@ -129,6 +58,7 @@ class PlayedRun:
     files: Mapping[str, str] = field(default_factory=dict)
     draws: tuple[str, ...] = ()
     purpose: str = ""
+    on: str = ""
 
 
 @dataclass(frozen=True)
@@ -175,8 +105,31 @@ class Statement:
     def subject(self) -> str:
         """Sentences on who trains what, and what for where a deployed run states it."""
         purpose = self.run.purpose if self.run is not None else ""
-        said = words.training_in_words(self.spec, self._network)
+        said = words.training_in_words(self.spec, self._network, self._played)
         return f"{said} {sentence(f'its stated purpose: {purpose}')}" if purpose else said
+
+    @property
+    def _played(self) -> words.Played:
+        """By whom the training was played, or that it was not yet."""
+        by_parties: dict[str, words.Played] = {
+            "one machine": "rehearsed",
+            "machines of their own": "deployed",
+        }
+        if self.run is None:
+            return "not yet"
+        if not self.draws:
+            return "simulated"
+        return by_parties.get(self.on, "by parties")
+
+    @property
+    def whoever_runs(self) -> str:
+        """Who has the data of everybody by running the training, in words; "" where nobody has."""
+        return words.whoever_runs(self._played)
+
+    @property
+    def on(self) -> str:
+        """Whose machines a deployed run was on; "" for others and where it is not known."""
+        return "" if self.run is None else self.run.on
 
     @property
     def draws(self) -> tuple[str, ...]:
@@ -186,7 +139,7 @@ class Statement:
     @property
     def not_covered(self) -> tuple[str, ...]:
         """What the figures do not speak of, a sentence each."""
-        return _NOT_COVERED if self.draws else (*_NOT_COVERED, _FLOATS)
+        return assumed.not_covered(exact=bool(self.draws))
 
     @property
     def units(self) -> dict[str, str]:
@@ -209,23 +162,23 @@ class Statement:
     def not_protected(self) -> tuple[str, ...]:
         """Sentences on what is not protected."""
         clip = (self.spec["privacy"].get("clip") or {}).get("kind", "update")
-        return tuple(words.not_protected(tuple(self.units), self.place, clip))
+        return tuple(words.not_protected(tuple(self.units), self.place, clip, self._played))
 
     @property
     def assumptions(self) -> tuple[Assumed, ...]:
         """What is assumed of observers, noise, files and the rows of a person."""
         played = self.run is not None
         return (
-            *words.assumed_of_observers(),
-            words.assumed_of_noise(self.draws, self.spec.get("seed", 0), played=played),
-            words.assumed_of_files(played=played),
-            *(words.assumed_of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
+            *assumed.of_observers(),
+            assumed.of_noise(self.draws, self.on, played=played),
+            assumed.of_files(played=played),
+            *(assumed.of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
         )
 
     @property
     def unchecked(self) -> tuple[Assumed, ...]:
         """What the verification of the run took on trust."""
-        return words.unchecked_as_assumed(() if self.run is None else self.run.unchecked)
+        return assumed.unchecked_as_assumed(() if self.run is None else self.run.unchecked)
 
     @property
     def neighbours(self) -> str:
@@ -252,7 +205,7 @@ class Statement:
         for row in self.privacy.guarantees:
             for site in row.sites:
                 largest = found.setdefault((site, row.unit_kind), {})
-                largest[_observer_in_words(row)] = max(row.epsilon, largest.get(_observer_in_words(row), 0.0))
+                largest[observer_in_words(row)] = max(row.epsilon, largest.get(observer_in_words(row), 0.0))
         ordered = sorted(found.items(), key=lambda one: -max(one[1].values()))
         return tuple(SiteEpsilons(site, unit, towards) for (site, unit), towards in ordered)
 
@@ -268,9 +221,20 @@ class Statement:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """SHA-256 by name: of the spec, of files that it reads, and of the files of the run."""
-        inputs = {name: value for name, value in (self.spec.get("hashes") or {}).items() if name != SPEC_HASH}
-        return {SPEC_HASH: fingerprint(self.spec), **inputs, **({} if self.run is None else self.run.files)}
+        """SHA-256 by name: of the spec, of files of code and network that it reads, and of the models.
+
+        Left out are hashes of the data, of files that consist of these and what else is known, and from the
+        hash of the spec these and the seed: whoever knows all but one row, or a short seed, tries the rest.
+        """
+        inputs = {
+            name: value
+            for name, value in (self.spec.get("hashes") or {}).items()
+            if name != SPEC_HASH and not name.startswith(_SECRET_HASHES)
+        }
+        open_spec = {key: value for key, value in self.spec.items() if key != "seed"} | {"hashes": inputs}
+        files = {} if self.run is None else self.run.files
+        written = {name: value for name, value in files.items() if name in _FILES}
+        return {SPEC_HASH: fingerprint(open_spec), **inputs, **written}
 
     @cached_property
     def trusted(self) -> list[str] | None:
@@ -306,7 +270,7 @@ class Statement:
             "sites": [row.to_dict() for row in self.sites],
             "protected": self.protected,
             "not_protected": list(self.not_protected),
-            "threat_model": [words.ATTACKER, *(f"{one.what} {one.why}" for one in self.assumptions)],
+            "threat_model": [assumed.ATTACKER, *(f"{one.what} {one.why}" for one in self.assumptions)],
             "trust": {
                 "trusted_with_raw_updates": self.trusted,
                 "raw_to_trusted_edge": None if raw is None else vars(raw),
@@ -335,8 +299,3 @@ class Statement:
         """The rows of ``privacy.json`` without what a reader does not need."""
         for row in self.privacy.guarantees:
             yield {key: value for key, value in row.to_dict().items() if key not in _LEFT_OUT}
-
-
-def _observer_in_words(row: Guarantee) -> str:
-    """The observer of a row in words, such as "own edge"."""
-    return f"{row.relation.words}, trusted with raw updates" if row.trusted else row.relation.words

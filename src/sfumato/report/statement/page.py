@@ -14,16 +14,11 @@ from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, sure_in_words
 from sfumato.report.results.summary import range_sentence
-from sfumato.report.statement.content import RelatedPairs, Statement
+from sfumato.report.statement.assumptions import ATTACKER, Assumed
+from sfumato.report.statement.content import Statement
+from sfumato.report.statement.pairs import RelatedPairs
 from sfumato.report.statement.why import why_html
-from sfumato.report.statement.words import (
-    ATTACKER,
-    RELATIONS,
-    Assumed,
-    holder_phrase,
-    observer_phrase,
-    observers_explained,
-)
+from sfumato.report.statement.words import RELATIONS, holder_phrase, observer_phrase, observers_explained
 from sfumato.spec.document import SPEC_HASH
 
 _MOST_ROWS = 400
@@ -142,7 +137,8 @@ def _gains_html(statement: Statement, unit: str, delta: str) -> str:
         )
         for row in found
     ]
-    rows.insert(0, (text.title(holder_phrase(unit, statement.place)), "–", "has the data", "has the data"))
+    having = [holder_phrase(unit, statement.place), statement.whoever_runs]
+    rows[:0] = [(text.title(who), "–", "has the data", "has the data") for who in having if who]
     heads = (
         *("who observes", "ε is at most"),
         *("a suspicion of 1 % becomes at most", "a guess of 50 : 50 becomes at most"),
@@ -283,7 +279,7 @@ def _trust_html(statement: Statement) -> str:
 def _versions_html(statement: Statement) -> str:
     """HTML tables of hashes and of versions of packages."""
     versions = text.html_table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
-    named = {"spec": "the resolved spec"}
+    named = {"spec": "the resolved spec, without its seed and the hashes of data"}
     hashes = [(named.get(name, name), value) for name, value in statement.hashes.items()]
     table = text.html_table(("of", "SHA-256"), hashes, caption="Hashes", stacked=True)
     return f"{table}<details><summary>Show versions of packages</summary>{versions}</details>"
