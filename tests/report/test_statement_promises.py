@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from statements import SPEC, made, played, words_of
 
 import sfumato as sf
+
+GROUPS = Path(__file__).parents[1] / "spec" / "specs" / "ogl-ring.yaml"
+POISSON = "{kind: poisson, rate: 0.5}"
+RECORDS = SPEC | {
+    "protocol": "dp-fedavg",
+    "topology": {"kind": "star", "devices": 3},
+    "trust": {"cloud": False},
+    "training": {"rounds": 3, "local_steps": 1, "batches": "poisson", "batch_size": 5, "learning_rate": 1.0},
+    "privacy": {"unit": "record", "clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 1.0}},
+}  # fmt: skip
 
 
 def test_the_seed_is_not_told_and_no_hash_lets_it_be_tried():
@@ -41,8 +53,7 @@ def test_whoever_simulates_has_the_data():
     words = words_of(found)
     assert (
         "This was simulated: one machine held the data of all 9 devices, and whoever runs it sees all of "
-        "them."
-        in words
+        "them." in words
     )
     assert "Whoever runs the simulation–has the datahas the data" in words  # a line of the table
     assert "From whoever runs the simulation nothing is hidden" in words
@@ -66,3 +77,73 @@ def test_a_rehearsal_protects_nobody_from_whoever_starts_it(on, said, unsaid):
     assert unsaid not in words
     assert ("Whoever started the rehearsal–has the data" in words) == (on == "one machine")
     assert ("against whoever started it nothing here holds" in words) == (on != "machines of their own")
+
+
+def test_nobody_may_break_ciphers_and_secure_aggregation_bears_few_colluders():
+    found = made(sf.load_spec(SPEC | {"transport": {"devices_to_edge": "secure-aggregation"}}))
+    words = words_of(found)
+    assert "compute without limit" not in words
+    assert "Nobody breaks the cipher that noise comes from." in words
+    assert "Together with at least 3 of 3 of them it sees single messages" in words
+    assert any("secure aggregation" in said for said in found.to_dict()["threat_model"])
+    assert "secure aggregation" not in words_of(made(sf.load_spec(SPEC)))
+
+
+def test_the_relation_is_that_of_the_rows():
+    """Records are zeroed out also where devices are removed."""
+    found = made(sf.load_spec(RECORDS, ["privacy.neighbours=remove", "training.participation=" + POISSON]))
+    assert {row.neighbours for row in found.privacy.guarantees} == {"zero-out"}
+    assert found.to_dict()["neighbours"]["record"]["relation"] == "zero-out"
+    assert "Towards whoever sees who takes part there is no guarantee" not in words_of(found)
+
+
+def test_only_units_with_a_finite_epsilon_are_called_protected():
+    found = made(sf.load_spec(RECORDS, ["privacy.unit=both"]))
+    assert {row.epsilon for row in found.privacy.guarantees if row.unit_kind == "device"} == {math.inf}
+    assert "Protected is one record" in found.protected
+    assert "A whole device (all its data together) is not protected (ε = ∞ towards everybody)." in (
+        found.protected
+    )
+
+
+def test_trust_is_listed_by_round():
+    found = made(sf.load_spec(SPEC | {"trust": {"from": {0: [], 3: [0]}}}))
+    words = words_of(found)
+    assert "No aggregator is declared as trusted" not in words
+    assert "from round 1 on nobody; from round 3 on edge:0." in words
+    assert found.to_dict()["trust"]["trusted_with_raw_updates"] == ["edge:0"]
+    assert found.to_dict()["trust"]["by_round"][1] == {"from_round": 3, "trusted": ("edge:0",)}
+
+
+def test_whoever_is_trusted_and_adds_no_noise_is_not_said_to():
+    noisy, bare = made(sf.load_spec(SPEC)), made(sf.load_spec(SPEC, ["privacy.noise={kind: none}"]))
+    assert "edge:1. They add noise to what they send on." in words_of(noisy)
+    assert "edge:1. They add no noise to what they send on." in words_of(bare)
+
+
+def test_groups_have_models_of_their_own_that_no_figure_is_about():
+    words = words_of(made(sf.load_spec(GROUPS, ["training.rounds=2"])))
+    assert "train one model together" not in words
+    assert "No figure is about the models in model.pt and groups.pt: give them to nobody." in words
+
+
+def test_whoever_drops_out_is_not_said_to_take_part():
+    words = words_of(
+        made(
+            sf.load_spec(
+                SPEC | {"transport": {"devices_to_edge": "secure-aggregation"}},
+                ["faults.dropout_rate=0.2", "topology.devices_per_edge=6"],
+            )
+        )
+    )
+    assert "Every device takes part in every round." not in words
+    assert (
+        "In every aggregation a device drops out with probability 0.2. A sum needs at least 5 of 6 of its "
+        "devices; the noise of only so many is counted." in words
+    )
+
+
+def test_a_large_epsilon_is_not_called_protection():
+    words = words_of(made(sf.load_spec(RECORDS, ["privacy.noise={multiplier: 0.05}"])))
+    assert "Protected is" not in words
+    assert "is hardly protected: where ε is finite it is above 10" in words

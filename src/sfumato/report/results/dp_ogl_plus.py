@@ -31,5 +31,6 @@ def note_between_releases(series: Sequence[Series]) -> str:
         return ""
     return (
         f" DP-OGL+ adds noise every {every} rounds, when models are released: the figures of the rounds in "
-        "between are those of models without noise, which only the own group sees."
+        "between are those of models without noise, which are sent to the own group only. The run folder has "
+        "them."
     )

@@ -63,6 +63,42 @@ def of_observers() -> tuple[Assumed, ...]:
     )
 
 
+def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:
+    """What is assumed of those who compute.
+
+    Args:
+        hops: with secure aggregation, in words; "" for none.
+        least: how many parties of a sum have a threshold of shares, as of `least_of_sums`; "" if not known.
+    """
+    noise = Assumed(
+        "Nobody breaks the cipher that noise comes from.",
+        "Noise follows from a secret key by a cipher: against those who could break it nothing here holds.",
+    )
+    if not hops:
+        return (noise,)
+    many = f"at least {least} of them" if least[:1].isdigit() else f"{least or 'more than 2/3'} of them"
+    return (
+        noise,
+        Assumed(
+            f"Messages {hops} are added up under secure aggregation, and whoever adds them up sees the sum.",
+            f"Together with {many} it sees single messages, and so does whoever breaks the masks or holds "
+            "keys in the names of others: against these no figure holds. Each key must be that of the party "
+            "that it is said to be of.",
+        ),
+    )
+
+
+def of_receivers() -> tuple[Assumed, ...]:
+    """What is assumed where messages are added over the air."""
+    return (
+        Assumed(
+            "The receivers' noise is at least what the spec says.",
+            "It protects those who send, and no device makes it. Whoever hears better, or from nearer, "
+            "learns more than the figures say.",
+        ),
+    )
+
+
 def of_noise(draws: Sequence[str], on: str, *, played: bool) -> Assumed:
     """Who can know the noise.
 

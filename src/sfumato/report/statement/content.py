@@ -14,21 +14,21 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import sentence, unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
-from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.report.results.network import Network, read_network
+from sfumato.report.results.secure_sums import hops_in_words, least_of_sums
 from sfumato.report.statement import assumptions as assumed
 from sfumato.report.statement import words
 from sfumato.report.statement.assumptions import Assumed
 from sfumato.report.statement.pairs import RelatedPairs, SiteEpsilons, observer_in_words
+from sfumato.report.statement.trusted import Era, noise_of_trusted, trust_by_round
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.spec.document import SPEC_HASH, fingerprint
 
-STATEMENT_FORMAT = 1
+STATEMENT_FORMAT = 2
 
 _SECRET_HASHES = "data.source"  # and data.source/FILE: of rows that somebody may know but for one
 _FILES = ("model.pt", "groups.pt")  # others can be computed from the spec and the hashes of the data
@@ -152,7 +152,22 @@ class Statement:
         """Sentences on what is protected, for a layman."""
         if all(row.epsilon == math.inf for row in self.privacy.guarantees):
             return "Nothing is protected: there is no guarantee (ε = ∞) towards any observer."
-        return words.protected(tuple(self.units), self.neighbours, self.place, self.spec["data"])
+        return words.protected(self.promises, self.place, self.spec["data"])
+
+    @cached_property
+    def promises(self) -> tuple[words.Promise, ...]:
+        """What the guarantees of each kind of unit amount to."""
+        return tuple(map(self._promise, self.units))
+
+    def _promise(self, kind: str) -> words.Promise:
+        """What the guarantees of units of one kind amount to."""
+        rows = [row for row in self.privacy.guarantees if row.unit_kind == kind]
+        best = min(rows, key=lambda row: row.epsilon)
+        stated = str(self.spec["privacy"].get("neighbours", "zero-out"))
+        if best.neighbours in words.RELATIONS:
+            stated = best.neighbours
+        finite = [row.epsilon for row in rows if row.epsilon < math.inf]
+        return words.Promise(kind, stated, best.epsilon, max(finite, default=math.inf))
 
     def titled(self, name: str) -> str:
         """A party's or a unit's name with the title that the topology gives."""
@@ -161,8 +176,9 @@ class Statement:
     @property
     def not_protected(self) -> tuple[str, ...]:
         """Sentences on what is not protected."""
+        finite = {one.kind for one in self.promises if one.least < math.inf}
         clip = (self.spec["privacy"].get("clip") or {}).get("kind", "update")
-        return tuple(words.not_protected(tuple(self.units), self.place, clip, self._played))
+        return tuple(words.not_protected(tuple(self.units), finite, self.place, clip, self._played))
 
     @property
     def assumptions(self) -> tuple[Assumed, ...]:
@@ -170,6 +186,8 @@ class Statement:
         played = self.run is not None
         return (
             *assumed.of_observers(),
+            *assumed.of_ciphers(hops_in_words(self._network), least_of_sums(self.spec, self._network)),
+            *(assumed.of_receivers() if self._network.over_air else ()),
             assumed.of_noise(self.draws, self.on, played=played),
             assumed.of_files(played=played),
             *(assumed.of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
@@ -179,11 +197,6 @@ class Statement:
     def unchecked(self) -> tuple[Assumed, ...]:
         """What the verification of the run took on trust."""
         return assumed.unchecked_as_assumed(() if self.run is None else self.run.unchecked)
-
-    @property
-    def neighbours(self) -> str:
-        """The neighbouring relation: ``zero-out``, ``remove`` or ``replace``."""
-        return str(self.spec["privacy"].get("neighbours", "zero-out"))
 
     @cached_property
     def largest(self) -> tuple[RelatedPairs, ...]:
@@ -236,21 +249,29 @@ class Statement:
         written = {name: value for name, value in files.items() if name in _FILES}
         return {SPEC_HASH: fingerprint(open_spec), **inputs, **written}
 
-    @cached_property
+    @property
     def trusted(self) -> list[str] | None:
-        """Titles of the parties that are trusted with raw updates; ``None`` where the network is not
-        known.
+        """Titles of the parties that are trusted with raw updates in any round; ``None`` where the network is
+        not known.
         """
-        shape = self._network.shape
-        if isinstance(shape, Tree):
-            return [
-                shape.titled(shape.node_name(t, int(i)))
-                for t, tier in enumerate(shape.tiers)
-                for i in np.flatnonzero(tier.trusted)
-            ]
-        if isinstance(shape, GroupNetwork):
-            return [shape.groups.titled(f"master:{group}") for group in np.flatnonzero(shape.trusted)]
-        return None
+        if isinstance(self._network.shape, str):
+            return None
+        return list(dict.fromkeys(title for era in self.trust_by_round for title in era.trusted))
+
+    @cached_property
+    def trust_by_round(self) -> tuple[Era, ...]:
+        """Who is trusted with raw updates, by title and round; () where the network is not known."""
+        return trust_by_round(self._network)
+
+    @property
+    def trusted_add_noise(self) -> str:
+        """A sentence on the noise of those that are trusted; "" where none is."""
+        return noise_of_trusted(self._network)
+
+    @property
+    def moves(self) -> bool:
+        """Whether devices move from edge to edge."""
+        return bool(self.spec["topology"].get("moves") or {})
 
     def to_dict(self) -> dict[str, Any]:
         """The whole statement as a JSON mapping."""
@@ -263,7 +284,10 @@ class Statement:
             "subject": self.subject,
             "protocol": str(self.spec["protocol"]),
             "units": self.units,
-            "neighbours": {"relation": self.neighbours, "meaning": words.RELATIONS[self.neighbours]},
+            "neighbours": {
+                one.kind: {"relation": one.relation, "meaning": words.RELATIONS[one.relation]}
+                for one in self.promises
+            },
             "delta": self.privacy.delta,
             "guarantees": list(self._rows()),
             "largest": [row.to_dict() for row in self.largest],
@@ -273,6 +297,7 @@ class Statement:
             "threat_model": [assumed.ATTACKER, *(f"{one.what} {one.why}" for one in self.assumptions)],
             "trust": {
                 "trusted_with_raw_updates": self.trusted,
+                "by_round": [one._asdict() for one in self.trust_by_round],
                 "raw_to_trusted_edge": None if raw is None else vars(raw),
             },
             "noise": self.noise,

@@ -158,8 +158,10 @@ def _gains_html(statement: Statement, unit: str, delta: str) -> str:
 
 def _protection_html(statement: Statement, delta: str) -> str:
     """HTML on what is protected and what is not, with the exact promise folded."""
-    units = " and ".join(statement.units.values())
-    exact = text.paragraphs([f"The unit of privacy is {units}.", RELATIONS[statement.neighbours]]) + (
+    exact = text.paragraphs(
+        f"The unit of privacy is {statement.units[one.kind]}. {RELATIONS[one.relation]}"
+        for one in statement.promises
+    ) + (
         "<p>An ε towards an observer means: whatever the observer concludes from all that it receives, the "
         "probability of that conclusion in one world is at most e<sup>ε</sup> times that in the other, plus "
         f"δ = {delta}. A smaller ε is a stronger guarantee; ∞ is none.</p>"
@@ -261,12 +263,7 @@ def _trust_html(statement: Statement) -> str:
     """HTML on who is trusted with raw updates, and how many pairs have no guarantee."""
     if statement.trusted is None:
         return "<p>Trusted parties are not listed: the network depends on data that are not at hand.</p>"
-    said = "<p>No aggregator is declared as trusted with raw updates.</p>"
-    if statement.trusted:
-        said = (
-            "<p>Declared as trusted with raw updates of the devices under them: "
-            f"{text.escape(', '.join(statement.trusted))}. They add noise to what they send on.</p>"
-        )
+    said = text.paragraphs(_trusted_sentences(statement))
     bare = sum(row.unprotected for row in statement.largest)
     if not bare:
         return f"{said}<p>Every unit has a guarantee towards every observer.</p>"
@@ -274,6 +271,21 @@ def _trust_html(statement: Statement) -> str:
         f"{said}<p>{text.how_many(bare, 'pair')} of a unit and an observer "
         f"{'has' if bare == 1 else 'have'} no guarantee (∞ above). The unit must trust such an observer.</p>"
     )
+
+
+def _trusted_sentences(statement: Statement) -> list[str]:
+    """Sentences on who is declared as trusted, from which round on, and on their noise."""
+    moving = ["Devices move from edge to edge during the training. Who is where, and when, is public."]
+    if not statement.trusted:
+        said = ["No aggregator is declared as trusted with raw updates."]
+    elif len(eras := statement.trust_by_round) > 1:
+        named = (f"from round {one.from_round} on {', '.join(one.trusted) or 'nobody'}" for one in eras)
+        declared = f"Declared as trusted with raw updates of the devices under them: {'; '.join(named)}."
+        said = [f"{declared} {statement.trusted_add_noise}"]
+    else:
+        declared = "Declared as trusted with raw updates of the devices under them:"
+        said = [f"{declared} {', '.join(statement.trusted)}. {statement.trusted_add_noise}"]
+    return [*said, *(moving if statement.moves else ())]
 
 
 def _versions_html(statement: Statement) -> str:

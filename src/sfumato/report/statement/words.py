@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from sfumato.findings import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
@@ -36,6 +38,10 @@ _HIDDEN = {
     "remove": "Hidden is whether it took part, except from those who see who takes part.",
     "replace": "Hidden is which data it has; that it is there and is counted is public.",
 }
+OF_GROUPS = (
+    "Each group has a model of its own. No figure is about the models in model.pt and groups.pt: give them "
+    "to nobody."
+)
 _MOST_NAMES = 6
 Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by parties"]
 """Whether a training was played, and by whom; by parties of which it is not known on whose machines."""
@@ -56,6 +62,22 @@ def _parties(network: Network) -> tuple[int, Sequence[str], Sequence[str]]:
             return groups.workers, groups.device_names, groups.site_names
         case _:
             return 0, (), ()
+
+
+class Promise(NamedTuple):
+    """What the guarantees of one kind of unit amount to.
+
+    Attributes:
+        kind: device, record or person.
+        relation: neighbouring relation of its rows.
+        least: the smallest ε of a row; ∞ where none protects.
+        most: the largest ε that is finite; ∞ where none is.
+    """
+
+    kind: str
+    relation: str
+    least: float
+    most: float
 
 
 def training_in_words(spec: Mapping[str, Any], network: Network, played: Played) -> str:
@@ -80,7 +102,15 @@ def training_in_words(spec: Mapping[str, Any], network: Network, played: Played)
         learned = f"that predicts {predicted}{after}"
     else:
         learned = f"on the data {PurePath(str(data['source'])).name}"
-    return f"{text.title(who)} train one model together {learned}. {_where_data_are(played, count)}"
+    where = _where_data_are(played, count)
+    if spec["topology"]["kind"] != "groups":
+        return f"{text.title(who)} train one model together {learned}. {where}"
+    parted = (
+        f" in {text.how_many(len(shape.trusted), 'group')}"
+        if isinstance(shape := network.shape, GroupNetwork)
+        else " in groups"
+    )
+    return f"{text.title(who)}{parted} train models {learned}. {OF_GROUPS} {where}"
 
 
 def _where_data_are(played: Played, count: int) -> str:
@@ -94,8 +124,8 @@ def _where_data_are(played: Played, count: int) -> str:
             return f"Real parties played the run: {stay}."
         case "by parties":
             return (
-                f"Real parties played the run. On machines of their own {stay}; where one machine started all "
-                f"of them, whoever started it has the data of {everybody}."
+                f"Real parties played the run. On machines of their own {stay}; where one machine started "
+                f"all of them, whoever started it has the data of {everybody}."
             )
         case "rehearsed":
             return (
@@ -121,10 +151,33 @@ def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
             return f"a whole {place} (all its data together)"
 
 
-def protected(kinds: Sequence[str], relation: str, place: str, data: Mapping[str, Any]) -> str:
-    """Sentences on what is protected, and in which sense."""
-    units = " and ".join(unit_in_words(kind, place, data) for kind in kinds)
-    return f"Protected is {units}, over the whole training, all rounds together. {_HIDDEN[relation]}"
+def protected(promises: Sequence[Promise], place: str, data: Mapping[str, Any]) -> str:
+    """Sentences on what is protected, in which sense, and on units that are not.
+
+    Args:
+        promises: one of each kind of unit.
+        place: what a party with data is called.
+        data: section of the spec.
+    """
+    said = []
+    for relation in dict.fromkeys(one.relation for one in promises):
+        alike = [one for one in promises if one.relation == relation and one.least <= LARGE_EPSILON]
+        if alike:
+            units = " and ".join(unit_in_words(one.kind, place, data) for one in alike)
+            said.append(f"Protected is {units}, over the whole training, all rounds together.")
+            said.append(_HIDDEN[relation])
+    for one in promises:
+        unit = unit_in_words(one.kind, place, data)
+        if one.least == math.inf:
+            said.append(f"{text.title(unit)} is not protected (ε = ∞ towards everybody).")
+        elif one.least > LARGE_EPSILON:
+            said.append(
+                f"{text.title(unit)} is hardly protected: where ε is finite it is above {LARGE_EPSILON:g}, "
+                "and that protects hardly anybody."
+            )
+        elif one.most > LARGE_EPSILON:
+            said.append(f"Towards some observers ε is above {LARGE_EPSILON:g}: that protects hardly anybody.")
+    return " ".join(said)
 
 
 def whoever_runs(played: Played) -> str:
@@ -135,11 +188,14 @@ def whoever_runs(played: Played) -> str:
     }[played]  # fmt: skip
 
 
-def not_protected(kinds: Sequence[str], place: str, clip: str, played: Played) -> list[str]:
+def not_protected(
+    kinds: Sequence[str], finite: Collection[str], place: str, clip: str, played: Played
+) -> list[str]:
     """Sentences on what is not protected.
 
     Args:
-        kinds: the kinds of units with guarantees.
+        kinds: the kinds of units with rows.
+        finite: those of them with an ε that is finite.
         place: what a party with data is called.
         clip: ``privacy.clip.kind``; where examples are clipped nothing bounds what a whole device sends.
         played: by whom, or that it was not yet.
@@ -151,7 +207,12 @@ def not_protected(kinds: Sequence[str], place: str, clip: str, played: Played) -
             said.append(f"From the {place} itself nothing is hidden: it has the data.")
             continue
         said.append(f"From the {place} that holds the data of a {kind} nothing is hidden: it has them.")
-        if "device" not in kinds:
+        if kind == "record":
+            said.append(
+                "A person may be in several records. Of one with k of them up to k · ε is told, at a larger "
+                "δ."
+            )
+        if "device" not in finite:
             whole = "there is no limit (ε = ∞)" if clip == "example" else "no limit is computed"
             said.append(
                 f"A {place} as a whole is not protected: to what is learned of all its data together {whole}."
