@@ -94,7 +94,12 @@ def test_other_networks(name):
 
 
 def test_both_units_and_another_relation():
-    changes = ["privacy.unit=both", "training.batches=poisson", "privacy.neighbours=replace"]
+    changes = [
+        "privacy.unit=both",
+        "training.batches=poisson",
+        "privacy.neighbours=replace",
+        "privacy.noise.multiplier=8",
+    ]
     words = Text(statement_page(made(sf.load_spec(SPEC, changes)))).words
     assert (
         "Protected is a whole device (all its data together) and one record (one row, or one example,"
@@ -103,7 +108,8 @@ def test_both_units_and_another_relation():
     assert "Hidden is which data it has;" in words
     assert "From the device itself nothing is hidden: it has the data." in words
     assert "A device as a whole is not protected" not in words
-    assert "all data of one device and any one record (one row, one example) of one device or site" in words
+    assert "The unit of privacy is all data of one device. The compared worlds differ in this" in words
+    assert "The unit of privacy is any one record (one row, one example) of one device or site." in words
     assert "any other data instead of its own" in words
 
 

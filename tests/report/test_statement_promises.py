@@ -11,6 +11,7 @@ import pytest
 from statements import SPEC, made, played, words_of
 
 import sfumato as sf
+from sfumato.run_folder.recorded_privacy import AfterRun
 
 GROUPS = Path(__file__).parents[1] / "spec" / "specs" / "ogl-ring.yaml"
 POISSON = "{kind: poisson, rate: 0.5}"
@@ -147,3 +148,76 @@ def test_a_large_epsilon_is_not_called_protection():
     words = words_of(made(sf.load_spec(RECORDS, ["privacy.noise={multiplier: 0.05}"])))
     assert "Protected is" not in words
     assert "is hardly protected: where ε is finite it is above 10" in words
+
+
+def test_whom_nothing_protects_from_is_told_first():
+    short = words_of(made(sf.load_spec(SPEC))).partition("In short")[2]
+    first = short.index("Not protected at all (ε = ∞) from: the device's own edge, trusted with raw updates.")
+    assert first < short.index("Protected is")
+
+
+def test_what_delta_and_a_change_of_contents_allow_is_told():
+    zero_out = words_of(made(sf.load_spec(RECORDS)))
+    assert "they hold that for as likely as a coin toss" in zero_out
+    assert "but for a probability of about" not in zero_out
+    assert "often some ten times δ = 1e-5 (1 in 100,000)" in zero_out
+    assert "the odds can change by more: by e^(2ε), at a larger δ" in zero_out
+    replaced = words_of(made(sf.load_spec(RECORDS, ["privacy.neighbours=replace"])))
+    assert "wants to know which of two data sets a certain record has." in replaced
+    assert "e^(2ε)" not in replaced
+
+
+def test_what_must_stay_secret_and_what_no_figure_covers():
+    found = made(sf.load_spec(RECORDS))
+    words = words_of(found)
+    assert "Who and which rows were drawn stays secret." in words
+    assert "Keep ledger.json, which says how often each took part" in words
+    assert "Other trainings on the same data, also those by which settings were chosen" in words
+    assert "Of one with k of them up to k · ε is told" in words
+    assert "Who and which rows were drawn" not in words_of(made(sf.load_spec(SPEC)))
+    data = replace(found, spec={**found.spec, "data": found.spec["data"] | {"test_fraction": 0.1}})
+    assert "Rows that were set aside for testing (data.test_fraction). No ε is about the people in them" in (
+        words_of(data)
+    )
+
+
+def test_epsilon_after_the_run_is_told_by_observer():
+    found = made(sf.load_spec(SPEC))
+    place = next(i for i, row in enumerate(found.privacy.guarantees) if row.observer == "cloud")
+    privacy = replace(found.privacy, after_run={place: AfterRun(99.0, 3)})
+    after = replace(found, privacy=privacy)
+    assert "has ε = 99 towards the cloud" in words_of(after)
+    assert "For a unit of which it is known how often it took part, rely on the larger ε." in words_of(after)
+    (told,) = after.to_dict()["after_run"]
+    assert (told["observer"], told["epsilon"], told["participations"]) == ("cloud", 99.0, 3)
+
+
+def test_a_statement_of_a_run_that_did_not_pass_has_nothing_to_sign():
+    run = played(
+        sf.load_spec(RECORDS),
+        mismatches=("guarantees[0]: ε: 1",),
+        unchecked=("gaps: ε of the set holds, so this is no concern",),
+    )
+    words = words_of(run)
+    assert "1 figure of the run did not pass the check. Do not rely on this statement." in words
+    for absent in (
+        "I have read this statement",
+        "no concern",
+        "becomes at most",
+        "Protected is",
+        "all agree",
+    ):
+        assert absent not in words
+
+
+def test_the_verdict_on_dp_ogl_plus_is_in_the_statement():
+    found = made(sf.load_spec(GROUPS.with_name("ogl-ring.yaml"), ["training.rounds=2"]))
+    spec = {**found.spec, "protocol": "dp-ogl+", "training": {**found.spec["training"], "merge_every": 2}}
+    assert "DP-OGL+ as published gives no privacy towards workers" in words_of(replace(found, spec=spec))
+
+
+def test_devices_that_move_are_told_of():
+    spec = SPEC | {"topology": SPEC["topology"] | {"moves": {"rate": 0.3}}}
+    assert "Devices move from edge to edge during the training. Who is where, and when, is public." in (
+        words_of(made(sf.load_spec(spec)))
+    )

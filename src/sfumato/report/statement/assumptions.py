@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sfumato.report import formatting as text
 
@@ -18,11 +18,13 @@ _RELEASED = (
     "test examples. They are measured on data, exactly, for whoever runs the training.",
     "The presence of a device on the network, and timing.",
     "Parties that do not follow the protocol.",
+    "Other trainings on the same data, also those by which settings were chosen: their ε add up.",
     "Files of the run. model.pt and others hold the SHA-256 of the data: whoever knows all other rows can "
     "hash what he guesses of the last one and compare. So this statement has no hash of data, nor of files "
     "that consist of it, and its hash of the spec leaves out those hashes and the seed. Give away the "
     "weights, not the file.",
 )
+_OF_TESTS = "No ε is about the people in them; accuracy and counts of labels among them are exact."
 _FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
 _WHOSE_KEYS = {
     "one machine": (
@@ -127,6 +129,17 @@ def of_noise(draws: Sequence[str], on: str, *, played: bool) -> Assumed:
     )
 
 
+def of_draws() -> tuple[Assumed, ...]:
+    """What is assumed where a draw that observers do not know hides units."""
+    return (
+        Assumed(
+            "Who and which rows were drawn stays secret.",
+            "Figures that count a draw as unseen need that. Keep ledger.json, which says how often each took "
+            "part, and the keys of the parties.",
+        ),
+    )
+
+
 def of_files(*, played: bool) -> Assumed:
     """That the statement is about what was, or will be, done."""
     if not played:
@@ -167,6 +180,15 @@ def unchecked_as_assumed(lines: Sequence[str]) -> tuple[Assumed, ...]:
     )
 
 
-def not_covered(*, exact: bool) -> tuple[str, ...]:
-    """What the figures do not speak of, a sentence each; ``exact``: noise is discrete, as in deployments."""
-    return _RELEASED if exact else (*_RELEASED, _FLOATS)
+def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:
+    """What the figures do not speak of, a sentence each.
+
+    Args:
+        data: section of the resolved spec.
+        exact: whether noise is discrete, as in deployments.
+    """
+    keys = [key for key in ("test_fraction", "test_column", "test_file") if data.get(key) is not None]
+    if not keys and data.get("label_column"):
+        keys = ["test_fraction"]  # its default
+    tested = [f"Rows that were set aside for testing (data.{key}). {_OF_TESTS}" for key in keys]
+    return (*_RELEASED, *tested, *(() if exact else (_FLOATS,)))

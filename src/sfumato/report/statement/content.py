@@ -9,15 +9,17 @@ assumptions, by how much, whose noise does it, and which versions and files this
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from sfumato.network.tree import Tree
-from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.formatting import sentence, unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
+from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.network import Network, read_network
 from sfumato.report.results.secure_sums import hops_in_words, least_of_sums
 from sfumato.report.statement import assumptions as assumed
@@ -32,6 +34,7 @@ STATEMENT_FORMAT = 2
 
 _SECRET_HASHES = "data.source"  # and data.source/FILE: of rows that somebody may know but for one
 _FILES = ("model.pt", "groups.pt")  # others can be computed from the spec and the hashes of the data
+_UNSEEN = re.compile(r"\bunseen\b")  # the accountant's word for a draw that the observer must not know
 _LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
 
 
@@ -139,7 +142,12 @@ class Statement:
     @property
     def not_covered(self) -> tuple[str, ...]:
         """What the figures do not speak of, a sentence each."""
-        return assumed.not_covered(exact=bool(self.draws))
+        return assumed.not_covered(self.spec["data"], exact=bool(self.draws))
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is worth a warning, the verdict on the protocol first."""
+        return (*protocol_warnings(self.spec), *self.privacy.findings)
 
     @property
     def units(self) -> dict[str, str]:
@@ -189,6 +197,7 @@ class Statement:
             *assumed.of_ciphers(hops_in_words(self._network), least_of_sums(self.spec, self._network)),
             *(assumed.of_receivers() if self._network.over_air else ()),
             assumed.of_noise(self.draws, self.on, played=played),
+            *(assumed.of_draws() if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else ()),
             assumed.of_files(played=played),
             *(assumed.of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
         )
@@ -291,6 +300,7 @@ class Statement:
             "delta": self.privacy.delta,
             "guarantees": list(self._rows()),
             "largest": [row.to_dict() for row in self.largest],
+            "after_run": list(self._after_run()),
             "sites": [row.to_dict() for row in self.sites],
             "protected": self.protected,
             "not_protected": list(self.not_protected),
@@ -302,7 +312,7 @@ class Statement:
             },
             "noise": self.noise,
             "training": self.training,
-            "findings": list(self.privacy.findings),
+            "findings": list(self.findings),
             "notes": list(self.privacy.notes),
             "not_covered": list(self.not_covered),
             "versions": dict(self.versions),
@@ -319,6 +329,15 @@ class Statement:
             "mismatches": list(self.run.mismatches),
             "not_checked": list(self.run.unchecked),
         }
+
+    def _after_run(self) -> Iterator[dict[str, Any]]:
+        """The entries of ``after_run``: ε of units of which it is known in how many rounds they took part."""
+        for place, after in self.privacy.after_run.items():
+            row = self.privacy.guarantees[place]
+            yield {
+                "unit": row.unit, "observer": row.observer, "epsilon": json_number(after.epsilon),
+                "participations": after.participations,
+            }  # fmt: skip
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         """The rows of ``privacy.json`` without what a reader does not need."""

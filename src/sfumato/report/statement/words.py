@@ -38,6 +38,12 @@ _HIDDEN = {
     "remove": "Hidden is whether it took part, except from those who see who takes part.",
     "replace": "Hidden is which data it has; that it is there and is counted is public.",
 }
+QUESTIONS = {
+    "zero-out": "whether the data of a certain {unit} were used.",
+    "remove": "whether a certain {unit} took part.",
+    "replace": "which of two data sets a certain {unit} has.",
+}
+"""What an observer may want to know, by neighbouring relation."""
 OF_GROUPS = (
     "Each group has a model of its own. No figure is about the models in model.pt and groups.pt: give them "
     "to nobody."
