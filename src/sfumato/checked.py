@@ -97,7 +97,11 @@ def _statement_of_run(folder: Path) -> Statement:
     deployed = (read_ledger(folder).get("realised") or {}).get("deployed") or {}
     unnamed = ("a source that is not named",) if deployed else ()
     draws = tuple(map(str, deployed.get("draws", ()))) or unnamed
-    state = "finished" if run.finished else "not finished"
+    state = "finished"
+    if not run.finished:
+        state = (
+            f"stopped after {len(run.metrics):,} of {run.rounds:,} rounds; the figures are for all of them"
+        )
     outcome = verify_run(folder)
     last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
     played = PlayedRun(

@@ -26,7 +26,7 @@ from sfumato.report.statement import assumptions as assumed
 from sfumato.report.statement import words
 from sfumato.report.statement.assumptions import Assumed
 from sfumato.report.statement.pairs import RelatedPairs, SiteEpsilons, observer_in_words
-from sfumato.report.statement.trusted import Era, noise_of_trusted, trust_by_round
+from sfumato.report.statement.trusted import TrustSince, noise_of_trusted, trust_by_round
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.spec.document import SPEC_HASH, fingerprint
 
@@ -268,7 +268,7 @@ class Statement:
         return list(dict.fromkeys(title for era in self.trust_by_round for title in era.trusted))
 
     @cached_property
-    def trust_by_round(self) -> tuple[Era, ...]:
+    def trust_by_round(self) -> tuple[TrustSince, ...]:
         """Who is trusted with raw updates, by title and round; () where the network is not known."""
         return trust_by_round(self._network)
 

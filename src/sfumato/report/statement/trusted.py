@@ -11,20 +11,20 @@ from sfumato.report.formatting import join_names
 from sfumato.report.results.network import GroupNetwork, Network
 
 
-class Era(NamedTuple):
+class TrustSince(NamedTuple):
     """The parties that are trusted with raw updates from a round (counted from 1) until the next era."""
 
     from_round: int
     trusted: tuple[str, ...]
 
 
-def trust_by_round(network: Network) -> tuple[Era, ...]:
+def trust_by_round(network: Network) -> tuple[TrustSince, ...]:
     """Who is trusted, by title, one entry wherever that changes; () where the network is not known."""
-    found: list[Era] = []
+    found: list[TrustSince] = []
     for first, names in _names_by_round(network):
         titles = tuple(map(network.titled, names))
         if not found or found[-1].trusted != titles:
-            found.append(Era(first, titles))
+            found.append(TrustSince(first, titles))
     return tuple(found)
 
 

@@ -267,6 +267,9 @@ def observers_explained(rows: Sequence[Guarantee], place: str) -> list[str]:
         ),
         "The public is whoever sees every global model that is ever sent out.": "public" in kinds,
         f"A {place}'s own edge or master is the party that it sends its messages to.": "own-edge" in kinds,
+        "An edge or master elsewhere is above others; it receives what is sent down to it.": (
+            "other-edge" in kinds
+        ),
         f"Another {place} takes part as well and receives models to go on from.": others,
     }
     return [sentence for sentence, is_there in said.items() if is_there]
