@@ -94,7 +94,10 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
     if noise.get("channel"):
         said.append(noise["channel"])
     if not noise["parties"]:
-        return text.paragraphs([*said, "No party adds noise of its own."])
+        nobody = (
+            "Devices and aggregators add none." if noise.get("channel") else "No party adds noise of its own."
+        )
+        return text.paragraphs([*said, nobody])
     depth = max(len(row["multipliers"]) for row in noise["parties"])
     rows = [
         (

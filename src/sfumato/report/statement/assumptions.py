@@ -21,8 +21,8 @@ _RELEASED = (
     "Other trainings on the same data, also those by which settings were chosen: their ε add up.",
     "Files of the run. model.pt and others hold the SHA-256 of the data: whoever knows all other rows can "
     "hash what he guesses of the last one and compare. So this statement has no hash of data, nor of files "
-    "that consist of it, and its hash of the spec leaves out those hashes and the seed. Give away the "
-    "weights, not the file.",
+    "that follow from it and from what is known, and its hash of the spec leaves out those hashes and the "
+    "seed. Where a model may be given away, give its weights, not the file.",
 )
 _OF_TESTS = "No ε is about the people in them; accuracy and counts of labels among them are exact."
 _FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
