@@ -68,7 +68,7 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
         whose = "its edge or group" if isinstance(count, list) else "each edge or group"
         return f"In every draw {many} devices of {whose} are drawn without replacement."
     if training.get("dropouts"):
-        return f"Every device takes part in every round, unless it drops out. {training['dropouts']}"
+        return "Every device takes part in every round, unless it drops out."
     return "Every device takes part in every round."
 
 
@@ -79,7 +79,8 @@ def _rounds(training: Mapping[str, Any]) -> str:
             "Adaptive control chooses before every round how many local steps it has, how many devices of an "
             "edge take part, and the factor by which the noise below is multiplied."
         )
-    return f"The training has {text.whole(training['rounds'])} rounds. {sentence_of_participation(training)}"
+    said = f"The training has {text.whole(training['rounds'])} rounds. {sentence_of_participation(training)}"
+    return f"{said} {training.get('dropouts', '')}".rstrip()
 
 
 def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
