@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sfumato.spec.document import Spec
     from sfumato.verify.checker import CheckOutcome
 
-_FILES = ("spec.yaml", "privacy.json", "ledger.json", "model.pt", "groups.pt")
-
 
 def verify_run(run: str | Path) -> CheckOutcome:
     """Recompute every ε of a run folder from its certificates, without the accountant.
@@ -99,7 +97,11 @@ def _statement_of_run(folder: Path) -> Statement:
     deployed = (read_ledger(folder).get("realised") or {}).get("deployed") or {}
     unnamed = ("a source that is not named",) if deployed else ()
     draws = tuple(map(str, deployed.get("draws", ()))) or unnamed
-    state = "finished" if run.finished else "not finished"
+    state = "finished"
+    if not run.finished:
+        state = (
+            f"stopped after {len(run.metrics):,} of {run.rounds:,} rounds; the figures are for all of them"
+        )
     outcome = verify_run(folder)
     last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
     played = PlayedRun(
@@ -110,9 +112,10 @@ def _statement_of_run(folder: Path) -> Statement:
         mismatches=tuple(outcome.problems),
         unchecked=tuple(outcome.unchecked),
         written=date.fromtimestamp(last.stat().st_mtime).isoformat(),
-        files={name: record.sha256 for name, record in sorted(run.manifest.files.items()) if name in _FILES},
+        files={name: record.sha256 for name, record in sorted(run.manifest.files.items())},
         draws=draws,
         purpose=str(deployed.get("purpose", "")),
+        on=str(deployed.get("on", "")),
     )
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
     return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played)

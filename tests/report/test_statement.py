@@ -5,53 +5,19 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
+from statements import SPEC, Text, made
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.report.statement.content import PlayedRun, Statement
+from sfumato.report.statement.content import PlayedRun
 from sfumato.report.statement.page import statement_page
 from sfumato.report.statement.why import RULES
 from sfumato.rounding import certainty, upper_bound
-from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 ROOT = Path(__file__).parents[2]
-SPEC: dict[str, Any] = {
-    "name": "hospitals",
-    "protocol": "h2fdp",
-    "data": {"source": "synthetic", "examples_per_device": 20},
-    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 3},
-    "trust": {"trusted_edges": [1]},
-    "training": {"rounds": 4, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2},
-    "privacy": {
-        "delta": 1e-5, "clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.7},
-    },
-}  # fmt: skip
-
-
-class Text(HTMLParser):
-    """The words of a page, and its elements."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.words, self.tags = "", set[str]()
-        self.feed(page)
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.add(tag)
-
-
-def made(spec: Any) -> Statement:
-    report = sf.account(spec)
-    resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Statement(resolved, RecordedPrivacy.from_dict(report.to_dict()), "a plan", {"sfumato": "0"})
 
 
 def test_of_a_plan(tmp_path, capsys):
@@ -128,7 +94,12 @@ def test_other_networks(name):
 
 
 def test_both_units_and_another_relation():
-    changes = ["privacy.unit=both", "training.batches=poisson", "privacy.neighbours=replace"]
+    changes = [
+        "privacy.unit=both",
+        "training.batches=poisson",
+        "privacy.neighbours=replace",
+        "privacy.noise.multiplier=8",
+    ]
     words = Text(statement_page(made(sf.load_spec(SPEC, changes)))).words
     assert (
         "Protected is a whole device (all its data together) and one record (one row, or one example,"
@@ -137,7 +108,8 @@ def test_both_units_and_another_relation():
     assert "Hidden is which data it has;" in words
     assert "From the device itself nothing is hidden: it has the data." in words
     assert "A device as a whole is not protected" not in words
-    assert "all data of one device and any one record (one row, one example) of one device or site" in words
+    assert "The unit of privacy is all data of one device. The compared worlds differ in this" in words
+    assert "The unit of privacy is any one record (one row, one example) of one device or site." in words
     assert "any other data instead of its own" in words
 
 
@@ -225,7 +197,7 @@ def test_a_run_says_when_it_was_and_what_is_taken_on_trust():
     )
     assert f"spec hospitals, hash {plan.hashes['spec'][:12]}…" in words
     assert (
-        "This run is a simulation: one machine played all parties, and their noise follows from the seed 7."
+        "This run is a simulation: one machine played all parties, and their noise follows from one number"
         in (words)
     )
     assert "Not recomputed: how many records each device has. Believed; ask whoever has the data." in words

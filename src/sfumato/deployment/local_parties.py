@@ -90,7 +90,7 @@ class LocalParties:
         simulated = self._session.protocol
         assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
         carrier = InProcess({**parties, terms.cloud: cloud}, parents, calls)
-        return DeployedRounds(terms, cloud, carrier, simulated, sources)
+        return DeployedRounds(terms, cloud, carrier, simulated, sources, "one machine")
 
     def forget(self, number: int) -> None:
         """Close the folder of a party and let go of its key: its own process has them from now on."""

@@ -138,7 +138,9 @@ def play_remotely(
             children = door.parties(terms.largest_answer(terms.cloud))
             parents = dict.fromkeys(children, terms.cloud)
             carrier = InProcess({terms.cloud: cloud, **children}, parents, at_once)
-            return DeployedRounds(terms, cloud, carrier, session.protocol, {draws.source})
+            return DeployedRounds(
+                terms, cloud, carrier, session.protocol, {draws.source}, "machines of their own"
+            )
 
         yield from run_rounds(
             terms.plan.spec, out=folder / RUN, device="cpu", resume=True, on_step=on_step, played_by=played_by

@@ -165,8 +165,9 @@ def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
         "the worst coalitions of clients (coalitions): no guarantee of a single observer depends on them": (
             privacy.get("coalitions")
         ),
-        "what rows amount to after the run (ex_post): the guarantees given before it are recomputed, and are "
-        "what to rely on": any("ex_post" in row for row in rows),
+        "what rows amount to after the run (ex_post): the guarantees given before it are recomputed": any(
+            "ex_post" in row for row in rows
+        ),
         "whether the run kept the budget of its privacy filter: the budget itself is; the program that "
         "trained stops at it, which no file can prove": spec.get("control"),
         "whether moves that were drawn follow from the seed: ε is recomputed for the moves that spec.yaml "

@@ -92,7 +92,7 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     found: dict[str, list[str]] = {}
     told = []
     for one, matrix in zip(series, matrices, strict=True):
-        for said in [*_findings(one, matrix), *protocol_warnings(one.first)]:
+        for said in [*_findings(one, matrix), *protocol_warnings(one.first.spec_dict)]:
             found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
@@ -187,7 +187,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
     findings = _findings_html(dict.fromkeys(_findings(one, matrix), ()))
-    verdict = _lead_html(list(map(text.sentence, protocol_warnings(one.first))))
+    verdict = _lead_html(list(map(text.sentence, protocol_warnings(one.first.spec_dict))))
     return f'{verdict}<div class="answers">{blocks}</div>{findings}'
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
 from sfumato.report.results.network import read_network
@@ -10,10 +11,13 @@ from sfumato.report.results.series import Series
 from sfumato.run_folder.reader import RunFolder
 
 
-def protocol_warnings(run: RunFolder) -> list[str]:
-    """For DP-OGL+ one text: whom it protects from whom, and which protocol to use instead; else []."""
-    every = run.spec_dict["training"].get("merge_every") or 1
-    return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
+def protocol_warnings(spec: Mapping[str, Any]) -> list[str]:
+    """For DP-OGL+ one text: whom it protects from whom, and which protocol to use instead; else [].
+
+    ``spec``: resolved.
+    """
+    every = spec["training"].get("merge_every") or 1
+    return [DP_OGL_PLUS] if spec["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
 def rounds_to_a_release(run: RunFolder) -> int:
@@ -31,5 +35,6 @@ def note_between_releases(series: Sequence[Series]) -> str:
         return ""
     return (
         f" DP-OGL+ adds noise every {every} rounds, when models are released: the figures of the rounds in "
-        "between are those of models without noise, which only the own group sees."
+        "between are those of models without noise, which are sent to the own group only. The run folder has "
+        "them."
     )

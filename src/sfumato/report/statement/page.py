@@ -14,18 +14,23 @@ from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, sure_in_words
 from sfumato.report.results.summary import range_sentence
-from sfumato.report.statement.content import RelatedPairs, Statement
+from sfumato.report.statement.assumptions import ATTACKER, Assumed
+from sfumato.report.statement.content import Statement
+from sfumato.report.statement.pairs import RelatedPairs
 from sfumato.report.statement.why import why_html
 from sfumato.report.statement.words import (
-    ATTACKER,
+    QUESTIONS,
     RELATIONS,
-    Assumed,
     holder_phrase,
     observer_phrase,
     observers_explained,
 )
 from sfumato.spec.document import SPEC_HASH
 
+_TWICE = (
+    "Between two possible contents of a unit (ill or not ill) the odds can change by more: by e^(2ε), at a "
+    "larger δ. Accounts with privacy.neighbours: replace state that ε directly."
+)
 _MOST_ROWS = 400
 _SHORT = 12  # digits of a hash, where the whole stands below
 
@@ -45,6 +50,8 @@ def statement_page(statement: Statement) -> str:
         section("Versions and files", [_versions_html(statement)]),
         section("Signature", [_signature_html(statement)]),
     ]
+    if statement.run is not None and statement.run.mismatches:  # nothing of it is to be relied on, nor signed
+        sections = [sections[0], section("Versions and files", [_versions_html(statement)])]
     return Template(asset("statement.html")).substitute(
         title=text.escape(str(statement.spec["name"])),
         subtitle=_subtitle_html(statement),
@@ -72,42 +79,65 @@ def _day(iso: str) -> str:
 
 def _summary_html(statement: Statement, delta: str) -> str:
     """HTML for the top: who trains what, what is protected, the most that is learned, and findings."""
-    lead = [statement.subject, statement.protected]
+    wrong = statement.run.mismatches if statement.run is not None else ()
+    if wrong:
+        return (
+            f'<div class="notice"><p>{text.how_many(len(wrong), "figure")} of the run did not pass the '
+            f"check. Do not rely on this statement.</p>{bullet_list(wrong[:_MOST_ROWS])}</div>"
+            f'<div class="lead">{text.paragraphs([statement.subject])}</div>'
+        )
+    lead = [statement.subject, *_unprotected_sentences(statement), statement.protected]
     for kind in statement.units:
-        finite = [row for row in statement.largest if row.worst.unit_kind == kind and not row.unprotected]
+        of_kind = [row for row in statement.largest if row.worst.unit_kind == kind]
+        finite = [row for row in of_kind if row.largest_finite is not None]
         if finite:
             lead.append(_most_sentence(max(finite, key=_by_cloud_first), statement, delta))
-    lead += after_run_sentence(statement.privacy)
+    if after := after_run_sentence(statement.privacy):
+        lead += [*after, "For a unit of which it is known how often it took part, rely on the larger ε."]
     said = []
     for row in statement.largest:
         if row.unprotected:
             many = f"{text.how_many(row.unprotected, 'pair')} of a {row.worst.unit_kind} and an observer"
-            said.append(f"no guarantee (∞) for {many}: {_observer(row, statement)}")
-    said += [*statement.privacy.findings, *statement.privacy.notes]
-    wrong = statement.run.mismatches if statement.run is not None else ()
-    warning = (
-        f'<div class="notice"><p>{text.how_many(len(wrong), "figure")} of the run did not pass the check. '
-        f"Do not rely on this statement.</p>{bullet_list(wrong[:_MOST_ROWS])}</div>"
-        if wrong
-        else ""
-    )
+            others = "" if row.largest_finite is None else f"; of the others at most {_finite(row)}"
+            said.append(f"no guarantee (∞) for {many}: {_observer(row, statement)}{others}")
+    said += [*statement.findings, *statement.privacy.notes]
     found = bullet_list([text.sentence(line) for line in said]) if said else ""
-    return f'{warning}<div class="lead">{text.paragraphs(lead)}</div>{found}'
+    return f'<div class="lead">{text.paragraphs(lead)}</div>{found}'
 
 
 def _by_cloud_first(row: RelatedPairs) -> tuple[bool, float]:
     """The order in which pairs are worth the first sentence: the cloud, then the largest ε."""
-    return row.worst.relation.kind == "cloud", row.worst.epsilon
+    return row.worst.relation.kind == "cloud" and not row.unprotected, row.largest_finite or 0.0
+
+
+def _finite(row: RelatedPairs) -> str:
+    """The largest ε that is finite among some pairs, as text."""
+    return f"ε = {text.epsilon(math.nan if row.largest_finite is None else row.largest_finite)}"
+
+
+def _unprotected_sentences(statement: Statement) -> list[str]:
+    """A sentence on all observers from which some units are not protected; [] where there are none."""
+    rows = [row for row in statement.largest if row.unprotected]
+    several = len(statement.units) > 1
+    named = [
+        f"{_observer(row, statement)}"
+        f"{f' (of a {row.worst.unit_kind})' if several else ''}"
+        f"{f' ({row.unprotected:,} of {row.pairs:,} pairs)' if row.unprotected < row.pairs else ''}"
+        for row in rows
+    ]
+    return [f"Not protected at all (ε = ∞) from: {'; '.join(named)}."] if named else []
 
 
 def _most_sentence(row: RelatedPairs, statement: Statement, delta: str) -> str:
     """Sentences on the most that one kind of observer can learn, and at which site."""
     worst = row.worst
-    words = epsilon_in_words(worst.unit_kind, worst.epsilon)
+    value = math.inf if row.largest_finite is None else row.largest_finite
+    words = epsilon_in_words(worst.unit_kind, value)
     who = _observer(row, statement)
     spread = " ".join(range_sentence(row.guarantees))
-    small = f"A suspicion of 1 % can become {sure_in_words(worst.epsilon, 0.01)}."
-    most = f"What {who} can learn of one {worst.unit_kind} at most (δ = {delta}):"
+    small = f"A suspicion of 1 % can become {sure_in_words(value, 0.01)}."
+    where = ", where ε is finite" if row.unprotected else ""
+    most = f"What {who} can learn of one {worst.unit_kind} at most{where} (δ = {delta}):"
     return f"{most} {words[:1].lower()}{words[1:]} {small} {spread}".strip()
 
 
@@ -137,12 +167,15 @@ def _gains_html(statement: Statement, unit: str, delta: str) -> str:
     found.sort(key=lambda row: -row.worst.epsilon)
     rows = [
         (
-            *(text.title(_observer(row, statement)), text.epsilon(row.worst.epsilon)),
+            text.title(_observer(row, statement)),
+            text.epsilon(row.worst.epsilon)
+            + (f" (others {_finite(row)})" if row.unprotected and row.largest_finite is not None else ""),
             *(sure_in_words(row.worst.epsilon, 0.01), sure_in_words(row.worst.epsilon, 0.5)),
         )
         for row in found
     ]
-    rows.insert(0, (text.title(holder_phrase(unit, statement.place)), "–", "has the data", "has the data"))
+    having = [holder_phrase(unit, statement.place), statement.whoever_runs]
+    rows[:0] = [(text.title(who), "–", "has the data", "has the data") for who in having if who]
     heads = (
         *("who observes", "ε is at most"),
         *("a suspicion of 1 % becomes at most", "a guess of 50 : 50 becomes at most"),
@@ -150,23 +183,33 @@ def _gains_html(statement: Statement, unit: str, delta: str) -> str:
     caption = (
         f"What an observer could gain about one {unit} over the whole training (δ = {delta}), rounded up"
     )
+    (relation,) = (one.relation for one in statement.promises if one.kind == unit)
     said = (
-        f"How to read this: somebody wants to know whether the data of a certain {unit} were used. Before, "
+        f"How to read this: somebody wants to know {QUESTIONS[relation].format(unit=unit)} Before, "
         "they hold that for as likely as a coin toss, or suspect it with 1 %. The last two columns say how "
-        "sure everything that they receive can make them, whatever else they know, but for a probability of "
-        f"about δ = {delta}."
+        "sure everything that they receive can make them, whatever else they know, leaving δ aside: with a "
+        f"small probability, often some ten times δ = {delta}{_one_in(statement.privacy.delta)}, they can "
+        "become surer than that."
     )
     table = text.html_table(heads, rows, caption=caption, numeric=(1, 2, 3), stacked=True)
     return table + text.paragraphs([said])
 
 
+def _one_in(delta: float) -> str:
+    """δ for laymen, such as `` (1 in 100,000)``; "" where it is not known."""
+    return f" (1 in {round(1 / delta):,})" if 0 < delta < 1 else ""
+
+
 def _protection_html(statement: Statement, delta: str) -> str:
     """HTML on what is protected and what is not, with the exact promise folded."""
-    units = " and ".join(statement.units.values())
-    exact = text.paragraphs([f"The unit of privacy is {units}.", RELATIONS[statement.neighbours]]) + (
+    exact = text.paragraphs(
+        f"The unit of privacy is {statement.units[one.kind]}. {RELATIONS[one.relation]}"
+        for one in statement.promises
+    ) + (
         "<p>An ε towards an observer means: whatever the observer concludes from all that it receives, the "
         "probability of that conclusion in one world is at most e<sup>ε</sup> times that in the other, plus "
         f"δ = {delta}. A smaller ε is a stronger guarantee; ∞ is none.</p>"
+        f"{text.paragraphs(_TWICE for one in statement.promises[:1] if one.relation != 'replace')}"
     )
     return (
         f"{text.paragraphs([statement.protected])}{bullet_list(statement.not_protected)}"
@@ -186,10 +229,8 @@ def _reasons_html(statement: Statement, delta: str) -> str:
     checked = "This is a plan: nothing has been trained, and nothing was recomputed by the checker."
     if statement.run is not None:
         second = "a program of its own, which shares no code with the one that computed them first"
-        wrong = statement.run.mismatches
-        agrees = "not all agree" if wrong else "all agree"
         checked = (
-            f"The figures were computed a second time by {second}, and {agrees}. {statement.run.verified}"
+            f"The figures were computed a second time by {second}, and all agree. {statement.run.verified}"
         )
     found = sorted(statement.largest, key=lambda row: -row.worst.epsilon)
     whys = why_html([(_observer(row, statement), row.worst) for row in found])
@@ -265,25 +306,36 @@ def _trust_html(statement: Statement) -> str:
     """HTML on who is trusted with raw updates, and how many pairs have no guarantee."""
     if statement.trusted is None:
         return "<p>Trusted parties are not listed: the network depends on data that are not at hand.</p>"
-    said = "<p>No aggregator is declared as trusted with raw updates.</p>"
-    if statement.trusted:
-        said = (
-            "<p>Declared as trusted with raw updates of the devices under them: "
-            f"{text.escape(', '.join(statement.trusted))}. They add noise to what they send on.</p>"
-        )
+    said = text.paragraphs(_trusted_sentences(statement))
     bare = sum(row.unprotected for row in statement.largest)
     if not bare:
         return f"{said}<p>Every unit has a guarantee towards every observer.</p>"
     return (
         f"{said}<p>{text.how_many(bare, 'pair')} of a unit and an observer "
-        f"{'has' if bare == 1 else 'have'} no guarantee (∞ above). The unit must trust such an observer.</p>"
+        f"{'has' if bare == 1 else 'have'} no guarantee (∞ above). Nothing here protects a unit "
+        "from such an observer.</p>"
     )
+
+
+def _trusted_sentences(statement: Statement) -> list[str]:
+    """Sentences on who is declared as trusted, from which round on, and on their noise."""
+    moving = ["Devices move from edge to edge during the training. Who is where, and when, is public."]
+    if not statement.trusted:
+        said = ["No aggregator is declared as trusted with raw updates."]
+    elif len(eras := statement.trust_by_round) > 1:
+        named = (f"from round {one.from_round} on {', '.join(one.trusted) or 'nobody'}" for one in eras)
+        declared = f"Declared as trusted with raw updates of the devices under them: {'; '.join(named)}."
+        said = [f"{declared} {statement.trusted_add_noise}"]
+    else:
+        declared = "Declared as trusted with raw updates of the devices under them:"
+        said = [f"{declared} {', '.join(statement.trusted)}. {statement.trusted_add_noise}"]
+    return [*said, *(moving if statement.moves else ())]
 
 
 def _versions_html(statement: Statement) -> str:
     """HTML tables of hashes and of versions of packages."""
     versions = text.html_table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
-    named = {"spec": "the resolved spec"}
+    named = {"spec": "the resolved spec, without its seed and the hashes of data"}
     hashes = [(named.get(name, name), value) for name, value in statement.hashes.items()]
     table = text.html_table(("of", "SHA-256"), hashes, caption="Hashes", stacked=True)
     return f"{table}<details><summary>Show versions of packages</summary>{versions}</details>"

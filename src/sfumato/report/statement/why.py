@@ -73,7 +73,8 @@ def why_html(worst: Sequence[tuple[str, Guarantee]]) -> str:
     reasons: dict[tuple[str, str], list[tuple[str, Guarantee]]] = {}
     for who, row in worst:
         reasons.setdefault((row.unit_kind, row.why), []).append((who, row))
-    said = [_reason(alike) for alike in reasons.values()]
+    several = len({row.unit_kind for _, row in worst}) > 1
+    said = [_reason(alike, of_kind=several) for alike in reasons.values()]
     used = dict.fromkeys(found[1] for line in said for found in _WORDS.finditer(line))
     listed = "".join(f"<li>{_WORDS.sub(_linked, line)}</li>" for line in said)
     terms = "".join(
@@ -84,10 +85,14 @@ def why_html(worst: Sequence[tuple[str, Guarantee]]) -> str:
     return f'<ul class="reasons">{listed}</ul><div class="papers"><dl>{terms}</dl></div>'
 
 
-def _reason(alike: Sequence[tuple[str, Guarantee]]) -> str:
-    """HTML with one reason: who observes, how many releases were counted, and the accountant's sentence."""
-    who = text.escape(text.title(text.join_names([name for name, _ in alike], len(alike))))
+def _reason(alike: Sequence[tuple[str, Guarantee]], *, of_kind: bool) -> str:
+    """HTML with one reason: who observes, how many releases were counted, and the accountant's sentence.
+
+    ``of_kind``: whether the kind of unit is named.
+    """
     row = alike[0][1]
+    who = text.escape(text.title(text.join_names([name for name, _ in alike], len(alike))))
+    who += f" (of a {row.unit_kind})" if of_kind else ""
     why = text.escape(text.sentence(row.why)) if row.why else ""
     if row.epsilon == math.inf:
         return f"<b>{who}</b>: no guarantee (ε = ∞). {why}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from sfumato.findings import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
@@ -36,18 +38,19 @@ _HIDDEN = {
     "remove": "Hidden is whether it took part, except from those who see who takes part.",
     "replace": "Hidden is which data it has; that it is there and is counted is public.",
 }
-_MOST_NAMES = 6
-ATTACKER = (
-    "An observer may know the data of all others and every public setting, and may compute without limit: "
-    "that is assumed to its advantage, and whoever knows less learns no more."
+QUESTIONS = {
+    "zero-out": "whether the data of a certain {unit} were used.",
+    "remove": "whether a certain {unit} took part.",
+    "replace": "which of two data sets a certain {unit} has.",
+}
+"""What an observer may want to know, by neighbouring relation."""
+OF_GROUPS = (
+    "Each group has a model of its own. No figure is about the models in model.pt and groups.pt: give them "
+    "to nobody."
 )
-
-
-class Assumed(NamedTuple):
-    """Something that is taken on trust, and whether that is a concern; both are sentences."""
-
-    what: str
-    why: str
+_MOST_NAMES = 6
+Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by parties"]
+"""Whether a training was played, and by whom; by parties of which it is not known on whose machines."""
 
 
 def place_of(network: Network) -> str:
@@ -67,8 +70,30 @@ def _parties(network: Network) -> tuple[int, Sequence[str], Sequence[str]]:
             return 0, (), ()
 
 
-def training_in_words(spec: Mapping[str, Any], network: Network) -> str:
-    """Sentences on who trains which model on what, from a resolved spec."""
+class Promise(NamedTuple):
+    """What the guarantees of one kind of unit amount to.
+
+    Attributes:
+        kind: device, record or person.
+        relation: neighbouring relation of its rows.
+        least: the smallest ε of a row; ∞ where none protects.
+        most: the largest ε that is finite; ∞ where none is.
+    """
+
+    kind: str
+    relation: str
+    least: float
+    most: float
+
+
+def training_in_words(spec: Mapping[str, Any], network: Network, played: Played) -> str:
+    """Sentences on who trains which model on what, and where the data are.
+
+    Args:
+        spec: resolved.
+        network: that it describes.
+        played: by whom, or that it was not yet.
+    """
     count, names, sites = _parties(network)
     who = text.how_many(count, "device") if count else "several devices"
     if names:
@@ -83,8 +108,41 @@ def training_in_words(spec: Mapping[str, Any], network: Network) -> str:
         learned = f"that predicts {predicted}{after}"
     else:
         learned = f"on the data {PurePath(str(data['source'])).name}"
-    stay = "The data stay where they are; only messages about the model are sent."
-    return f"{text.title(who)} train one model together {learned}. {stay}"
+    where = _where_data_are(played, count)
+    if spec["topology"]["kind"] != "groups":
+        return f"{text.title(who)} train one model together {learned}. {where}"
+    parted = (
+        f" in {text.how_many(len(shape.trusted), 'group')}"
+        if isinstance(shape := network.shape, GroupNetwork)
+        else " in groups"
+    )
+    return f"{text.title(who)}{parted} train models {learned}. {OF_GROUPS} {where}"
+
+
+def _where_data_are(played: Played, count: int) -> str:
+    """Sentences on who has the data of the ``count`` devices, or of an unknown number (0)."""
+    stay = "the data stay where they are, and only messages about the model are sent"
+    everybody = f"all {count:,} devices" if count > 1 else "all devices"
+    match played:
+        case "not yet":
+            return f"With real parties {stay}. Whoever simulates it has the data of {everybody}."
+        case "deployed":
+            return f"Real parties played the run: {stay}."
+        case "by parties":
+            return (
+                f"Real parties played the run. On machines of their own {stay}; where one machine started "
+                f"all of them, whoever started it has the data of {everybody}."
+            )
+        case "rehearsed":
+            return (
+                "This was a rehearsal of real parties on one machine: it held the data and keys of "
+                f"{everybody}, and whoever started it has them. On machines of their own {stay}."
+            )
+        case _:
+            return (
+                f"This was simulated: one machine held the data of {everybody}, and whoever runs it sees all "
+                f"of them. With real parties {stay}."
+            )
 
 
 def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
@@ -99,27 +157,68 @@ def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
             return f"a whole {place} (all its data together)"
 
 
-def protected(kinds: Sequence[str], relation: str, place: str, data: Mapping[str, Any]) -> str:
-    """Sentences on what is protected, and in which sense."""
-    units = " and ".join(unit_in_words(kind, place, data) for kind in kinds)
-    return f"Protected is {units}, over the whole training, all rounds together. {_HIDDEN[relation]}"
+def protected(promises: Sequence[Promise], place: str, data: Mapping[str, Any]) -> str:
+    """Sentences on what is protected, in which sense, and on units that are not.
+
+    Args:
+        promises: one of each kind of unit.
+        place: what a party with data is called.
+        data: section of the spec.
+    """
+    said = []
+    for relation in dict.fromkeys(one.relation for one in promises):
+        alike = [one for one in promises if one.relation == relation and one.least <= LARGE_EPSILON]
+        if alike:
+            units = " and ".join(unit_in_words(one.kind, place, data) for one in alike)
+            said.append(f"Protected is {units}, over the whole training, all rounds together.")
+            said.append(_HIDDEN[relation])
+    for one in promises:
+        unit = unit_in_words(one.kind, place, data)
+        if one.least == math.inf:
+            said.append(f"{text.title(unit)} is not protected (ε = ∞ towards everybody).")
+        elif one.least > LARGE_EPSILON:
+            said.append(
+                f"{text.title(unit)} is hardly protected: where ε is finite it is above {LARGE_EPSILON:g}, "
+                "and that protects hardly anybody."
+            )
+        elif one.most > LARGE_EPSILON:
+            said.append(f"Towards some observers ε is above {LARGE_EPSILON:g}: that protects hardly anybody.")
+    return " ".join(said)
 
 
-def not_protected(kinds: Sequence[str], place: str, clip: str) -> list[str]:
+def whoever_runs(played: Played) -> str:
+    """Who has the data of everybody by running the training; "" where nobody has."""
+    return {
+        "not yet": "whoever simulates it", "simulated": "whoever runs the simulation",
+        "rehearsed": "whoever started the rehearsal", "deployed": "", "by parties": "",
+    }[played]  # fmt: skip
+
+
+def not_protected(
+    kinds: Sequence[str], finite: Collection[str], place: str, clip: str, played: Played
+) -> list[str]:
     """Sentences on what is not protected.
 
     Args:
-        kinds: the kinds of units with guarantees.
+        kinds: the kinds of units with rows.
+        finite: those of them with an ε that is finite.
         place: what a party with data is called.
         clip: ``privacy.clip.kind``; where examples are clipped nothing bounds what a whole device sends.
+        played: by whom, or that it was not yet.
     """
-    said = []
+    whoever = whoever_runs(played)
+    said = [f"From {whoever} nothing is hidden: all data are on that machine."] if whoever else []
     for kind in kinds:
         if kind == "device":
             said.append(f"From the {place} itself nothing is hidden: it has the data.")
             continue
         said.append(f"From the {place} that holds the data of a {kind} nothing is hidden: it has them.")
-        if "device" not in kinds:
+        if kind == "record":
+            said.append(
+                "A person may be in several records. Of one with k of them up to k · ε is told, at a larger "
+                "δ."
+            )
+        if "device" not in finite:
             whole = "there is no limit (ε = ∞)" if clip == "example" else "no limit is computed"
             said.append(
                 f"A {place} as a whole is not protected: to what is learned of all its data together {whole}."
@@ -168,89 +267,9 @@ def observers_explained(rows: Sequence[Guarantee], place: str) -> list[str]:
         ),
         "The public is whoever sees every global model that is ever sent out.": "public" in kinds,
         f"A {place}'s own edge or master is the party that it sends its messages to.": "own-edge" in kinds,
+        "An edge or master elsewhere is above others; it receives what is sent down to it.": (
+            "other-edge" in kinds
+        ),
         f"Another {place} takes part as well and receives models to go on from.": others,
     }
     return [sentence for sentence, is_there in said.items() if is_there]
-
-
-def assumed_of_observers() -> tuple[Assumed, ...]:
-    """What is assumed of those who observe."""
-    return (
-        Assumed(
-            "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
-            "A party that sends something else, or leaves out its noise, is not covered. That is a concern "
-            "where a party would gain by breaking the rules.",
-        ),
-        Assumed(
-            "Observers do not put together what they receive.",
-            "Each line is about one observer. Several together learn more; the command sfumato account SPEC "
-            "--observer A,B says how much.",
-        ),
-    )
-
-
-def assumed_of_noise(draws: Sequence[str], seed: object, *, played: bool) -> Assumed:
-    """Who can know the noise.
-
-    Args:
-        draws: where the secret draws of a deployed run came from; empty for others.
-        seed: of the spec.
-        played: whether there was a run.
-    """
-    what = "Noise is drawn in secret by the party that adds it."
-    if draws:
-        where = f"Noise is discrete Gaussian, exact, and drawn from: {', '.join(draws)}."
-        return Assumed(what, f"Real parties played the run. {where}")
-    if not played:
-        return Assumed(
-            what,
-            "A simulation draws it from its seed, and whoever has that can compute the noise. Real parties "
-            "draw it anew.",
-        )
-    return Assumed(
-        what,
-        f"This run is a simulation: one machine played all parties, and their noise follows from the seed "
-        f"{seed}. Whoever has the seed can compute the noise, and against them nothing here holds. That is "
-        "no concern where the seed stays with the data; do not give away the model together with the seed "
-        "(spec.yaml has it).",
-    )
-
-
-def assumed_of_files(*, played: bool) -> Assumed:
-    """That the statement is about what was, or will be, done."""
-    if not played:
-        return Assumed(
-            "The training will be played by this plan.",
-            "The figures hold for no other: compare the hash of the resolved spec.",
-        )
-    return Assumed(
-        "The program did what the files of the run say.",
-        "Files cannot prove that, and whoever writes all of them anew has some that fit. That is a concern "
-        "where somebody would gain by it: keep the hashes below where nobody can change them, or sign this "
-        "statement.",
-    )
-
-
-def assumed_of_persons(column: str) -> tuple[Assumed, ...]:
-    """What is assumed of the rows of persons."""
-    return (
-        Assumed(
-            "To a local step a device brings each of its persons with one probability, and of a person one "
-            "row.",
-            "The program draws so; no file can prove it.",
-        ),
-        Assumed(
-            f"A person is one value of {column}.",
-            "A table in which one stands at two devices, or among rows to train on and to test on, is "
-            "refused. Whoever has another value at another device counts as two persons, and less is "
-            "guaranteed of the two together.",
-        ),
-    )
-
-
-def unchecked_as_assumed(lines: Sequence[str]) -> tuple[Assumed, ...]:
-    """What `verify` did not recompute, from its lines ``WHAT: WHY``."""
-    parts = (line.partition(": ") for line in lines)
-    return tuple(
-        Assumed(text.sentence(f"not recomputed: {what}"), text.sentence(why)) for what, _, why in parts
-    )
