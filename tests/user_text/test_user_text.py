@@ -27,6 +27,8 @@ OWN = {
     "data/idx.py": "data sets in IDX files: as many bytes are read as the header says",
     "data/leaf.py": "data sets in JSON files, of any size: errors of parsing and nesting are refusals",
     "data/tff.py": "the first bytes of a file, which say whether it is HDF5",
+    "deployment/flower/keeper.py": "commands of the process that started it, and what Linux says of processes",
+    "deployment/flower/relays.py": "its own app, and the number that a program of Flower prints: else an error",
     "deployment/local_processes.py": "what a party that it started wrote to its log",
     "distributed/process_group.py": "what the other ranks of the same run send, as torch.distributed does",
     "durable_files.py": "hashes a file of a run, piece by piece",
