@@ -227,7 +227,8 @@ def test_a_check_refuses_what_a_start_would(star: Path, capsys: pytest.CaptureFi
     consent = yaml.safe_load((folder / "consent.yaml").read_text())
     consent["epsilon"]["device"]["cloud"] = 0.01
     (folder / "consent.yaml").write_text(yaml.safe_dump(consent))
-    assert "its consent allows 0.01" in checked(folder, capsys)
+    assert main(["deploy", "check", str(folder), "--confirm"]) == 1
+    assert "its consent allows 0.01" in capsys.readouterr().err
     os.remove(folder / "consent.yaml")
     np.savez(folder / "rows.npz", features=np.zeros((5, 3)), labels=np.zeros(5, int), outputs=[2])
     (folder / "rows.npz").chmod(0o600)
@@ -379,6 +380,23 @@ def test_a_link_is_not_followed_to_rows_that_nobody_named(
     assert not (folder / "consent.yaml").exists()
 
 
+NOT_AGREED = "device-0/consent.yaml: was not agreed to here: "
+
+
+def edited(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Change the consent of a device; what it says then."""
+    consent: dict[str, Any] = yaml.safe_load((folder / "consent.yaml").read_text()) | changes
+    (folder / "consent.yaml").write_text(yaml.safe_dump(consent))
+    return consent
+
+
+def refusal_of_start(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a party refuses to start with."""
+    capsys.readouterr()
+    assert main(["party", folder.name, "--folder", str(folder.parent)]) == 1
+    return capsys.readouterr().err
+
+
 def test_a_consent_that_came_with_a_folder_is_not_used(
     star: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -386,16 +404,84 @@ def test_a_consent_that_came_with_a_folder_is_not_used(
     checked(star, capsys)
     came = star.with_name("came")
     shutil.copytree(star, came)
-    said = "device-0/consent.yaml: was neither proposed nor used on this machine"
-    assert said in checked(came / "device-0", capsys)
-    assert main(["party", "device-0", "--folder", str(came)]) == 1
-    assert said in capsys.readouterr().err
+    assert NOT_AGREED in checked(came / "device-0", capsys)
+    assert NOT_AGREED in refusal_of_start(came / "device-0", capsys)
     terms = yaml.safe_load((star / "device-0" / "terms.yaml").read_text())
     (star / "device-0" / "terms.yaml").write_text(yaml.safe_dump(terms | {"label": "another run"}))
-    assert said in checked(star / "device-0", capsys)
+    assert NOT_AGREED in checked(star / "device-0", capsys)
     (star / "device-0" / "terms.yaml").write_text(yaml.safe_dump(terms))
     assert main(["deploy", "check", str(star)]) == 0
-    assert "nobody answers" in checked(came / "device-0", capsys)  # the owner has used the same one
+    assert NOT_AGREED in checked(came / "device-0", capsys)  # what counts in one folder counts in no other
+
+
+def test_a_consent_that_replaces_a_proposed_one_is_not_used(
+    star: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder is unpacked again after the first check, with a consent to anything."""
+    folder = star / "device-0"
+    checked(folder, capsys)
+    anything = dict.fromkeys(("cloud", "public", "peer", "other-device"), "any")
+    edited(folder, epsilon={"device": anything, "record": anything}, total={"epsilon": 1e9, "delta": 0.9})
+    assert NOT_AGREED in checked(folder, capsys)
+    assert NOT_AGREED in refusal_of_start(folder, capsys)
+
+
+def test_a_consent_that_refuses_is_valid_nowhere_else(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, other = star / "device-0", star / "device-1"
+    checked(star, capsys)
+    edited(folder, purposes=["something else"])
+    assert main(["deploy", "check", str(folder), "--confirm"]) == 1
+    assert "consents to something else" in capsys.readouterr().err
+    shutil.copy(folder / "consent.yaml", other / "consent.yaml")
+    assert "was not agreed to here" in checked(other, capsys)
+
+
+def test_an_owner_confirms_an_edited_consent(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one act, which shows what differs from the proposed one; then it counts for other terms too."""
+    folder = star / "device-0"
+    checked(folder, capsys)
+    edited(folder, purposes=["a study", "b\u202e"])
+    capsys.readouterr()
+    assert main(["deploy", "check", str(folder), "--confirm"]) == 1
+    said = capsys.readouterr()
+    differs = r"its consent says ['a study', 'b\u202e'] at purposes; proposed would be ['a study']."
+    (told,) = [line for line in said.out.splitlines() if "proposed would be" in line]
+    assert told == f"device-0: {differs}"
+    assert f"{folder / 'consent.yaml'} is confirmed" in said.out
+    assert "nobody answers" in said.err
+    terms = yaml.safe_load((folder / "terms.yaml").read_text())
+    (folder / "terms.yaml").write_text(yaml.safe_dump(terms | {"label": "another run"}))
+    assert "nobody answers" in checked(folder, capsys)
+    edited(folder, delta=1e-6)
+    assert NOT_AGREED in checked(folder, capsys)
+
+
+def test_only_one_consent_is_confirmed_at_a_time(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checked(star, capsys)
+    for place in (star, star / "cloud"):
+        assert main(["deploy", "check", str(place), "--confirm"]) == 2
+        assert "must be the folder of one device" in capsys.readouterr().err
+    assert main(["deploy", "keys", str(star / "device-0"), "--confirm"]) == 2
+
+
+def test_the_rows_may_be_behind_a_link_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that is a link to another disk: what is proposed is the file that it leads to."""
+    monkeypatch.setattr(hops_check, "PATIENCE_S", 0.0)
+    (tmp_path / "disk").mkdir()
+    os.symlink(tmp_path / "disk", tmp_path / "home")
+    rows, named = tmp_path / "disk" / "rows.npz", tmp_path / "home" / "rows.npz"
+    entries = free_addresses("cloud") | {"device-0": {"data": str(named)}}
+    assert main(written(tmp_path, STAR, entries)) == 0
+    shutil.copy(tmp_path / "out" / "device-1" / "data.npz", rows)
+    rows.chmod(0o600)
+    folder = tmp_path / "out" / "device-0"
+    assert f"was proposed, for the rows of {rows}: read it" in checked(folder, capsys)
+    assert yaml.safe_load((folder / "consent.yaml").read_text())["data"] == str(rows)
+    assert "nobody answers" in checked(folder, capsys)
+    edited(folder, data=str(named))
+    assert f"leads to {rows}; name that path at data" in checked(folder, capsys)
 
 
 def test_owners_are_told_whose_keys_they_rely_on(

@@ -224,6 +224,24 @@ def proposed_consent(terms: DeploymentTerms, device: int, ledger: Path) -> Conse
     )
 
 
+def differences(consent: Consent, proposed: Consent) -> Iterator[str]:
+    """Where a consent says something else than a proposed one, a sentence each; nothing in it is printed raw."""
+    found, expected = (_flat(one.model_dump(mode="json")) for one in (consent, proposed))
+    for key in sorted(found.keys() | expected.keys()):
+        ours, theirs = found.get(key, "nothing"), expected.get(key, "nothing")
+        if ours != theirs:
+            yield f"its consent says {ours} at {key}; proposed would be {theirs}."
+
+
+def _flat(value: Any, place: str = "") -> dict[str, str]:
+    """The values of nested sections, as they are printed, by dotted keys."""
+    if not isinstance(value, dict):
+        return {place: ascii(value)}
+    dotted = f"{place}." if place else ""
+    pieces = (_flat(inner, f"{dotted}{ascii(key)[1:-1]}") for key, inner in value.items())
+    return {key: text for piece in pieces for key, text in piece.items()}
+
+
 def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -> Agreement:
     """Compare ``terms`` with what the device's owner consents to. Nothing is booked: see `Agreement.book`.
 

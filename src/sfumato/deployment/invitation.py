@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,12 @@ from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset import Dataset
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
-from sfumato.deployment.consent import Consent, agree, proposed_consent, read_consent
+from sfumato.deployment.consent import Consent, agree, differences, proposed_consent, read_consent
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
-from sfumato.deployment.known_consents import note_proposed, state_folder
+from sfumato.deployment.known_consents import state_folder
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private
@@ -158,23 +158,54 @@ def write_rows(folder: Path, data: Dataset) -> None:
     _write(folder / DATA, _packed(data))
 
 
-def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> None:
+def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Path:
     """Write a consent for a device, for its owner to read and to edit, with a ledger that goes by its rows.
 
+    Returns:
+        The file of rows that it names: the one that ``rows`` leads to.
+
     Raises:
-        DataError: the rows cannot be read.
+        DataError: the rows cannot be read, or a link in the folder leads to them.
         RunError: it cannot be written, or others can read the rows.
     """
-    data = _unpacked(_own_rows(folder, rows))
-    ledger = _ledger_of(_packed(data) if len(data.train_labels) else b"%d of none" % number)
-    consent = proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
+    consent = _proposed(folder, terms, number, _led_to(folder, rows))
+    if not Path(consent.ledger).exists():
+        OwnersLedger.create(Path(consent.ledger))
     proposed = consent.model_dump(mode="json")
     _write(folder / CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
-    note_proposed(folder, terms.session)
+    return folder / consent.data
+
+
+def different_from_proposed(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iterator[str]:
+    """Where the consent of a device is not the one that would be proposed to its owner, a sentence each.
+
+    Raises:
+        DataError: the rows that it names cannot be read.
+        SpecError: it cannot be read.
+        RunError: others can read it, or the rows.
+    """
+    require_private(folder / CONSENT)
+    consent = read_consent(folder / CONSENT)
+    proposed = _proposed(folder, terms, said.number, consent.data)
+    yield from differences(consent, proposed.model_copy(update={"data": _led_to(folder, said.data)}))
+
+
+def _proposed(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Consent:
+    """What is proposed to the owner of a device with these rows; its ledger need not be there yet."""
+    data = _unpacked(_own_rows(folder, rows))
+    ledger = _ledger_of(_packed(data) if len(data.train_labels) else b"%d of none" % number)
+    return proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
+
+
+def _led_to(folder: Path, named: str) -> str:
+    """The name of the file that whoever deploys names; outside the folder links are those of this machine."""
+    place = folder.resolve()
+    rows = Path(os.path.normpath(place / named))
+    return named if rows.is_relative_to(place) else str(rows.resolve())
 
 
 def _ledger_of(packed: bytes) -> Path:
-    """The ledger for a proposed consent; made if there is none yet.
+    """Where the ledger for a proposed consent is.
 
     All are in one folder of the user's, and named by a hash of the rows with a key that is kept there: the
     same rows have the same ledger in every run, and the name tells nobody else which rows they are.
@@ -184,10 +215,7 @@ def _ledger_of(packed: bytes) -> Path:
     if not key.exists():
         _write(key, os.urandom(KEY_BYTES))
     require_private(key)
-    path = ledgers / digest(b"rows", read_bytes(key), packed)[:8].hex()
-    if not path.exists():
-        OwnersLedger.create(path)
-    return path
+    return ledgers / digest(b"rows", read_bytes(key), packed)[:8].hex()
 
 
 def ledger_path(consent: Consent, folder: Path) -> Path:

@@ -50,7 +50,8 @@ def sheet(
     if number < terms.cloud:
         parent = terms.name(terms.parent(number))
         steps += [
-            f"sfumato deploy check {folder}   proposes consent.yaml, which you read and edit.",
+            f"sfumato deploy check {folder}   proposes consent.yaml, which you read.",
+            f"sfumato deploy check {folder} --confirm   only if you have edited it.",
             f"sfumato deploy check {folder}   compares the run with it, and dials {parent}.",
         ]
     else:

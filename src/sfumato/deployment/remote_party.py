@@ -12,7 +12,7 @@ from sfumato.deployment.carrier import InProcess
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.hops_file import HOPS
 from sfumato.deployment.invitation import CONSENT, read_terms, start_party
-from sfumato.deployment.known_consents import require_known
+from sfumato.deployment.known_consents import note_agreed, require_known
 from sfumato.deployment.neighbours import read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
@@ -83,10 +83,13 @@ def serve_remotely(folder: Path, say: Say) -> None:
             door = ChildrenDoor(hops, say)
             opened.callback(door.close)
             below = door.parties(terms.largest_answer(said.number))
-        if said.number < terms.cloud and (folder / CONSENT).exists():
-            require_known(folder / CONSENT, terms.session)
+        consent = folder / CONSENT if said.number < terms.cloud else None
+        if consent is not None and consent.exists():
+            require_known(consent, terms.session)
         started = start_party(folder, below)
         opened.callback(started.close)
+        if consent is not None:
+            note_agreed(consent)
         for sentence in (*started.words, *keys_in_words(terms, said.number, said.made_keys)):
             say(sentence)
 
