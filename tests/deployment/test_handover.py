@@ -21,7 +21,7 @@ from rehearsals import STAR, TREE
 
 from sfumato.cli import main
 from sfumato.deployment import hop_keys, hops_check, tls_hops
-from sfumato.deployment.duties import duties
+from sfumato.deployment.duties import duties, whose_keys_were_made
 from sfumato.deployment.hop_keys import make_keys
 from sfumato.deployment.hops_file import read_hops
 from sfumato.deployment.invitation import read_terms, start_party
@@ -502,8 +502,27 @@ def test_owners_are_told_whose_keys_they_rely_on(
     assert main(["deploy", "check", str(out)]) == 1
     said = capsys.readouterr().out
     assert "device-1: Whoever deployed made the secret keys of device:1, device:2, cloud" in said
+    assert main(["deploy", "check", str(out / "device-1")]) == 1
+    relied = "by: device:1 itself, other devices (1 of 2 with keys that whoever deployed made)."
+    assert relied in capsys.readouterr().out
     _, terms = read_terms(out / "device-1")
     assert said.count(f"All owners have the same session: {terms.session.hex()[:32]}.") == 3
+
+
+def test_whose_keys_were_made_is_part_of_the_terms(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What one owner is told all are told, and what is left out is not said to be none."""
+    file = star / "device-0" / "terms.yaml"
+    said = yaml.safe_load(file.read_text())
+    _, terms = read_terms(star / "device-0")
+    others = []
+    for made in ([], [0], None):
+        file.write_text(yaml.safe_dump(said | {"made_keys": made}))
+        others.append(read_terms(star / "device-0")[1])
+    assert len({one.session for one in (terms, *others)}) == 4
+    assert whose_keys_were_made(others[-1], 0) == ("Whose secret keys whoever deployed made is not said.",)
+    file.write_text(yaml.safe_dump(said | {"made_keys": [999]}))
+    assert main(["deploy", "check", str(star / "device-0")]) == 1
+    assert "made_keys" in capsys.readouterr().err
 
 
 def test_a_purpose_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -512,13 +531,19 @@ def test_a_purpose_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "parties.yaml").write_text(yaml.safe_dump(parties | {"purpose": "a \u202e study"}))
     assert main(command) == 2
     assert r"purpose: got 'a \u202e study'; must be printable" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_certificate_of_an_unknown_version_is_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("true", "false"),
+    [(b"\xa0\3\2\1\2", b"\xa0\3\2\1\11"), (b"sfumato ", b"\xff\xfe\xff\xfe\xff\xfe\xff\xfe")],
+    ids=["an unknown version", "a subject that is no text"],
+)
+def test_a_certificate_that_cannot_be_read_is_none(
+    true: bytes, false: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = make_keys(tmp_path / "ann").model_dump()
-    unknown = base64.b64decode(said["certificate"]).replace(b"\xa0\3\2\1\2", b"\xa0\3\2\1\11", 1)
+    unknown = base64.b64decode(said["certificate"]).replace(true, false)
     said["certificate"] = base64.b64encode(unknown).decode()
     (tmp_path / "ann" / "public.yaml").write_text(yaml.safe_dump(said))
     assert main(written(tmp_path, TREE, EDGES | {"device-0": {"public": "ann/public.yaml"}})) == 2
@@ -537,3 +562,34 @@ def test_labels_are_whole_numbers(star: Path, capsys: pytest.CaptureFixture[str]
     assert "data.npz: cannot be read" in checked(folder, capsys)
     np.savez(folder / "data.npz", features=np.zeros(()), labels=np.zeros(12, int), outputs=[2])
     assert "data.npz: must have rows of features, and one label a row" in checked(folder, capsys)
+
+
+def test_rows_are_numbers_that_the_model_takes(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = star / "device-0"
+    checked(folder, capsys)
+    with np.load(folder / "data.npz") as archive:
+        good = {name: archive[name] for name in archive.files}
+    features = good["features"]
+    for name, more, said in (
+        ("whole numbers", {"features": features.astype(np.int32)}, "nobody answers"),
+        ("complex", {"features": features.astype(complex)}, "features must be numbers; they are complex128"),
+        ("text", {"features": np.full(features.shape, "x")}, "features must be numbers; they are <U1"),
+        ("text", {"targets": np.full(12, "x")}, "targets must be numbers; they are <U1"),
+        ("infinite", {"outputs": np.array([np.inf])}, "data.npz: cannot be read"),
+    ):
+        np.savez(folder / "data.npz", **(good | more))
+        assert said in checked(folder, capsys), name
+
+
+def test_damaged_rows_are_refused_in_one_line(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever zlib and zipfile make of the damage."""
+    folder = star / "device-0"
+    checked(folder, capsys)
+    with np.load(folder / "data.npz") as archive:
+        np.savez_compressed(folder / "data.npz", **{name: archive[name] for name in archive.files})
+    whole = (folder / "data.npz").read_bytes()
+    for place in (whole.index(b"PK\1\2") + 8, len(whole) // 2):  # a flag of zip; compressed bytes
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        (folder / "data.npz").write_bytes(bytes(damaged))
+        assert "data.npz: cannot be read" in checked(folder, capsys)

@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
 
+from sfumato.arguments import Argument
 from sfumato.deployment.hops_file import HOPS
 from sfumato.deployment.invitation import (
     CONSENT,
@@ -30,7 +31,6 @@ from sfumato.deployment.party_sheet import keys_in_words
 from sfumato.deployment.remote_party import require_own_run
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
-from sfumato.arguments import Argument
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
 
 PATIENCE_S = 60.0
@@ -71,7 +71,7 @@ def check_parties(folder: Path, say: Say, *, confirm: bool = False) -> None:
         try:
             said, terms = read_terms(own)
             hops[own] = read_neighbours(own, said.number, terms)
-            words = keys_in_words(terms, said.number, said.made_keys)
+            words = keys_in_words(terms, said.number)
             for sentence in chain(words, _could_start(own, said, terms, confirm=confirm)):
                 say(f"{own.name}: {sentence}")
         except SfumatoError as error:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,10 @@ from sfumato.wire.keys import KEY_BYTES, digest
 TERMS, CONSENT, DATA = "terms.yaml", "consent.yaml", "data.npz"
 _SPEC = "spec.yaml"
 _KEY = "key"
+_UNREADABLE = (  # what NumPy, zipfile and zlib say of a damaged file
+    *(OSError, EOFError, KeyError, IndexError, TypeError, ValueError, OverflowError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 class Relay(Section):
@@ -72,8 +77,8 @@ class Invitation(Section):
     children: tuple[str, ...] = Field(
         default=(), description="of an edge on the machine of its devices: where it reaches them"
     )
-    made_keys: tuple[Whole, ...] = Field(
-        default=(), description="whose secret keys whoever deploys made, by number"
+    made_keys: tuple[Whole, ...] | None = Field(
+        default=None, description="whose secret keys whoever deploys made, by number; null: not said"
     )
     relay: Relay | None = Field(default=None, description="on one machine: who carries frames to its sockets")
     data: str = Field(default=DATA, description="of a device: the file of rows that is proposed to its owner")
@@ -143,6 +148,7 @@ def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) 
         purpose=terms.purpose,
         label=terms.label,
         public_keys=tuple(key.hex() for key in terms.keys),
+        made_keys=terms.made_keys,
         **more,
     )
     _write(folder / _SPEC, FrozenSpec.of(terms.plan.spec, {}, versions()).text.encode())
@@ -245,12 +251,15 @@ def read_terms(folder: Path) -> tuple[Invitation, DeploymentTerms]:
         keys = tuple(bytes.fromhex(key) for key in said.public_keys)
     except ValueError:
         raise SpecError(f"{folder / TERMS}: public_keys", None, "must be hexadecimal digits") from None
+    if any(number >= len(keys) for number in said.made_keys or ()):
+        raise SpecError(f"{folder / TERMS}: made_keys", said.made_keys, "must be numbers of parties")
     terms = DeploymentTerms.of(
         load_spec(folder / _SPEC),
         parameters=said.parameters,
         purpose=said.purpose,
         label=said.label,
         keys=keys,
+        made_keys=said.made_keys,
     )
     if said.number >= len(keys):
         raise SpecError(f"{folder / TERMS}: number", said.number, "must be that of a party")
@@ -353,14 +362,16 @@ def _unpacked(path: Path) -> Dataset:
         with np.load(path, allow_pickle=False) as archive:
             features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
             targets = archive["targets"] if "targets" in archive.files else None
-    except (OSError, EOFError, KeyError, IndexError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     if features.ndim < 1 or labels.ndim != 1:
         raise DataError(f"{path}: must have rows of features, and one label a row")
     if len(features) != len(labels) or (targets is not None and len(targets) != len(labels)):
         raise DataError(f"{path}: has {len(features):,} rows of features and {len(labels):,} labels")
-    if np.issubdtype(features.dtype, np.floating):
-        features = features.astype(np.float32, copy=False)
+    for name, found in (("features", features), ("targets", targets)):
+        if found is not None and found.dtype.kind not in "fiu":
+            raise DataError(f"{path}: {name} must be numbers; they are {found.dtype}")
+    features = features.astype(np.float32 if features.dtype.kind == "f" else np.int64, copy=False)
     if targets is None:
         if not np.issubdtype(labels.dtype, np.integer):
             raise DataError(f"{path}: labels must be whole numbers; they are {labels.dtype}")

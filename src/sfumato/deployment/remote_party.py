@@ -62,7 +62,7 @@ def require_own_run(folder: Path, session: bytes) -> None:
     """
     run, mark = folder / RUN, folder / _SESSION
     if run.exists() and not (mark.exists() and read_text(mark).strip() == session.hex()):
-        raise RunError(f"{run}: is the run of other terms, another purpose say; move it away")
+        raise RunError(f"{run}: is the run of other terms, or of another version of Sfumato; move it away")
 
 
 def serve_remotely(folder: Path, say: Say) -> None:
@@ -90,7 +90,7 @@ def serve_remotely(folder: Path, say: Say) -> None:
         opened.callback(started.close)
         if consent is not None:
             note_agreed(consent)
-        for sentence in (*started.words, *keys_in_words(terms, said.number, said.made_keys)):
+        for sentence in (*started.words, *keys_in_words(terms, said.number)):
             say(sentence)
 
         def refused(error: SfumatoError) -> None:
@@ -130,7 +130,7 @@ def play_remotely(
         opened.callback(door.close)
         with replacing(folder / _SESSION, private=True) as file:
             file.write(f"{terms.session.hex()}\n".encode())
-        words = keys_in_words(terms, terms.cloud, said.made_keys)
+        words = keys_in_words(terms, terms.cloud)
         for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud), *words):
             say(sentence)
 

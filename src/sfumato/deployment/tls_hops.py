@@ -31,7 +31,7 @@ from sfumato.deployment.frame_exchange import (
 from sfumato.deployment.hop_proofs import INTRODUCTION_BYTES, Neighbour, OwnEnd
 from sfumato.deployment.hops_file import HOPS, address_of
 from sfumato.deployment.neighbours import Neighbours
-from sfumato.deployment.strangers import Strangers, shut
+from sfumato.deployment.newcomers import Newcomers, shut
 from sfumato.errors import RunError, SfumatoError
 
 PATIENCE_S = 600.0
@@ -165,7 +165,7 @@ class ChildrenDoor:
         self._there: dict[int, ssl.SSLSocket] = {}  # those that nobody uses now
         self._in_use: dict[int, ssl.SSLSocket] = {}
         self._changed = threading.Condition()
-        self._strangers = Strangers(_HANDSHAKES + len(self._children), self._crowded)
+        self._newcomers = Newcomers(_HANDSHAKES + len(self._children), self._crowded)
         self._said: dict[str, float] = {}  # when a refusal of a host was said
         self._closed = False
         host, port = address_of(hops.listens, HOPS)
@@ -226,11 +226,11 @@ class ChildrenDoor:
             raw: socket.socket | None = None
             try:
                 raw, (host, *_) = self._listening.accept()
-                handle = self._strangers.add(raw, host)
+                handle = self._newcomers.add(raw, host)
                 try:
                     threading.Thread(target=self._welcome, args=(raw, handle, host), daemon=True).start()
                 except BaseException:
-                    self._strangers.remove(handle)
+                    self._newcomers.remove(handle)
                     raise
             except Exception as error:  # also of a thread that cannot be started
                 if raw is not None:
@@ -251,13 +251,13 @@ class ChildrenDoor:
         """
         try:
             met = self._met(raw, host)
-            is_known = self._strangers.has_introduced_itself(handle)
+            is_known = self._newcomers.has_introduced_itself(handle)
             if met is not None and is_known:
                 self._register(*met, host)
             elif met is not None:
                 met[1].close()
         finally:
-            self._strangers.remove(handle)
+            self._newcomers.remove(handle)
 
     def _met(self, raw: socket.socket, host: str) -> tuple[Neighbour, ssl.SSLSocket] | None:
         """The child at the other end and its connection, if it is one and listens; closed otherwise."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 
-class Strangers:
+class Newcomers:
     """Connections that are looked at, each by a thread of its own.
 
     Args:
