@@ -546,7 +546,7 @@ def test_a_host_that_fills_the_door_ends_its_own_connections(
 
 def test_a_child_that_was_let_in_is_not_ended_by_strangers(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while its parent's log is slow."""
-    monkeypatch.setattr(tls_hops, "_HANDSHAKES", 1)
+    monkeypatch.setattr(tls_hops, "_HANDSHAKES", 6)
     monkeypatch.setattr(tls_hops, "_HANDSHAKE_S", PATIENCE_S)
     door = hop.door("child", "other")
     went_on = threading.Event()
@@ -554,7 +554,7 @@ def test_a_child_that_was_let_in_is_not_ended_by_strangers(hop: Hop, monkeypatch
     with hop.dial("child") as child, ExitStack() as opened:
         child.sendall(GREETING)
         with closing(door.take(hop.met("child", 0, "device:0"), PATIENCE_S)):
-            for _ in range(5):
+            for _ in range(12):
                 opened.enter_context(socket.create_connection(address_of(hop.address, "here")))
             child.settimeout(0.5)
             with pytest.raises(TimeoutError):

@@ -24,7 +24,7 @@ from sfumato.deployment.invitation import (
     read_terms,
     start_party,
 )
-from sfumato.deployment.known_consents import is_known, note_agreed, note_proposed, require_known
+from sfumato.deployment.known_consents import confirming, is_known, note_agreed, note_proposed, require_known
 from sfumato.deployment.neighbours import Neighbours, read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
@@ -150,7 +150,7 @@ def _own_consent(folder: Path, said: Invitation, terms: DeploymentTerms, *, conf
     if not consent.exists():
         rows = propose_consent(folder, terms, said.number, said.data)
         note_proposed(consent, terms.session)
-        again = "read it, and check again; if you edit it, with --confirm"
+        again = f"read it, and check again; if you edit it: {confirming(folder)}"
         raise RunError(f"{consent} was proposed, for the rows of {rows}: {again}")
     if is_known(consent, terms.session):
         return

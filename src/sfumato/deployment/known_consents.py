@@ -75,7 +75,12 @@ def require_known(consent: Path, session: bytes) -> None:
     """
     if not is_known(consent, session):
         what = f"was not agreed to here: {state_folder(_CONSENTS)} has no mark of it"
-        raise RunError(f"{consent}: {what}; if it is yours: sfumato deploy check {consent.parent} --confirm")
+        raise RunError(f"{consent}: {what}; if it is yours: {confirming(consent.parent)}")
+
+
+def confirming(folder: Path) -> str:
+    """The command by which the owner of a party agrees to the consent in its folder."""
+    return f"sfumato deploy check {folder} --confirm"
 
 
 def _proposed(consent: Path, session: bytes) -> Path:
