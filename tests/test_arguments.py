@@ -19,6 +19,7 @@ from sfumato.errors import SpecError
 SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed, and commands of other programs
     "deployment/flower/environment.py",
     "deployment/flower/relays.py",
+    "deployment/known_consents.py",
     "deployment/party_sheet.py",
     "explore/edited_spec.py",
     "explore/jobs.py",

@@ -21,7 +21,7 @@ from rehearsals import STAR, TREE
 
 from sfumato.cli import main
 from sfumato.deployment import hop_keys, hops_check, tls_hops
-from sfumato.deployment.duties import duties
+from sfumato.deployment.duties import duties, whose_keys_were_made
 from sfumato.deployment.hop_keys import make_keys
 from sfumato.deployment.hops_file import read_hops
 from sfumato.deployment.invitation import read_terms, start_party
@@ -227,7 +227,8 @@ def test_a_check_refuses_what_a_start_would(star: Path, capsys: pytest.CaptureFi
     consent = yaml.safe_load((folder / "consent.yaml").read_text())
     consent["epsilon"]["device"]["cloud"] = 0.01
     (folder / "consent.yaml").write_text(yaml.safe_dump(consent))
-    assert "its consent allows 0.01" in checked(folder, capsys)
+    assert main(["deploy", "check", str(folder), "--confirm"]) == 1
+    assert "its consent allows 0.01" in capsys.readouterr().err
     os.remove(folder / "consent.yaml")
     np.savez(folder / "rows.npz", features=np.zeros((5, 3)), labels=np.zeros(5, int), outputs=[2])
     (folder / "rows.npz").chmod(0o600)
@@ -379,6 +380,23 @@ def test_a_link_is_not_followed_to_rows_that_nobody_named(
     assert not (folder / "consent.yaml").exists()
 
 
+NOT_AGREED = "device-0/consent.yaml: was not agreed to here: "
+
+
+def edited(folder: Path, **changes: Any) -> dict[str, Any]:
+    """Change the consent of a device; what it says then."""
+    consent: dict[str, Any] = yaml.safe_load((folder / "consent.yaml").read_text()) | changes
+    (folder / "consent.yaml").write_text(yaml.safe_dump(consent))
+    return consent
+
+
+def refusal_of_start(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a party refuses to start with."""
+    capsys.readouterr()
+    assert main(["party", folder.name, "--folder", str(folder.parent)]) == 1
+    return capsys.readouterr().err
+
+
 def test_a_consent_that_came_with_a_folder_is_not_used(
     star: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -386,16 +404,84 @@ def test_a_consent_that_came_with_a_folder_is_not_used(
     checked(star, capsys)
     came = star.with_name("came")
     shutil.copytree(star, came)
-    said = "device-0/consent.yaml: was neither proposed nor used on this machine"
-    assert said in checked(came / "device-0", capsys)
-    assert main(["party", "device-0", "--folder", str(came)]) == 1
-    assert said in capsys.readouterr().err
+    assert NOT_AGREED in checked(came / "device-0", capsys)
+    assert NOT_AGREED in refusal_of_start(came / "device-0", capsys)
     terms = yaml.safe_load((star / "device-0" / "terms.yaml").read_text())
     (star / "device-0" / "terms.yaml").write_text(yaml.safe_dump(terms | {"label": "another run"}))
-    assert said in checked(star / "device-0", capsys)
+    assert NOT_AGREED in checked(star / "device-0", capsys)
     (star / "device-0" / "terms.yaml").write_text(yaml.safe_dump(terms))
     assert main(["deploy", "check", str(star)]) == 0
-    assert "nobody answers" in checked(came / "device-0", capsys)  # the owner has used the same one
+    assert NOT_AGREED in checked(came / "device-0", capsys)  # what counts in one folder counts in no other
+
+
+def test_a_consent_that_replaces_a_proposed_one_is_not_used(
+    star: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder is unpacked again after the first check, with a consent to anything."""
+    folder = star / "device-0"
+    checked(folder, capsys)
+    anything = dict.fromkeys(("cloud", "public", "peer", "other-device"), "any")
+    edited(folder, epsilon={"device": anything, "record": anything}, total={"epsilon": 1e9, "delta": 0.9})
+    assert NOT_AGREED in checked(folder, capsys)
+    assert NOT_AGREED in refusal_of_start(folder, capsys)
+
+
+def test_a_consent_that_refuses_is_valid_nowhere_else(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, other = star / "device-0", star / "device-1"
+    checked(star, capsys)
+    edited(folder, purposes=["something else"])
+    assert main(["deploy", "check", str(folder), "--confirm"]) == 1
+    assert "consents to something else" in capsys.readouterr().err
+    shutil.copy(folder / "consent.yaml", other / "consent.yaml")
+    assert "was not agreed to here" in checked(other, capsys)
+
+
+def test_an_owner_confirms_an_edited_consent(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one act, which shows what differs from the proposed one; then it counts for other terms too."""
+    folder = star / "device-0"
+    checked(folder, capsys)
+    edited(folder, purposes=["a study", "b\u202e"])
+    capsys.readouterr()
+    assert main(["deploy", "check", str(folder), "--confirm"]) == 1
+    said = capsys.readouterr()
+    differs = r"its consent says ['a study', 'b\u202e'] at purposes; proposed would be ['a study']."
+    (told,) = [line for line in said.out.splitlines() if "proposed would be" in line]
+    assert told == f"device-0: {differs}"
+    assert f"{folder / 'consent.yaml'} is confirmed" in said.out
+    assert "nobody answers" in said.err
+    terms = yaml.safe_load((folder / "terms.yaml").read_text())
+    (folder / "terms.yaml").write_text(yaml.safe_dump(terms | {"label": "another run"}))
+    assert "nobody answers" in checked(folder, capsys)
+    edited(folder, delta=1e-6)
+    assert NOT_AGREED in checked(folder, capsys)
+
+
+def test_only_one_consent_is_confirmed_at_a_time(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checked(star, capsys)
+    for place in (star, star / "cloud"):
+        assert main(["deploy", "check", str(place), "--confirm"]) == 2
+        assert "must be the folder of one device" in capsys.readouterr().err
+    assert main(["deploy", "keys", str(star / "device-0"), "--confirm"]) == 2
+
+
+def test_the_rows_may_be_behind_a_link_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home that is a link to another disk: what is proposed is the file that it leads to."""
+    monkeypatch.setattr(hops_check, "PATIENCE_S", 0.0)
+    (tmp_path / "disk").mkdir()
+    os.symlink(tmp_path / "disk", tmp_path / "home")
+    rows, named = tmp_path / "disk" / "rows.npz", tmp_path / "home" / "rows.npz"
+    entries = free_addresses("cloud") | {"device-0": {"data": str(named)}}
+    assert main(written(tmp_path, STAR, entries)) == 0
+    shutil.copy(tmp_path / "out" / "device-1" / "data.npz", rows)
+    rows.chmod(0o600)
+    folder = tmp_path / "out" / "device-0"
+    assert f"was proposed, for the rows of {rows}: read it" in checked(folder, capsys)
+    assert yaml.safe_load((folder / "consent.yaml").read_text())["data"] == str(rows)
+    assert "nobody answers" in checked(folder, capsys)
+    edited(folder, data=str(named))
+    assert f"leads to {rows}; name that path at data" in checked(folder, capsys)
 
 
 def test_owners_are_told_whose_keys_they_rely_on(
@@ -416,8 +502,27 @@ def test_owners_are_told_whose_keys_they_rely_on(
     assert main(["deploy", "check", str(out)]) == 1
     said = capsys.readouterr().out
     assert "device-1: Whoever deployed made the secret keys of device:1, device:2, cloud" in said
+    assert main(["deploy", "check", str(out / "device-1")]) == 1
+    relied = "by: device:1 itself, other devices (1 of 2 with keys that whoever deployed made)."
+    assert relied in capsys.readouterr().out
     _, terms = read_terms(out / "device-1")
     assert said.count(f"All owners have the same session: {terms.session.hex()[:32]}.") == 3
+
+
+def test_whose_keys_were_made_is_part_of_the_terms(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What one owner is told all are told, and what is left out is not said to be none."""
+    file = star / "device-0" / "terms.yaml"
+    said = yaml.safe_load(file.read_text())
+    _, terms = read_terms(star / "device-0")
+    others = []
+    for made in ([], [0], None):
+        file.write_text(yaml.safe_dump(said | {"made_keys": made}))
+        others.append(read_terms(star / "device-0")[1])
+    assert len({one.session for one in (terms, *others)}) == 4
+    assert whose_keys_were_made(others[-1], 0) == ("Whose secret keys whoever deployed made is not said.",)
+    file.write_text(yaml.safe_dump(said | {"made_keys": [999]}))
+    assert main(["deploy", "check", str(star / "device-0")]) == 1
+    assert "made_keys" in capsys.readouterr().err
 
 
 def test_a_purpose_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -426,13 +531,19 @@ def test_a_purpose_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "parties.yaml").write_text(yaml.safe_dump(parties | {"purpose": "a \u202e study"}))
     assert main(command) == 2
     assert r"purpose: got 'a \u202e study'; must be printable" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_certificate_of_an_unknown_version_is_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("true", "false"),
+    [(b"\xa0\3\2\1\2", b"\xa0\3\2\1\11"), (b"sfumato ", b"\xff\xfe\xff\xfe\xff\xfe\xff\xfe")],
+    ids=["an unknown version", "a subject that is no text"],
+)
+def test_a_certificate_that_cannot_be_read_is_none(
+    true: bytes, false: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = make_keys(tmp_path / "ann").model_dump()
-    unknown = base64.b64decode(said["certificate"]).replace(b"\xa0\3\2\1\2", b"\xa0\3\2\1\11", 1)
+    unknown = base64.b64decode(said["certificate"]).replace(true, false)
     said["certificate"] = base64.b64encode(unknown).decode()
     (tmp_path / "ann" / "public.yaml").write_text(yaml.safe_dump(said))
     assert main(written(tmp_path, TREE, EDGES | {"device-0": {"public": "ann/public.yaml"}})) == 2
@@ -451,3 +562,34 @@ def test_labels_are_whole_numbers(star: Path, capsys: pytest.CaptureFixture[str]
     assert "data.npz: cannot be read" in checked(folder, capsys)
     np.savez(folder / "data.npz", features=np.zeros(()), labels=np.zeros(12, int), outputs=[2])
     assert "data.npz: must have rows of features, and one label a row" in checked(folder, capsys)
+
+
+def test_rows_are_numbers_that_the_model_takes(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = star / "device-0"
+    checked(folder, capsys)
+    with np.load(folder / "data.npz") as archive:
+        good = {name: archive[name] for name in archive.files}
+    features = good["features"]
+    for name, more, said in (
+        ("whole numbers", {"features": features.astype(np.int32)}, "nobody answers"),
+        ("complex", {"features": features.astype(complex)}, "features must be numbers; they are complex128"),
+        ("text", {"features": np.full(features.shape, "x")}, "features must be numbers; they are <U1"),
+        ("text", {"targets": np.full(12, "x")}, "targets must be numbers; they are <U1"),
+        ("infinite", {"outputs": np.array([np.inf])}, "data.npz: cannot be read"),
+    ):
+        np.savez(folder / "data.npz", **(good | more))
+        assert said in checked(folder, capsys), name
+
+
+def test_damaged_rows_are_refused_in_one_line(star: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever zlib and zipfile make of the damage."""
+    folder = star / "device-0"
+    checked(folder, capsys)
+    with np.load(folder / "data.npz") as archive:
+        np.savez_compressed(folder / "data.npz", **{name: archive[name] for name in archive.files})
+    whole = (folder / "data.npz").read_bytes()
+    for place in (whole.index(b"PK\1\2") + 8, len(whole) // 2):  # a flag of zip; compressed bytes
+        damaged = bytearray(whole)
+        damaged[place] ^= 0xFF
+        (folder / "data.npz").write_bytes(bytes(damaged))
+        assert "data.npz: cannot be read" in checked(folder, capsys)

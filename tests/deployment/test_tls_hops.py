@@ -25,7 +25,7 @@ from sfumato.deployment import frame_exchange, hop_keys, tls_hops
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver, InProcess
 from sfumato.deployment.consent import ConsentRefusedError
-from sfumato.deployment.frame_exchange import answer_frames, send_frame
+from sfumato.deployment.frame_exchange import GREETING, answer_frames, send_frame
 from sfumato.deployment.hop_keys import HopKey, PublicKeys, certificate_bytes, make_keys
 from sfumato.deployment.hop_proofs import Neighbour, OwnEnd
 from sfumato.deployment.hops_file import address_of
@@ -524,21 +524,42 @@ def test_who_holds_connections_open_keeps_no_child_of_the_same_host_out(hop: Hop
         hop.dial("child").close()
 
 
-def test_so_many_are_looked_at_at_the_same_time(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third one is not let in before one of two others was sent away; then a child is."""
-    monkeypatch.setattr(tls_hops, "_HANDSHAKES", 2)
-    monkeypatch.setattr(tls_hops, "_HANDSHAKE_S", 1.0)
-    hop.door("child")
+def test_a_host_that_fills_the_door_ends_its_own_connections(
+    hop: Hop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the children are as many as can be looked at: no child waits for those who say nothing."""
+    monkeypatch.setattr(tls_hops, "_HANDSHAKES", 4)
+    monkeypatch.setattr(tls_hops, "_HANDSHAKE_S", PATIENCE_S)
+    hop.door(*(f"child-{number}" for number in range(5)))
     with ExitStack() as opened:
-        before = time.monotonic()
         silent = [
-            opened.enter_context(socket.create_connection(address_of(hop.address, "here"))) for _ in range(3)
+            opened.enter_context(socket.create_connection(address_of(hop.address, "here"))) for _ in range(13)
         ]
-        silent[2].settimeout(PATIENCE_S)
-        assert silent[2].recv(1) == b""
-        assert time.monotonic() - before >= 2 * 1.0
-        monkeypatch.setattr(tls_hops, "_HANDSHAKE_S", PATIENCE_S)
-        hop.dial("child").close()
+        hop.dial("child-0").close()
+        silent[0].settimeout(PATIENCE_S)
+        assert silent[0].recv(1) == b""
+        silent[-1].settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            silent[-1].recv(1)
+    assert hop.events.count("somebody at 127.0.0.1 was refused: too many at once") == 1
+
+
+def test_a_child_that_was_let_in_is_not_ended_by_strangers(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while its parent's log is slow."""
+    monkeypatch.setattr(tls_hops, "_HANDSHAKES", 6)
+    monkeypatch.setattr(tls_hops, "_HANDSHAKE_S", PATIENCE_S)
+    door = hop.door("child", "other")
+    went_on = threading.Event()
+    monkeypatch.setattr(door, "_on_event", lambda said: went_on.wait(PATIENCE_S) if "is conn" in said else 0)
+    with hop.dial("child") as child, ExitStack() as opened:
+        child.sendall(GREETING)
+        with closing(door.take(hop.met("child", 0, "device:0"), PATIENCE_S)):
+            for _ in range(12):
+                opened.enter_context(socket.create_connection(address_of(hop.address, "here")))
+            child.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                child.recv(1)
+            went_on.set()
 
 
 def test_nothing_that_a_stranger_answers_ends_a_child(hop: Hop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from sfumato.arguments import Argument
 from sfumato.cli.options import Debug, Set, folder_named
-from sfumato.cli.party import party_command
+from sfumato.cli.party import party_command, say
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.errors import SpecError
 
@@ -54,6 +54,13 @@ _Out = Annotated[
         help="The run folder, by default runs/NAME-deployed; with --parties: of the folders.",
     ),
 ]
+_Local = Annotated[bool, typer.Option("--local", help="All parties on this machine, and play the run.")]
+_Purpose = Annotated[
+    str, typer.Option(metavar="TEXT", help="What local data are used for: devices consent to it.")
+]
+_Confirm = Annotated[
+    bool, typer.Option("--confirm", help="Of check: its owner agrees to the consent.yaml that is in DIR.")
+]
 _Folder = Annotated[
     Path | None,
     typer.Option(
@@ -66,16 +73,13 @@ _Folder = Annotated[
 def deploy(
     spec: _What,
     party: _Party = None,
-    local: Annotated[
-        bool, typer.Option("--local", help="All parties on this machine, and play the run.")
-    ] = False,
+    confirm: _Confirm = False,
+    local: _Local = False,
     over: _Over = None,
     parties: _Parties = None,
     out: _Out = None,
     folder: _Folder = None,
-    purpose: Annotated[
-        str, typer.Option(metavar="TEXT", help="What local data are used for: devices consent to it.")
-    ] = "rehearsal",
+    purpose: _Purpose = "rehearsal",
     overrides: Set = None,
     resume: Annotated[bool, typer.Option(help="Continue the local run in the folder.")] = False,
     force: Annotated[bool, typer.Option(help="Replace the local run that the folder holds.")] = False,
@@ -89,8 +93,10 @@ def deploy(
     `deploy check DIR` says whether the party could start, and dials its hops.
     `deploy keys DIR` makes the keys of a party beforehand; `deploy flower` makes what --over flower needs.
     """
+    if confirm and spec != "check":
+        raise SpecError(Argument("confirm"), None, "is for `deploy check` only")
     if spec in _PREPARING:
-        _prepare(spec, party)
+        _prepare(spec, party, confirm=confirm)
         return
     if party is not None:
         raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
@@ -120,7 +126,7 @@ def deploy(
             force=force,
             on_step=shown.step,
             on_round=lambda result: shown.round(result.round, result.rounds, result.metrics),
-            on_words=(lambda sentence: None) if quiet else partial(print, flush=True),
+            on_words=(lambda sentence: None) if quiet else say,
         )
     print(f"run folder: {run}")
 
@@ -136,7 +142,7 @@ def _carrier(over: Carrying | None, *, local: bool) -> Path | None:
     return require_flower()
 
 
-def _prepare(what: str, folder: Path | None) -> None:
+def _prepare(what: str, folder: Path | None, *, confirm: bool) -> None:
     """``deploy flower``, ``deploy check DIR`` and ``deploy keys DIR``."""
     if what == "flower":
         from sfumato.deployment.flower.environment import VARIABLE, make_flower
@@ -150,7 +156,7 @@ def _prepare(what: str, folder: Path | None) -> None:
     if what == "check":
         from sfumato.deployment.hops_check import check_parties
 
-        check_parties(folder, partial(print, flush=True))
+        check_parties(folder, say, confirm=confirm)
         return
     from sfumato.deployment.hop_keys import PUBLIC, make_keys
 

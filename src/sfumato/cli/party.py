@@ -79,4 +79,4 @@ def _be_remote(own: Path) -> None:
     with run_progress(spec, wanted=True) as shown:
         for result in play_remotely(own, say, shown.step):
             shown.round(result.round, result.rounds, result.metrics)
-    print(f"run folder: {own / RUN}")
+    say(f"run folder: {own / RUN}")

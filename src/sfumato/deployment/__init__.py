@@ -36,6 +36,7 @@
     hop_proofs    that both ends of a hop are who the terms say
     hops_file     whom a party connects to, by which certificates
     neighbours    the hops of a party as it starts: who is at the other ends
+    newcomers     connections from who has not introduced himself yet
     tls_hops      a hop between machines: TLS of two registered keys
     parties_file  who takes part, and where: what `deploy --parties` reads
     party_sheet   a sheet in words, a systemd unit

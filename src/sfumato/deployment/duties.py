@@ -5,8 +5,6 @@ Figures are of the first round: those of clipped gradients follow the learning r
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 
 from sfumato.deployment.messages import RoundPosition
@@ -29,17 +27,19 @@ def taking_part(terms: DeploymentTerms, party: int) -> str:
     return f"{terms.name(party)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
 
 
-def whose_keys_were_made(terms: DeploymentTerms, party: int, made: Collection[int]) -> tuple[str, ...]:
+def whose_keys_were_made(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
     """Whose secret keys whoever deployed has, as it says itself, and what that means for ``party``.
 
     Args:
         terms: of the run.
         party: who is told.
-        made: whose keys whoever deployed made.
     """
+    made = terms.made_keys
+    if made is None:
+        return ("Whose secret keys whoever deployed made is not said.",)
     if not made:
         return ("Every owner made the keys of its own party, as whoever deployed says.",)
-    names = ", ".join(map(terms.name, sorted(made)))
+    names = ", ".join(map(terms.name, sorted(set(made))))
     said = (f"Whoever deployed made the secret keys of {names}, and can act as them.",)
     parent = terms.cloud if party == terms.cloud else terms.parent(party)
     held = len((terms.children(parent).keys() & set(made)) - {party})

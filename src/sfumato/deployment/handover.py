@@ -80,21 +80,22 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
     public = [
         sent[name] if name in sent else make_keys(folder) for name, folder in zip(names, folders, strict=True)
     ]
+    in_order = [entries[name] for name in names]
+    made = tuple(number for number, entry in enumerate(in_order) if entry.public is None)
     terms = DeploymentTerms.of(
         plan.spec,
         parameters=parameters,
         purpose=purpose,
         label=f"{plan.spec.name}/{secrets.token_hex(16)}",
         keys=tuple(one.signing for one in public),
+        made_keys=made,
     )
-    in_order = [entries[name] for name in names]
-    made = [number for number, entry in enumerate(in_order) if entry.public is None]
     for number, folder in enumerate(folders):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before anything is in it
         is_simulated = number < terms.cloud and in_order[number].data is None
         if is_simulated:
             write_rows(folder, rows_of(inputs.data, inputs.partition, number))
-        _write_folder(folder, terms, number, in_order[number], _hops(terms, number, in_order, public), made)
+        _write_folder(folder, terms, number, in_order[number], _hops(terms, number, in_order, public))
     return HandedOver(folders, [names[number] for number in made])
 
 
@@ -115,15 +116,13 @@ def _require_different(parties: Path, sent: Mapping[str, PublicKeys]) -> None:
                 raise SpecError(f"{parties}: parties.{name}.public", None, allowed)
 
 
-def _write_folder(
-    folder: Path, terms: DeploymentTerms, number: int, entry: PartyEntry, hops: Hops, made: Sequence[int]
-) -> None:
+def _write_folder(folder: Path, terms: DeploymentTerms, number: int, entry: PartyEntry, hops: Hops) -> None:
     """Write the folder of a party, but for keys and rows."""
     given = {} if entry.data is None else {"data": entry.data}
-    write_terms(folder, terms, number, made_keys=tuple(made), **given)
+    write_terms(folder, terms, number, **given)
     text = yaml.safe_dump(hops.model_dump(mode="json", exclude_none=True), sort_keys=False)
     _write(folder / HOPS, text)
-    _write(folder / "sheet.txt", sheet(terms, number, folder.name, hops, data=entry.data, made=made))
+    _write(folder / "sheet.txt", sheet(terms, number, folder.name, hops, data=entry.data))
     _write(folder / "party.service", systemd_unit(terms, number, folder.name))
 
 

@@ -13,9 +13,18 @@ from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
 
+from sfumato.arguments import Argument
 from sfumato.deployment.hops_file import HOPS
-from sfumato.deployment.invitation import CONSENT, TERMS, Invitation, propose_consent, read_terms, start_party
-from sfumato.deployment.known_consents import require_known
+from sfumato.deployment.invitation import (
+    CONSENT,
+    TERMS,
+    Invitation,
+    different_from_proposed,
+    propose_consent,
+    read_terms,
+    start_party,
+)
+from sfumato.deployment.known_consents import confirming, is_known, note_agreed, note_proposed, require_known
 from sfumato.deployment.neighbours import Neighbours, read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
@@ -32,15 +41,16 @@ _POLL_S = 0.2
 Say = Callable[[str], object]
 
 
-def check_parties(folder: Path, say: Say) -> None:
+def check_parties(folder: Path, say: Say, *, confirm: bool = False) -> None:
     """Check the party of a folder, or all parties whose folders are in it.
 
     Args:
         folder: of a party, or of folders of parties.
         say: called with every sentence of the result.
+        confirm: the owner of a device agrees to its consent, as it stands in the folder.
 
     Raises:
-        SpecError: there is no party.
+        SpecError: there is no party, or one is to be confirmed that is not a single device.
         RunError: a party could not start, or a hop is not there: the first of these, and how many there are.
     """
     folders = (
@@ -48,6 +58,8 @@ def check_parties(folder: Path, say: Say) -> None:
     )
     if not folders:
         raise SpecError(str(folder), None, f"holds no party: there is no {HOPS}, in it or one level below")
+    if confirm and (folders != [folder] or not (folder / CONSENT).exists()):
+        raise SpecError(Argument("confirm"), str(folder), f"must be the folder of one device, with {CONSENT}")
     problems: list[str] = []
 
     def noted(name: str, error: SfumatoError) -> None:
@@ -59,8 +71,8 @@ def check_parties(folder: Path, say: Say) -> None:
         try:
             said, terms = read_terms(own)
             hops[own] = read_neighbours(own, said.number, terms)
-            words = keys_in_words(terms, said.number, said.made_keys)
-            for sentence in chain(words, _could_start(own, said, terms)):
+            words = keys_in_words(terms, said.number)
+            for sentence in chain(words, _could_start(own, said, terms, confirm=confirm)):
                 say(f"{own.name}: {sentence}")
         except SfumatoError as error:
             noted(own.name, error)
@@ -106,7 +118,7 @@ def _check_hops(
                 noted(own.name, error)
 
 
-def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iterator[str]:
+def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms, *, confirm: bool) -> Iterator[str]:
     """What a party would say if it started; a device without a consent gets one to read.
 
     Raises:
@@ -120,15 +132,33 @@ def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iter
         rows = len(TrainingInputs.of(terms.plan).data.test_labels)
         yield f"could start; its files fit {folder / TERMS}; it tests the model on {rows:,} rows"
         return
-    if said.number < terms.cloud and not (folder / CONSENT).exists():
-        propose_consent(folder, terms, said.number, said.data)
-        proposed = f"{folder / CONSENT} was proposed, for the rows of {folder / said.data}"
-        raise RunError(f"{proposed}: read it, edit it, and check again")
     if said.number < terms.cloud:
-        require_known(folder / CONSENT, terms.session)
+        yield from _own_consent(folder, said, terms, confirm=confirm)
     below = None if said.number < terms.cloud else dict.fromkeys(terms.children(said.number), _Nobody())
     with closing(start_party(folder, below)) as started:
         yield from started.words
+
+
+def _own_consent(folder: Path, said: Invitation, terms: DeploymentTerms, *, confirm: bool) -> Iterator[str]:
+    """Propose a consent where there is none; say how one that does not count differs from a proposed one.
+
+    Raises:
+        RunError: one was proposed, or the one that is there does not count, and is not confirmed now.
+        SfumatoError: it cannot be read, or none can be proposed.
+    """
+    consent = folder / CONSENT
+    if not consent.exists():
+        rows = propose_consent(folder, terms, said.number, said.data)
+        note_proposed(consent, terms.session)
+        again = f"read it, and check again; if you edit it: {confirming(folder)}"
+        raise RunError(f"{consent} was proposed, for the rows of {rows}: {again}")
+    if is_known(consent, terms.session):
+        return
+    yield from different_from_proposed(folder, said, terms)
+    if not confirm:
+        require_known(consent, terms.session)
+    note_agreed(consent)
+    yield f"{consent} is confirmed, as it is now, for this folder."
 
 
 class _Nobody:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,12 @@ from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset import Dataset
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
-from sfumato.deployment.consent import Consent, agree, proposed_consent, read_consent
+from sfumato.deployment.consent import Consent, agree, differences, proposed_consent, read_consent
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
-from sfumato.deployment.known_consents import note_proposed, state_folder
+from sfumato.deployment.known_consents import state_folder
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private
@@ -52,6 +53,10 @@ from sfumato.wire.keys import KEY_BYTES, digest
 TERMS, CONSENT, DATA = "terms.yaml", "consent.yaml", "data.npz"
 _SPEC = "spec.yaml"
 _KEY = "key"
+_UNREADABLE = (  # what NumPy, zipfile and zlib say of a damaged file
+    *(OSError, EOFError, KeyError, IndexError, TypeError, ValueError, OverflowError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 class Relay(Section):
@@ -72,8 +77,8 @@ class Invitation(Section):
     children: tuple[str, ...] = Field(
         default=(), description="of an edge on the machine of its devices: where it reaches them"
     )
-    made_keys: tuple[Whole, ...] = Field(
-        default=(), description="whose secret keys whoever deploys made, by number"
+    made_keys: tuple[Whole, ...] | None = Field(
+        default=None, description="whose secret keys whoever deploys made, by number; null: not said"
     )
     relay: Relay | None = Field(default=None, description="on one machine: who carries frames to its sockets")
     data: str = Field(default=DATA, description="of a device: the file of rows that is proposed to its owner")
@@ -143,6 +148,7 @@ def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) 
         purpose=terms.purpose,
         label=terms.label,
         public_keys=tuple(key.hex() for key in terms.keys),
+        made_keys=terms.made_keys,
         **more,
     )
     _write(folder / _SPEC, FrozenSpec.of(terms.plan.spec, {}, versions()).text.encode())
@@ -158,23 +164,54 @@ def write_rows(folder: Path, data: Dataset) -> None:
     _write(folder / DATA, _packed(data))
 
 
-def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> None:
+def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Path:
     """Write a consent for a device, for its owner to read and to edit, with a ledger that goes by its rows.
 
+    Returns:
+        The file of rows that it names: the one that ``rows`` leads to.
+
     Raises:
-        DataError: the rows cannot be read.
+        DataError: the rows cannot be read, or a link in the folder leads to them.
         RunError: it cannot be written, or others can read the rows.
     """
-    data = _unpacked(_own_rows(folder, rows))
-    ledger = _ledger_of(_packed(data) if len(data.train_labels) else b"%d of none" % number)
-    consent = proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
+    consent = _proposed(folder, terms, number, _led_to(folder, rows))
+    if not Path(consent.ledger).exists():
+        OwnersLedger.create(Path(consent.ledger))
     proposed = consent.model_dump(mode="json")
     _write(folder / CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
-    note_proposed(folder, terms.session)
+    return folder / consent.data
+
+
+def different_from_proposed(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iterator[str]:
+    """Where the consent of a device is not the one that would be proposed to its owner, a sentence each.
+
+    Raises:
+        DataError: the rows that it names cannot be read.
+        SpecError: it cannot be read.
+        RunError: others can read it, or the rows.
+    """
+    require_private(folder / CONSENT)
+    consent = read_consent(folder / CONSENT)
+    proposed = _proposed(folder, terms, said.number, consent.data)
+    yield from differences(consent, proposed.model_copy(update={"data": _led_to(folder, said.data)}))
+
+
+def _proposed(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Consent:
+    """What is proposed to the owner of a device with these rows; its ledger need not be there yet."""
+    data = _unpacked(_own_rows(folder, rows))
+    ledger = _ledger_of(_packed(data) if len(data.train_labels) else b"%d of none" % number)
+    return proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
+
+
+def _led_to(folder: Path, named: str) -> str:
+    """The name of the file that whoever deploys names; outside the folder links are those of this machine."""
+    place = folder.resolve()
+    rows = Path(os.path.normpath(place / named))
+    return named if rows.is_relative_to(place) else str(rows.resolve())
 
 
 def _ledger_of(packed: bytes) -> Path:
-    """The ledger for a proposed consent; made if there is none yet.
+    """Where the ledger for a proposed consent is.
 
     All are in one folder of the user's, and named by a hash of the rows with a key that is kept there: the
     same rows have the same ledger in every run, and the name tells nobody else which rows they are.
@@ -184,10 +221,7 @@ def _ledger_of(packed: bytes) -> Path:
     if not key.exists():
         _write(key, os.urandom(KEY_BYTES))
     require_private(key)
-    path = ledgers / digest(b"rows", read_bytes(key), packed)[:8].hex()
-    if not path.exists():
-        OwnersLedger.create(path)
-    return path
+    return ledgers / digest(b"rows", read_bytes(key), packed)[:8].hex()
 
 
 def ledger_path(consent: Consent, folder: Path) -> Path:
@@ -217,12 +251,15 @@ def read_terms(folder: Path) -> tuple[Invitation, DeploymentTerms]:
         keys = tuple(bytes.fromhex(key) for key in said.public_keys)
     except ValueError:
         raise SpecError(f"{folder / TERMS}: public_keys", None, "must be hexadecimal digits") from None
+    if any(number >= len(keys) for number in said.made_keys or ()):
+        raise SpecError(f"{folder / TERMS}: made_keys", said.made_keys, "must be numbers of parties")
     terms = DeploymentTerms.of(
         load_spec(folder / _SPEC),
         parameters=said.parameters,
         purpose=said.purpose,
         label=said.label,
         keys=keys,
+        made_keys=said.made_keys,
     )
     if said.number >= len(keys):
         raise SpecError(f"{folder / TERMS}: number", said.number, "must be that of a party")
@@ -325,14 +362,16 @@ def _unpacked(path: Path) -> Dataset:
         with np.load(path, allow_pickle=False) as archive:
             features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
             targets = archive["targets"] if "targets" in archive.files else None
-    except (OSError, EOFError, KeyError, IndexError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     if features.ndim < 1 or labels.ndim != 1:
         raise DataError(f"{path}: must have rows of features, and one label a row")
     if len(features) != len(labels) or (targets is not None and len(targets) != len(labels)):
         raise DataError(f"{path}: has {len(features):,} rows of features and {len(labels):,} labels")
-    if np.issubdtype(features.dtype, np.floating):
-        features = features.astype(np.float32, copy=False)
+    for name, found in (("features", features), ("targets", targets)):
+        if found is not None and found.dtype.kind not in "fiu":
+            raise DataError(f"{path}: {name} must be numbers; they are {found.dtype}")
+    features = features.astype(np.float32 if features.dtype.kind == "f" else np.int64, copy=False)
     if targets is None:
         if not np.issubdtype(labels.dtype, np.integer):
             raise DataError(f"{path}: labels must be whole numbers; they are {labels.dtype}")

@@ -1,8 +1,9 @@
-"""Which consents are the owner's own: whoever writes a party's whole folder could bring one with it.
+"""Which consents count in a party's folder: whoever writes the whole folder could bring one with it.
 
-A device that is not on the machine of whoever deploys uses a consent only if this machine has proposed one
-for the same folder and the same terms, or has used the same one before. Both are marks in a folder of the
-user's, outside all folders of parties. What its owner made of a proposal is not looked at.
+A device that is not on the machine of whoever deploys uses a consent only if, in this folder and with exactly
+this content, it was proposed for the same terms by the check of this machine, or was confirmed by its owner
+(``deploy check DIR --confirm``), or a party of this machine has started with it before. Each is a mark in a
+folder of the user's, outside all folders of parties. A consent that was edited is another one.
 """
 
 from __future__ import annotations
@@ -35,36 +36,66 @@ def state_folder(name: str) -> Path:
     return made
 
 
-def note_proposed(folder: Path, session: bytes) -> None:
-    """Note that a consent was proposed in the folder of a party.
+def note_proposed(consent: Path, session: bytes) -> None:
+    """Note that a consent was proposed, as it stands in the folder of a party, for the terms of ``session``.
 
     Raises:
         RunError: it cannot be noted.
     """
-    _note(_proposed(folder, session))
+    _note(_proposed(consent, session))
 
 
-def require_known(consent: Path, session: bytes) -> None:
-    """Refuse a consent that comes from elsewhere; note one that does not.
+def note_agreed(consent: Path) -> None:
+    """Note that the owner of a party has agreed to a consent, as it stands in the party's folder.
+
+    Raises:
+        RunError: it cannot be noted.
+    """
+    _note(_agreed(consent))
+
+
+def is_known(consent: Path, session: bytes) -> bool:
+    """Whether a consent counts.
 
     Args:
         consent: the file, in the folder of a party.
         session: of the terms.
 
     Raises:
-        RunError: nothing was proposed there for these terms, and it was never used; or it cannot be read.
+        RunError: it cannot be read.
     """
-    used = state_folder(_CONSENTS) / digest(b"used consent", read_bytes(consent))[:16].hex()
-    if not (used.exists() or _proposed(consent.parent, session).exists()):
-        what = "was neither proposed nor used on this machine: somebody else may have put it there"
-        raise RunError(f"{consent}: {what}; move it away, check again, and put it back if it is yours")
-    _note(used)
+    return _agreed(consent).exists() or _proposed(consent, session).exists()
 
 
-def _proposed(folder: Path, session: bytes) -> Path:
+def require_known(consent: Path, session: bytes) -> None:
+    """Refuse a consent that does not count; see `is_known`.
+
+    Raises:
+        RunError: it does not, or cannot be read.
+    """
+    if not is_known(consent, session):
+        what = f"was not agreed to here: {state_folder(_CONSENTS)} has no mark of it"
+        raise RunError(f"{consent}: {what}; if it is yours: {confirming(consent.parent)}")
+
+
+def confirming(folder: Path) -> str:
+    """The command by which the owner of a party agrees to the consent in its folder."""
+    return f"sfumato deploy check {folder} --confirm"
+
+
+def _proposed(consent: Path, session: bytes) -> Path:
     """The mark of a proposal."""
-    place = os.fsencode(folder.resolve())
-    return state_folder(_CONSENTS) / digest(b"proposed consent", place, session)[:16].hex()
+    return _mark(b"proposed consent", consent, session)
+
+
+def _agreed(consent: Path) -> Path:
+    """The mark of what the owner has agreed to."""
+    return _mark(b"agreed consent", consent)
+
+
+def _mark(kind: bytes, consent: Path, *more: bytes) -> Path:
+    place = os.fsencode(consent.parent.resolve())
+    return state_folder(_CONSENTS) / digest(kind, place, read_bytes(consent), *more)[:16].hex()
 
 
 def _note(mark: Path) -> None:

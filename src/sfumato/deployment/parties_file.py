@@ -12,6 +12,7 @@ from pydantic import Field
 
 from sfumato.deployment.hops_file import address_of
 from sfumato.deployment.section_files import read_section
+from sfumato.deployment.terms import require_shown_as_is
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.spec.base import Section
@@ -47,6 +48,7 @@ def read_parties(path: Path, tree: Tree) -> tuple[str, Mapping[str, PartyEntry]]
         SpecError: the file cannot be read, or does not fit the parties of the spec.
     """
     said, names = read_section(path, PartiesFile), folder_names(tree)
+    require_shown_as_is(said.purpose, f"{path}: purpose")
     for name in said.parties:
         if name not in names:
             some = f"{names[0]}, …, {names[tree.device_count - 1]}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.deployment.duties import duties, taking_part, whose_keys_were_made
 from sfumato.deployment.hops_file import Hops
@@ -21,7 +19,6 @@ def sheet(
     hops: Hops,
     *,
     data: str | None = None,
-    made: Collection[int],
 ) -> str:
     """The file ``sheet.txt``.
 
@@ -31,7 +28,6 @@ def sheet(
         folder: the name of its folder.
         hops: its hops.
         data: of a device: the file of its rows on its own machine, if they are not in the folder.
-        made: whose secret keys whoever deploys made.
     """
     said = [taking_part(terms, number), *duties(terms, number), *_whom_it_meets(terms, number, hops)]
     if number < terms.cloud:
@@ -39,8 +35,8 @@ def sheet(
         counted = "" if known is None else f"the {known[number]:,} "
         read = f"It reads {counted}rows of {data or DATA}"
         said.append(f"{read}, unless its owner names another file in consent.yaml.")
-    said += [*keys_in_words(terms, number, made), ""]
-    if number in made:
+    said += [*keys_in_words(terms, number), ""]
+    if number in (terms.made_keys or ()):
         steps = [f"Put this folder where only you can write, such as ~/{_HOME}/{folder}"]
     else:
         rows = f", {DATA}" if number < terms.cloud and data is None else ""
@@ -50,7 +46,8 @@ def sheet(
     if number < terms.cloud:
         parent = terms.name(terms.parent(number))
         steps += [
-            f"sfumato deploy check {folder}   proposes consent.yaml, which you read and edit.",
+            f"sfumato deploy check {folder}   proposes consent.yaml, which you read.",
+            f"sfumato deploy check {folder} --confirm   only if you have edited it.",
             f"sfumato deploy check {folder}   compares the run with it, and dials {parent}.",
         ]
     else:
@@ -77,7 +74,7 @@ def _whom_it_meets(terms: DeploymentTerms, number: int, hops: Hops) -> list[str]
     return said
 
 
-def keys_in_words(terms: DeploymentTerms, number: int, made: Collection[int]) -> list[str]:
+def keys_in_words(terms: DeploymentTerms, number: int) -> list[str]:
     """Digits that owners compare by another way, and whose keys whoever deployed made."""
     said = [f"All owners have the same session: {terms.session.hex()[:KEY_DIGITS]}."]
     said.append(f"Its own key, in its public.yaml, begins {terms.keys[number].hex()[:KEY_DIGITS]}.")
@@ -85,7 +82,7 @@ def keys_in_words(terms: DeploymentTerms, number: int, made: Collection[int]) ->
         parent = terms.parent(number)
         begins = f"{terms.name(parent)}'s key begins {terms.keys[parent].hex()[:KEY_DIGITS]}"
         said.append(f"{begins}: ask its owner by another way whether it does.")
-    return [*said, *whose_keys_were_made(terms, number, made)]
+    return [*said, *whose_keys_were_made(terms, number)]
 
 
 def systemd_unit(terms: DeploymentTerms, number: int, folder: str) -> str:
@@ -99,6 +96,7 @@ Description=Sfumato: {terms.name(number)} of {terms.plan.spec.name}
 [Service]
 WorkingDirectory=%h/{_HOME}
 ExecStart=/usr/bin/env sfumato party {folder} --folder .
+# Environment=XDG_STATE_HOME=...   if your shell sets it: consents that count and ledgers are there
 UMask=0077
 Restart=on-abnormal
 RestartSec=10

@@ -12,7 +12,7 @@ from sfumato.deployment.carrier import InProcess
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.hops_file import HOPS
 from sfumato.deployment.invitation import CONSENT, read_terms, start_party
-from sfumato.deployment.known_consents import require_known
+from sfumato.deployment.known_consents import note_agreed, require_known
 from sfumato.deployment.neighbours import read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
@@ -62,7 +62,7 @@ def require_own_run(folder: Path, session: bytes) -> None:
     """
     run, mark = folder / RUN, folder / _SESSION
     if run.exists() and not (mark.exists() and read_text(mark).strip() == session.hex()):
-        raise RunError(f"{run}: is the run of other terms, another purpose say; move it away")
+        raise RunError(f"{run}: is the run of other terms, or of another version of Sfumato; move it away")
 
 
 def serve_remotely(folder: Path, say: Say) -> None:
@@ -83,11 +83,14 @@ def serve_remotely(folder: Path, say: Say) -> None:
             door = ChildrenDoor(hops, say)
             opened.callback(door.close)
             below = door.parties(terms.largest_answer(said.number))
-        if said.number < terms.cloud and (folder / CONSENT).exists():
-            require_known(folder / CONSENT, terms.session)
+        consent = folder / CONSENT if said.number < terms.cloud else None
+        if consent is not None and consent.exists():
+            require_known(consent, terms.session)
         started = start_party(folder, below)
         opened.callback(started.close)
-        for sentence in (*started.words, *keys_in_words(terms, said.number, said.made_keys)):
+        if consent is not None:
+            note_agreed(consent)
+        for sentence in (*started.words, *keys_in_words(terms, said.number)):
             say(sentence)
 
         def refused(error: SfumatoError) -> None:
@@ -127,7 +130,7 @@ def play_remotely(
         opened.callback(door.close)
         with replacing(folder / _SESSION, private=True) as file:
             file.write(f"{terms.session.hex()}\n".encode())
-        words = keys_in_words(terms, terms.cloud, said.made_keys)
+        words = keys_in_words(terms, terms.cloud)
         for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud), *words):
             say(sentence)
 

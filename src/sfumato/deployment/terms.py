@@ -1,7 +1,7 @@
 """What all parties of a deployment know and agree on before the first message.
 
-Whoever has other terms (another spec, version, purpose, list of keys) is in another session: its frames are
-refused (`wire.frames`).
+Whoever has other terms (another spec, version, purpose, list of keys, or of those that whoever deployed made)
+is in another session: its frames are refused (`wire.frames`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,16 @@ KEY_DIGITS = 32
 """So many digits of a key, or of a session, are compared by people: 128 bits."""
 
 
+def require_shown_as_is(purpose: str, place: str) -> None:
+    """Refuse a purpose with signs that change how it is shown; the message names ``place``.
+
+    Raises:
+        SpecError: it has some.
+    """
+    if not purpose.isprintable():
+        raise SpecError(place, purpose, "must be printable: it is read before consent")
+
+
 @dataclass(frozen=True, eq=False)
 class DeploymentTerms:
     """The terms of one run. Parties are numbered: devices first, then the cloud, then the edges.
@@ -40,6 +50,7 @@ class DeploymentTerms:
         purpose: what the data are used for.
         label: of this run; no two runs have the same.
         keys: public key of every party, by number.
+        made_keys: whose secret keys whoever deployed made, as it says itself, by number; ``None``: not said.
     """
 
     plan: TreePlan
@@ -48,10 +59,18 @@ class DeploymentTerms:
     purpose: str
     label: str
     keys: tuple[bytes, ...]
+    made_keys: tuple[int, ...] | None = None
 
     @classmethod
     def of(
-        cls, spec: Spec, *, parameters: int, purpose: str, label: str, keys: tuple[bytes, ...]
+        cls,
+        spec: Spec,
+        *,
+        parameters: int,
+        purpose: str,
+        label: str,
+        keys: tuple[bytes, ...],
+        made_keys: tuple[int, ...] | None = None,
     ) -> DeploymentTerms:
         """The terms of ``spec``; see the attributes. Every party makes them for itself.
 
@@ -59,14 +78,13 @@ class DeploymentTerms:
             SpecError: the spec cannot be deployed, there is not one key for every party, or the purpose would
                 not be shown as it is.
         """
-        if not purpose.isprintable():
-            raise SpecError("purpose", purpose, "must be printable: it is read before consent")
+        require_shown_as_is(purpose, "purpose")
         plan = require_deployable(resolve(spec), parameters)
         parties = plan.tree.device_count + sum(tier.size for tier in plan.tree.tiers)
         if len(keys) != parties or len(set(keys)) != parties:
             raise SpecError("keys", len(set(keys)), f"must be {parties} different keys, one for every party")
         fingerprint = FrozenSpec.of(plan.spec, {}, versions()).fingerprint
-        return cls(plan, fingerprint, parameters, purpose, label, keys)
+        return cls(plan, fingerprint, parameters, purpose, label, keys, made_keys)
 
     @cached_property
     def session(self) -> bytes:
@@ -75,7 +93,15 @@ class DeploymentTerms:
         It commits to what the spec was resolved to as well: sizes of data that stand in a file beside it, and
         the noise, bounds and rates of the releases that are accounted.
         """
-        texts = (versions()["sfumato"], self.fingerprint, str(self.parameters), self.purpose, self.label)
+        made = "not said" if self.made_keys is None else ",".join(map(str, sorted(set(self.made_keys))))
+        texts = (
+            versions()["sfumato"],
+            self.fingerprint,
+            str(self.parameters),
+            self.purpose,
+            self.label,
+            made,
+        )
         return digest(b"deployment", *(text.encode() for text in texts), *self._resolved(), *self.keys)
 
     def _resolved(self) -> Iterator[bytes]:

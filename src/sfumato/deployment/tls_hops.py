@@ -18,7 +18,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.frame_exchange import (
@@ -32,6 +31,7 @@ from sfumato.deployment.frame_exchange import (
 from sfumato.deployment.hop_proofs import INTRODUCTION_BYTES, Neighbour, OwnEnd
 from sfumato.deployment.hops_file import HOPS, address_of
 from sfumato.deployment.neighbours import Neighbours
+from sfumato.deployment.newcomers import Newcomers, shut
 from sfumato.errors import RunError, SfumatoError
 
 PATIENCE_S = 600.0
@@ -42,7 +42,7 @@ _ANOTHER = "shows a certificate that is not the one registered for it"
 _TOO_EARLY, _EXPIRED = 9, 10  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 _POLLS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _SENDS = 4  # of a frame, over as many connections
-_HANDSHAKES, _OF_ONE_HOST = 64, 4  # at the same time; of one host at least
+_HANDSHAKES = 64  # at the same time, and one more for every child
 _PAUSE_S = 0.5  # where the system has no room for another connection
 _QUIET_S = 60.0  # of what is refused, a line a host is said in so long
 
@@ -165,8 +165,7 @@ class ChildrenDoor:
         self._there: dict[int, ssl.SSLSocket] = {}  # those that nobody uses now
         self._in_use: dict[int, ssl.SSLSocket] = {}
         self._changed = threading.Condition()
-        self._room = threading.BoundedSemaphore(_HANDSHAKES)
-        self._greeted: dict[str, list[socket.socket]] = {}  # those of a host that are being looked at
+        self._newcomers = Newcomers(_HANDSHAKES + len(self._children), self._crowded)
         self._said: dict[str, float] = {}  # when a refusal of a host was said
         self._closed = False
         host, port = address_of(hops.listens, HOPS)
@@ -214,27 +213,28 @@ class ChildrenDoor:
     def close(self) -> None:
         """Close the door and all connections."""
         self._closed = True
-        _shut(self._listening)
+        shut(self._listening)
         self._listening.close()
         with self._changed:
             for connection in (*self._there.values(), *self._in_use.values()):
-                _shut(connection)
+                shut(connection)
                 connection.close()
 
     def _accept(self) -> None:
         """Let people in until the door is closed; a system without room for another one has it later."""
         while True:
-            self._room.acquire()
-            opened: list[socket.socket] = []
+            raw: socket.socket | None = None
             try:
                 raw, (host, *_) = self._listening.accept()
-                opened.append(raw)
-                opened.append(raw.dup())
-                threading.Thread(target=self._welcome, args=(*opened, host), daemon=True).start()
+                handle = self._newcomers.add(raw, host)
+                try:
+                    threading.Thread(target=self._welcome, args=(raw, handle, host), daemon=True).start()
+                except BaseException:
+                    self._newcomers.remove(handle)
+                    raise
             except Exception as error:  # also of a thread that cannot be started
-                self._room.release()
-                for connection in opened:
-                    connection.close()
+                if raw is not None:
+                    raw.close()
                 if self._closed:
                     return
                 reason = error.strerror if isinstance(error, OSError) else None
@@ -242,32 +242,22 @@ class ChildrenDoor:
                 time.sleep(_PAUSE_S)
 
     def _welcome(self, raw: socket.socket, handle: socket.socket, host: str) -> None:
-        """Let a child in, if it is one, and nobody else; where a host has too many here, its first one goes.
+        """Let a child in, if it is one, and nobody else.
 
         Args:
             raw: a new connection.
-            handle: another handle of it, by which it can be ended.
+            handle: another handle of it, by which it can be ended until it has introduced itself.
             host: where it comes from.
         """
-        with self._changed:
-            here = self._greeted.setdefault(host, [])
-            here.append(handle)
-            is_crowd = len(here) > max(_OF_ONE_HOST, len(self._children))
-            if is_crowd:
-                _shut(here.pop(0))
         try:
-            if is_crowd:
-                self._refused(host, f"somebody at {host} was refused: too many at once")
-            if (met := self._met(raw, host)) is not None:
+            met = self._met(raw, host)
+            is_known = self._newcomers.has_introduced_itself(handle)
+            if met is not None and is_known:
                 self._register(*met, host)
+            elif met is not None:
+                met[1].close()
         finally:
-            with self._changed:
-                if handle in here:
-                    here.remove(handle)
-                if not here:
-                    self._greeted.pop(host, None)
-            handle.close()
-            self._room.release()
+            self._newcomers.remove(handle)
 
     def _met(self, raw: socket.socket, host: str) -> tuple[Neighbour, ssl.SSLSocket] | None:
         """The child at the other end and its connection, if it is one and listens; closed otherwise."""
@@ -305,12 +295,15 @@ class ChildrenDoor:
         """Have a child's connection, in place of an earlier one."""
         with self._changed:
             if (older := self._in_use.pop(child.number, None)) is not None:
-                _shut(older)  # who uses it finds it broken, and takes this one
+                shut(older)  # who uses it finds it broken, and takes this one
             if (idle := self._there.pop(child.number, None)) is not None:
                 idle.close()
             self._there[child.number] = connection
             self._changed.notify_all()
         self._on_event(f"{child.name} is connected, from {host}")
+
+    def _crowded(self, host: str) -> None:
+        self._refused(host, f"somebody at {host} was refused: too many at once")
 
     def _refused(self, host: str, sentence: str) -> None:
         """Say that somebody was refused, or that nobody can be let in; a line a host and a while."""
@@ -386,9 +379,3 @@ def _keep_alive(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _shut(connection: socket.socket) -> None:
-    """End a socket under the hands of a thread that waits for it."""
-    with suppress(OSError):
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)
