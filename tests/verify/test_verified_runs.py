@@ -74,6 +74,7 @@ def test_a_run_that_trusts_some_masters_trains_passes_and_is_audited(tmp_path, c
     assert found["trust"] == {
         "trusted_with_raw_updates": ["master:1"],
         "raw_to_trusted_edge": {"devices": 5, "of": 16},
+        "by_round": [{"from_round": 1, "trusted": ["master:1"]}],
     }
     own = {row["trusted_by_the_unit"]: row for row in found["largest"] if row["observer_is"] == "own master"}
     assert own[True]["epsilon"] == "inf"
