@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from sfumato.families import family_of_topology
 from sfumato.findings import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
@@ -109,7 +110,8 @@ def training_in_words(spec: Mapping[str, Any], network: Network, played: Played)
     else:
         learned = f"on the data {PurePath(str(data['source'])).name}"
     where = _where_data_are(played, count)
-    if spec["topology"]["kind"] != "groups":
+    family = family_of_topology(spec["topology"]["kind"])
+    if family is None or family.one_model:
         return f"{text.title(who)} train one model together {learned}. {where}"
     parted = (
         f" in {text.how_many(len(shape.trusted), 'group')}"
