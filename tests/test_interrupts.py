@@ -9,7 +9,7 @@ import sys
 import pytest
 from lost_signals import send_lost
 
-from sfumato.interrupts import interrupted_by, raise_lost
+from sfumato.interrupts import interrupted_by, raise_lost, wait_or_kill
 
 WATCHING = """
 import signal, sys, time
@@ -77,3 +77,11 @@ def test_one_that_takes_no_notice_is_asked_again_and_ends(descriptor: str) -> No
         said, _ = process.communicate(timeout=60)
         assert said.count("came\n") >= 2
         assert process.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(("patience_s", "status"), [(60, 7), (0.2, -signal.SIGKILL)], ids=["ends", "lasts"])
+def test_a_process_that_was_told_to_end_is_killed_when_it_does_not(patience_s: float, status: int) -> None:
+    code = "import sys; sys.exit(7)" if status == 7 else "import time; time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        wait_or_kill(process, patience_s)
+        assert process.returncode == status

@@ -1,9 +1,10 @@
-"""Signals that end what is at work: like Ctrl-C, so that a run saves its checkpoint, or at once."""
+"""What ends work: signals like Ctrl-C, so that a run saves its checkpoint, or at once; killing a process."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 _AGAIN_S, _PATIENCE_S = 5.0, 30.0
 
@@ -105,6 +107,15 @@ def interrupt_at_end_of(descriptor: int, number: int) -> None:
         os._exit(128 + number)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def wait_or_kill(process: subprocess.Popen[Any], patience_s: float) -> None:
+    """Wait for the end of a process that was told to end; one that has not ended in time is killed."""
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @contextmanager

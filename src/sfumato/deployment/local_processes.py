@@ -26,6 +26,7 @@ from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.rounds import DeployedRounds
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
+from sfumato.interrupts import wait_or_kill
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
@@ -187,11 +188,7 @@ class _Process:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        try:
-            self._process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        wait_or_kill(self._process, _PATIENCE_S)
         assert self._process.stdin is not None  # it is a pipe
         self._process.stdin.close()
 

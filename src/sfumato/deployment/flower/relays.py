@@ -36,6 +36,7 @@ from sfumato.deployment.flower.certificates import (
 )
 from sfumato.deployment.flower.relay_user import NOBODY, relay_user
 from sfumato.errors import RunError
+from sfumato.interrupts import wait_or_kill
 
 _START_S, _COMMAND_S, _END_S = 600.0, 300.0, 30.0  # a busy machine takes long
 _POLL_S = 0.2
@@ -114,11 +115,7 @@ class FlowerRelays:
         if self._keeper is not None:
             assert self._keeper.stdin is not None  # it is a pipe
             self._keeper.stdin.close()
-            try:
-                self._keeper.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                self._keeper.kill()
-                self._keeper.wait()
+            wait_or_kill(self._keeper, _END_S)
         shutil.rmtree(self._place, ignore_errors=True)
 
     def _registered(self, child: int) -> int:
