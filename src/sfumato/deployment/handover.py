@@ -25,7 +25,8 @@ from sfumato.deployment.hop_keys import PublicKeys, make_keys, read_public
 from sfumato.deployment.hops_file import HOPS, Child, Hops, Parent
 from sfumato.deployment.invitation import write_rows, write_terms
 from sfumato.deployment.local_parties import rows_of
-from sfumato.deployment.parties_file import PartyEntry, folder_names, read_parties
+from sfumato.deployment.parties_file import PartyEntry, read_parties
+from sfumato.deployment.party_folder import folder_names
 from sfumato.deployment.party_sheet import sheet, systemd_unit
 from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.terms import DeploymentTerms

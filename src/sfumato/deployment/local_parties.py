@@ -13,7 +13,7 @@ from sfumato.data.partition import Partition
 from sfumato.deployment.calls import Calls, in_turn
 from sfumato.deployment.carrier import FrameReceiver, InProcess
 from sfumato.deployment.cloud import CloudParty
-from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.party_folder import PartyFolder, folder_names
 from sfumato.deployment.randomness import Randomness
 from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.rounds import DeployedRounds
@@ -46,9 +46,7 @@ class LocalParties:
         self._session = session
         parameters = ParameterLayout.of(session.model).total
         tree = require_deployable(session.plan, parameters).tree
-        names = [f"device-{number}" for number in range(tree.device_count)]
-        names += ["cloud", *(f"edge-{number}" for number in range(tree.leaf_count if tree.depth > 1 else 0))]
-        self.places = [folder / name for name in names]
+        self.places = [folder / name for name in folder_names(tree)]
         self.folders: dict[int, PartyFolder] = {}
         try:
             for number, place in enumerate(self.places):

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import Field
 
 from sfumato.deployment.hops_file import address_of
+from sfumato.deployment.party_folder import folder_names
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import require_shown_as_is
 from sfumato.errors import SpecError
@@ -32,13 +33,6 @@ class PartiesFile(Section):
 
     purpose: str = Field(min_length=1, description="what the data are used for: devices consent to it")
     parties: dict[str, PartyEntry]
-
-
-def folder_names(tree: Tree) -> list[str]:
-    """The names of all parties' folders, by number: devices, the cloud, edges."""
-    edges = range(tree.leaf_count if tree.depth > 1 else 0)
-    devices = [f"device-{number}" for number in range(tree.device_count)]
-    return [*devices, "cloud", *(f"edge-{number}" for number in edges)]
 
 
 def read_parties(path: Path, tree: Tree) -> tuple[str, Mapping[str, PartyEntry]]:

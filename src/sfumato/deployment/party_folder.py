@@ -10,11 +10,19 @@ from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.private_files import require_own, require_private
 from sfumato.durable_files import replacing
 from sfumato.errors import RunError
+from sfumato.network.tree import Tree
 from sfumato.user_text import read_bytes
 from sfumato.wire.keys import KEY_BYTES, Identity
 
 _KEY, _MEMORY = "key", "memory"
 _MISSING = "is missing: a party takes part with the key that is registered"
+
+
+def folder_names(tree: Tree) -> list[str]:
+    """The names of all parties' folders, by number: devices, the cloud, edges."""
+    edges = range(tree.leaf_count if tree.depth > 1 else 0)
+    devices = [f"device-{number}" for number in range(tree.device_count)]
+    return [*devices, "cloud", *(f"edge-{number}" for number in edges)]
 
 
 @dataclass(frozen=True)
