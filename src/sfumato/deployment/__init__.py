@@ -3,7 +3,7 @@
     terms         what all parties of a run know and agree on
     refusals      which specs cannot be deployed yet
     messages      what frames hold
-    private_files files that others must not read, or not change
+    private_files files that others must not read, or not change: looked at, and written
     memory        a party's answers, on disk
     ledger        what the runs that a data owner agreed to tell of a device's data
     party_folder  a party's key and memory

@@ -28,9 +28,9 @@ from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.parties_file import PartyEntry, read_parties
 from sfumato.deployment.party_folder import folder_names
 from sfumato.deployment.party_sheet import sheet, systemd_unit
+from sfumato.deployment.private_files import write_private
 from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.durable_files import replacing
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.schedule.resolve import resolve
@@ -122,9 +122,9 @@ def _write_folder(folder: Path, terms: DeploymentTerms, number: int, entry: Part
     given = {} if entry.data is None else {"data": entry.data}
     write_terms(folder, terms, number, **given)
     text = yaml.safe_dump(hops.model_dump(mode="json", exclude_none=True), sort_keys=False)
-    _write(folder / HOPS, text)
-    _write(folder / "sheet.txt", sheet(terms, number, folder.name, hops, data=entry.data))
-    _write(folder / "party.service", systemd_unit(terms, number, folder.name))
+    write_private(folder / HOPS, text.encode())
+    write_private(folder / "sheet.txt", sheet(terms, number, folder.name, hops, data=entry.data).encode())
+    write_private(folder / "party.service", systemd_unit(terms, number, folder.name).encode())
 
 
 def _hops(
@@ -145,8 +145,3 @@ def _hops(
         for child in terms.children(number)
     )
     return Hops(parent=parent, listens=own.listens or own.address, children=children)
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path, private=True) as file:
-        file.write(text.encode())

@@ -22,9 +22,8 @@ from cryptography.x509.oid import NameOID
 from pydantic import Field
 
 from sfumato.deployment.party_folder import PartyFolder
-from sfumato.deployment.private_files import require_own, require_private
+from sfumato.deployment.private_files import require_own, require_private, write_private
 from sfumato.deployment.section_files import read_section
-from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SpecError
 from sfumato.spec.base import Section
 from sfumato.user_text import read_text
@@ -74,8 +73,7 @@ def make_keys(folder: Path) -> PublicKeys:
         certificate=base64.b64encode(certificate).decode(),
         binding=bind_certificate(identity, certificate),
     )
-    with replacing(folder / PUBLIC, private=True) as file:
-        file.write(yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
+    write_private(folder / PUBLIC, yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
     return said
 
 
@@ -195,8 +193,6 @@ def _make_certificate(folder: Path) -> None:
         .not_valid_after(now + _AFTER)
         .sign(key, hashes.SHA256())
     )
-    with replacing(folder / _CERTIFICATE, private=True) as file:
-        file.write(made.public_bytes(serialization.Encoding.PEM))
-    with replacing(folder / _KEY, private=True) as file:
-        form = serialization.PrivateFormat.PKCS8
-        file.write(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    write_private(folder / _CERTIFICATE, made.public_bytes(pem))
+    write_private(folder / _KEY, key.private_bytes(pem, form, serialization.NoEncryption()))

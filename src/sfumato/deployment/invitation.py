@@ -36,13 +36,12 @@ from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.known_consents import state_folder
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.party_folder import PartyFolder
-from sfumato.deployment.private_files import require_own, require_private
+from sfumato.deployment.private_files import require_own, require_private, write_private
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.sockets import AwaitedParty
 from sfumato.deployment.subtree import Subtree
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.durable_files import replacing
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import Count, Section, Whole
 from sfumato.spec.frozen import FrozenSpec, versions
@@ -151,8 +150,8 @@ def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) 
         made_keys=terms.made_keys,
         **more,
     )
-    _write(folder / _SPEC, FrozenSpec.of(terms.plan.spec, {}, versions()).text.encode())
-    _write(folder / TERMS, yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
+    write_private(folder / _SPEC, FrozenSpec.of(terms.plan.spec, {}, versions()).text.encode())
+    write_private(folder / TERMS, yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
 
 
 def write_rows(folder: Path, data: Dataset) -> None:
@@ -161,7 +160,7 @@ def write_rows(folder: Path, data: Dataset) -> None:
     Raises:
         RunError: they cannot be written.
     """
-    _write(folder / DATA, _packed(data))
+    write_private(folder / DATA, _packed(data))
 
 
 def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Path:
@@ -178,7 +177,7 @@ def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str
     if not Path(consent.ledger).exists():
         OwnersLedger.create(Path(consent.ledger))
     proposed = consent.model_dump(mode="json")
-    _write(folder / CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
+    write_private(folder / CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
     return folder / consent.data
 
 
@@ -219,7 +218,7 @@ def _ledger_of(packed: bytes) -> Path:
     ledgers = state_folder("ledgers")
     key = ledgers / _KEY
     if not key.exists():
-        _write(key, os.urandom(KEY_BYTES))
+        write_private(key, os.urandom(KEY_BYTES))
     require_private(key)
     return ledgers / digest(b"rows", read_bytes(key), packed)[:8].hex()
 
@@ -383,8 +382,3 @@ def _unpacked(path: Path) -> Dataset:
     return Dataset(
         facts, features, labels, features[:0], labels[:0], train_targets=targets, test_targets=none
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    with replacing(path, private=True) as file:
-        file.write(content)

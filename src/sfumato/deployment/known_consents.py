@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sfumato.deployment.private_files import require_own
-from sfumato.durable_files import replacing
+from sfumato.deployment.private_files import require_own, write_private
 from sfumato.errors import RunError
 from sfumato.user_text import read_bytes
 from sfumato.wire.keys import digest
@@ -100,5 +99,4 @@ def _mark(kind: bytes, consent: Path, *more: bytes) -> Path:
 
 def _note(mark: Path) -> None:
     if not mark.exists():
-        with replacing(mark, private=True):
-            pass
+        write_private(mark, b"")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.deployment.memory import PartyMemory
-from sfumato.deployment.private_files import require_own, require_private
-from sfumato.durable_files import replacing
+from sfumato.deployment.private_files import require_own, require_private, write_private
 from sfumato.errors import RunError
 from sfumato.network.tree import Tree
 from sfumato.user_text import read_bytes
@@ -68,8 +67,7 @@ class PartyFolder:
         memory = PartyMemory(path) if known else PartyMemory.create(path)
         try:
             if not key.exists():
-                with replacing(key, private=True) as file:
-                    file.write(os.urandom(KEY_BYTES))
+                write_private(key, os.urandom(KEY_BYTES))
             secret = _secret(key)
         except BaseException:
             memory.close()

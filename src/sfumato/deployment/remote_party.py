@@ -16,9 +16,9 @@ from sfumato.deployment.known_consents import note_agreed, require_known
 from sfumato.deployment.neighbours import read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
+from sfumato.deployment.private_files import write_private
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.tls_hops import ChildrenDoor, answer_parent
-from sfumato.durable_files import replacing
 from sfumato.errors import RunError, SfumatoError, first_line
 from sfumato.spec.document import Spec
 from sfumato.user_text import read_text
@@ -128,8 +128,7 @@ def play_remotely(
         opened.callback(own.close)
         door = ChildrenDoor(read_neighbours(folder, said.number, terms), say)
         opened.callback(door.close)
-        with replacing(folder / _SESSION, private=True) as file:
-            file.write(f"{terms.session.hex()}\n".encode())
+        write_private(folder / _SESSION, f"{terms.session.hex()}\n".encode())
         words = keys_in_words(terms, terms.cloud)
         for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud), *words):
             say(sentence)
