@@ -13,7 +13,6 @@ A consent is not among them: a device proposes one to its owner, on its own mach
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from sfumato.deployment.party_folder import folder_names
 from sfumato.deployment.party_sheet import sheet, systemd_unit
 from sfumato.deployment.private_files import write_private
 from sfumato.deployment.refusals import require_deployable
-from sfumato.deployment.terms import DeploymentTerms
+from sfumato.deployment.terms import DeploymentTerms, new_label
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.schedule.resolve import resolve
@@ -87,7 +86,7 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
         plan.spec,
         parameters=parameters,
         purpose=purpose,
-        label=f"{plan.spec.name}/{secrets.token_hex(16)}",
+        label=new_label(plan.spec.name),
         keys=tuple(one.signing for one in public),
         made_keys=made,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from sfumato.deployment.party_folder import PartyFolder, folder_names
 from sfumato.deployment.randomness import Randomness
 from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.rounds import DeployedRounds
-from sfumato.deployment.terms import DeploymentTerms
+from sfumato.deployment.terms import DeploymentTerms, new_label
 from sfumato.durable_files import replacing
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.rounds import TreeProtocol
@@ -105,7 +104,7 @@ def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:
     place = parties / f"label-{digest(b'run folder', str(run.resolve()).encode())[:8].hex()}"
     if resume and place.exists():
         return read_text(place).strip()
-    label = f"{name}/{secrets.token_hex(16)}"
+    label = new_label(name)
     with replacing(place) as file:
         file.write(f"{label}\n".encode())
     return label

@@ -6,6 +6,7 @@ is in another session: its frames are refused (`wire.frames`).
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,11 @@ def require_shown_as_is(purpose: str, place: str) -> None:
     """
     if not purpose.isprintable():
         raise SpecError(place, purpose, "must be printable: it is read before consent")
+
+
+def new_label(name: str) -> str:
+    """A label for a run of the spec of that name, which no other run has."""
+    return f"{name}/{secrets.token_hex(16)}"
 
 
 @dataclass(frozen=True, eq=False)
