@@ -35,7 +35,7 @@ from sfumato.wire.keys import digest
 
 
 def invite(folders: list[Path], terms: DeploymentTerms, number: int, rows: Dataset) -> None:
-    write_invitation(folders, Doors.of_folders(folders), terms, number, rows)
+    write_invitation(folders[number], Doors.of_folders(folders), terms, number, rows)
 
 
 @pytest.fixture(name="stage")

@@ -15,7 +15,7 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,13 +109,13 @@ class Started:
 
 
 def write_invitation(
-    places: Sequence[Path], doors: Doors, terms: DeploymentTerms, number: int, data: Dataset | None
+    folder: Path, doors: Doors, terms: DeploymentTerms, number: int, data: Dataset | None
 ) -> None:
     """Write the folder of a party, but for its key and its memory.
 
     Args:
-        places: folders of all parties, by number.
-        doors: their sockets.
+        folder: of the party.
+        doors: the sockets of all parties.
         terms: of the run.
         number: of the party.
         data: of a device: a data set whose training rows are its own.
@@ -123,7 +123,7 @@ def write_invitation(
     Raises:
         RunError: a file cannot be written.
     """
-    folder, children = places[number], terms.children(number) if number > terms.cloud else ()
+    children = terms.children(number) if number > terms.cloud else ()
     below = tuple(str(doors.reached[child]) for child in children)
     user = doors.relay_user
     relay = None if user is None else Relay(socket=str(doors.own[number]), user=user)

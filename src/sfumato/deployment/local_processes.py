@@ -134,10 +134,10 @@ def _all_started(
 def _invite(local: LocalParties, doors: Doors) -> None:
     """Write the folders of all parties but the cloud, and close them: their own processes open them."""
     rows, terms = local.rows(), local.terms
-    for number in range(len(local.places)):
+    for number, place in enumerate(local.places):
         if number != terms.cloud:
             data = rows[number] if number < terms.cloud else None
-            write_invitation(local.places, doors, terms, number, data)
+            write_invitation(place, doors, terms, number, data)
             local.forget(number)
 
 
