@@ -234,12 +234,12 @@ class Statement:
     @cached_property
     def noise(self) -> dict[str, Any]:
         """Who adds noise with which multipliers, as of `noise_of`."""
-        return noise_of(self.spec)
+        return noise_of(self.spec, self._network)
 
-    @property
+    @cached_property
     def training(self) -> dict[str, Any]:
         """Rounds, steps and participation, as of `training_of`."""
-        return training_of(self.spec)
+        return training_of(self.spec, self._network)
 
     @property
     def hashes(self) -> dict[str, str]:
