@@ -149,7 +149,7 @@ class Statement:
         """What is worth a warning, the verdict on the protocol first."""
         return (*protocol_warnings(self.spec), *self.privacy.findings)
 
-    @property
+    @cached_property
     def units(self) -> dict[str, str]:
         """Each kind of unit (device, record, person) that has guarantees, to a phrase on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
@@ -188,7 +188,7 @@ class Statement:
         clip = (self.spec["privacy"].get("clip") or {}).get("kind", "update")
         return tuple(words.not_protected(tuple(self.units), finite, self.place, clip, self._played))
 
-    @property
+    @cached_property
     def assumptions(self) -> tuple[Assumed, ...]:
         """What is assumed of observers, noise, files and the rows of a person."""
         played = self.run is not None
@@ -226,8 +226,8 @@ class Statement:
         found: dict[tuple[str, str], dict[str, float]] = {}
         for row in self.privacy.guarantees:
             for site in row.sites:
-                largest = found.setdefault((site, row.unit_kind), {})
-                largest[observer_in_words(row)] = max(row.epsilon, largest.get(observer_in_words(row), 0.0))
+                largest, whom = found.setdefault((site, row.unit_kind), {}), observer_in_words(row)
+                largest[whom] = max(row.epsilon, largest.get(whom, 0.0))
         ordered = sorted(found.items(), key=lambda one: -max(one[1].values()))
         return tuple(SiteEpsilons(site, unit, towards) for (site, unit), towards in ordered)
 
