@@ -120,19 +120,14 @@ class Statement:
         }
         if self.run is None:
             return "not yet"
-        if not self.draws:
+        if not self.run.draws:
             return "simulated"
-        return by_parties.get(self.on, "by parties")
+        return by_parties.get(self.run.on, "by parties")
 
     @property
     def whoever_runs(self) -> str:
         """Who has the data of everybody by running the training, in words; "" where nobody has."""
         return words.whoever_runs(self._played)
-
-    @property
-    def on(self) -> str:
-        """Whose machines a deployed run was on; "" for others and where it is not known."""
-        return "" if self.run is None else self.run.on
 
     @property
     def draws(self) -> tuple[str, ...]:
@@ -191,14 +186,13 @@ class Statement:
     @cached_property
     def assumptions(self) -> tuple[Assumed, ...]:
         """What is assumed of observers, noise, files and the rows of a person."""
-        played = self.run is not None
         return (
-            *assumed.of_observers(),
+            *assumed.OF_OBSERVERS,
             *assumed.of_ciphers(hops_in_words(self._network), least_of_sums(self.spec, self._network)),
-            *(assumed.of_receivers() if self._network.over_air else ()),
-            assumed.of_noise(self.draws, self.on, played=played),
-            *(assumed.of_draws() if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else ()),
-            assumed.of_files(played=played),
+            *([assumed.OF_RECEIVERS] if self._network.over_air else []),
+            assumed.of_noise(self._played, self.draws),
+            *([assumed.OF_DRAWS] if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else []),
+            assumed.of_files(played=self.run is not None),
             *(assumed.of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
         )
 
