@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sfumato.report import formatting as text
+from sfumato.report.results.secure_sums import BY_DEFAULT
 from sfumato.report.statement.words import Played
 
 ATTACKER = (
@@ -87,7 +88,7 @@ def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:
     )
     if not hops:
         return (noise,)
-    many = f"at least {least} of them" if least[:1].isdigit() else f"{least or 'more than 2/3'} of them"
+    many = f"at least {least} of them" if least[:1].isdigit() else f"{least or BY_DEFAULT} of them"
     return (
         noise,
         Assumed(
