@@ -91,10 +91,10 @@ def _statement_of_spec(spec: Spec) -> Statement:
 def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
     from sfumato.report.statement.content import PlayedRun, Statement
-    from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run, read_ledger
+    from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run
 
     run = load_run(folder)
-    deployed = (read_ledger(folder).get("realised") or {}).get("deployed") or {}
+    deployed = (run.ledger.get("realised") or {}).get("deployed") or {}
     unnamed = ("a source that is not named",) if deployed else ()
     draws = tuple(map(str, deployed.get("draws", ()))) or unnamed
     state = "finished"

@@ -122,7 +122,7 @@ def test_an_auditor_reads_the_verdict_first():
     statement = made(sf.load_spec(SPEC))
     words = Text(statement_page(statement)).words
     short = words.partition("In short")[2].partition("What each observer can learn")[0]
-    (cloud,) = [row for row in statement.largest if row.observer == "cloud"]
+    (cloud,) = [row for row in statement.largest if row.worst.observer == "cloud"]
     most = f"at ε = {upper_bound(cloud.worst.epsilon)} an observer"
     assert f"What the cloud can learn of one device at most (δ = 1e-5): {most}" in short
     assert (

@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -94,6 +95,11 @@ class RunFolder:
     def rounds(self) -> int:
         """The number of rounds in the spec."""
         return int(self.spec_dict["training"]["rounds"])
+
+    @cached_property
+    def ledger(self) -> dict[str, Any]:
+        """What ``ledger.json`` says, read when it is first asked for; `RunError` if it is damaged by then."""
+        return read_ledger(self.path)
 
     @property
     def observers(self) -> tuple[str, ...]:

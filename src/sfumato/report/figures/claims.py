@@ -148,10 +148,8 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
 def _reasons_html(claims: Sequence[Claim]) -> str:
     """An HTML list of all reasons, each once, with the claims that it is about unless it is about all."""
     about: dict[str, list[str]] = {}
-    one_unit, own = (
-        len({claim.unit for claim in claims}) == 1,
-        _own_words([claim_in_words(claim.source) for claim in claims]),
-    )
+    one_unit = len({claim.unit for claim in claims}) == 1
+    own = _own_words([claim_in_words(claim.source) for claim in claims])
     for claim, source in zip(claims, own, strict=True):
         pair = f"towards {claim.observer}" if one_unit else _pair_as_text(claim)
         which = " ".join(filter(None, [source, pair])) if one_unit or source else f"for {pair}"

@@ -14,7 +14,7 @@ from sfumato.report.figures.figure import Figure
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
-from sfumato.run_folder.reader import RunFolder, read_ledger
+from sfumato.run_folder.reader import RunFolder
 
 
 class _ControlVariable(NamedTuple):
@@ -47,7 +47,7 @@ def stop_reasons(one: Series) -> list[str]:
     """A sentence for each finished run (seed) of a series on why adaptive control ended it; else []."""
     said = []
     for run in one.runs:
-        ended = read_ledger(run.path).get("realised", {}).get("ended") if run.finished else None
+        ended = run.ledger.get("realised", {}).get("ended") if run.finished else None
         if ended:
             seed = f" (seed {run.spec_dict.get('seed', 0)})" if len(one.runs) > 1 else ""
             said.append(f"{_rounds_sentence(run)}{seed}: {ended}.")

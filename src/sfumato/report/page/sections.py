@@ -250,9 +250,9 @@ def _noise_html(one: Series, series: Sequence[Series]) -> str:
     """HTML on who takes part, what is clipped and who adds how much noise; "" where the spec adds none."""
     if not adds_noise(one):
         return ""
-    spec = one.first.spec_dict
+    spec, network = one.first.spec_dict, read_network(one.first.spec_dict)
     factors = text.paragraphs(noise_factor_sentence(one))
-    noise = noise_part(noise_of(spec), training_of(spec))
+    noise = noise_part(noise_of(spec, network), training_of(spec, network))
     return under_name_of_run(one, series, f"<h3>Who adds noise</h3>{factors}{noise}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.results.network import AT_STEPS, owners_in_words, read_network
+from sfumato.report.results.network import AT_STEPS, Network, owners_in_words
 from sfumato.report.results.secure_sums import drops_in_words
 from sfumato.rounding import number
 
@@ -17,14 +17,13 @@ _STATED = (
 )  # fmt: skip
 
 
-def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     """Who adds how much noise by a resolved spec, as a mapping for `noise_part` and for statements.
 
     ``clip`` has the clipping, ``parties`` a list of parties with their noise multipliers (std over
-    sensitivity) by aggregating tier from the top down.
+    sensitivity) by aggregating tier from the top down. ``network``: that the spec describes.
     """
-    noise, network = spec["privacy"]["noise"], read_network(spec)
-    clip = spec["privacy"].get("clip")
+    noise, clip = spec["privacy"]["noise"], spec["privacy"].get("clip")
     found: dict[str, Any] = {"clip": clip, "parties": []}
     if noise["kind"] == "sources":
         found["parties"] = [
@@ -43,12 +42,15 @@ def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def training_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a statement says of training: rounds, steps and participation, as the resolved spec has them."""
+def training_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
+    """What a statement says of training: rounds, steps and participation, as the resolved spec has them.
+
+    ``network``: that it describes.
+    """
     training = spec["training"]
     found = {key: training[key] for key in _STATED if key in training}
     found |= {"controlled": True} if spec.get("control") else {}
-    drops = drops_in_words(spec, read_network(spec))
+    drops = drops_in_words(spec, network)
     found |= {"dropouts": drops} if drops else {}
     return found | ({"star": True} if spec["topology"].get("kind") == "star" else {})
 

@@ -16,16 +16,15 @@ def protocol_warnings(spec: Mapping[str, Any]) -> list[str]:
 
     ``spec``: resolved.
     """
-    every = spec["training"].get("merge_every") or 1
-    return [DP_OGL_PLUS] if spec["protocol"] == "dp-ogl+" and int(every) > 1 else []
+    return [DP_OGL_PLUS] if _interval(spec) > 1 else []
 
 
 def rounds_to_a_release(run: RunFolder) -> int:
     """Every how many rounds models get noise; above 1 for DP-OGL+ only, whose groups train without in
     between.
     """
-    every = int(run.spec_dict["training"].get("merge_every") or 1)
-    return every if run.spec_dict["protocol"] == "dp-ogl+" and read_network(run.spec_dict).has_noise else 1
+    every = _interval(run.spec_dict)
+    return every if every > 1 and read_network(run.spec_dict).has_noise else 1
 
 
 def note_between_releases(series: Sequence[Series]) -> str:
@@ -38,3 +37,8 @@ def note_between_releases(series: Sequence[Series]) -> str:
         "between are those of models without noise, which are sent to the own group only. The run folder has "
         "them."
     )
+
+
+def _interval(spec: Mapping[str, Any]) -> int:
+    """The rounds from one release of a group to the next in DP-OGL+; 1 for other protocols."""
+    return int(spec["training"].get("merge_every") or 1) if spec["protocol"] == "dp-ogl+" else 1

@@ -12,6 +12,8 @@ from sfumato.schedule.participation import threshold_of
 from sfumato.spec.faults import Faults
 
 _MOST_SIZES = 3
+BY_DEFAULT = "more than 2/3"
+"""The share of a session that has a threshold of shares where the spec sets none."""
 
 
 def least_of_sums(spec: Mapping[str, Any], network: Network) -> str:
@@ -26,18 +28,16 @@ def least_of_sums(spec: Mapping[str, Any], network: Network) -> str:
     """
     if not any(hop.startswith("devices_to_") for hop in network.secure):
         return ""
-    faults = Faults.model_validate(spec["faults"]) if spec.get("faults") else None
-    sizes = _sizes(spec, network)
+    faults, sizes = _faults(spec), _sizes(spec, network)
     if not sizes or len(sizes) > _MOST_SIZES:
-        share = None if faults is None else faults.survival_threshold
-        return "more than 2/3" if share is None else f"a share of {share:g}"
+        share = faults.survival_threshold
+        return BY_DEFAULT if share is None else f"a share of {share:g}"
     return " or ".join(f"{threshold_of(faults, size)} of {size}" for size in sizes)
 
 
 def drops_in_words(spec: Mapping[str, Any], network: Network) -> str:
     """A sentence on devices that drop out, and whose noise is counted then; "" where none does."""
-    faults = Faults.model_validate(spec.get("faults") or {})
-    rates = [f"{rate:g}" for rate in faults.drop_rates if rate]
+    rates = [f"{rate:g}" for rate in _faults(spec).drop_rates if rate]
     if not rates:
         return ""
     often = f"with probability {rates[0]}" if len(rates) == 1 else "with a probability for each phase"
@@ -46,6 +46,11 @@ def drops_in_words(spec: Mapping[str, Any], network: Network) -> str:
     if not least:
         return f"{said}: of the noise of others in a sum, that of those who may be missing is not counted."
     return f"{said}. A sum needs at least {least} of its devices; the noise of only so many is counted."
+
+
+def _faults(spec: Mapping[str, Any]) -> Faults:
+    """The section ``faults`` of a resolved spec; its defaults where there is none."""
+    return Faults.model_validate(spec.get("faults") or {})
 
 
 def _sizes(spec: Mapping[str, Any], network: Network) -> list[int]:

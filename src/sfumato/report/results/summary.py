@@ -23,7 +23,7 @@ from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.label_counts import read_test_labels
-from sfumato.run_folder.reader import RunFolder, read_ledger
+from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _CLEARLY = 0.01  # of accuracy
@@ -301,7 +301,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
     network = read_network(run.spec_dict)
     noisy = network.has_noise or network.over_air
     with_faults = run.finished and run.spec_dict.get("faults")
-    lost = read_ledger(run.path)["realised"].get("lost_sums") if with_faults else None
+    lost = run.ledger["realised"].get("lost_sums") if with_faults else None
     kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
     after = findings_after(
         source,

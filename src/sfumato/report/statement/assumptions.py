@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sfumato.report import formatting as text
+from sfumato.report.results.secure_sums import BY_DEFAULT
+from sfumato.report.statement.words import Played
 
 ATTACKER = (
     "An observer may know the data of all others and every public setting: that is assumed to its advantage, "
     "and whoever knows less learns no more. It cannot break ciphers."
 )
-
-
 _RELEASED = (
     "Losses, accuracies, shares of clipped messages and energies in the metrics, and counts of labels of the "
     "test examples. They are measured on data, exactly, for whoever runs the training.",
@@ -26,16 +26,16 @@ _RELEASED = (
 )
 _OF_TESTS = "No ε is about the people in them; accuracy and counts of labels among them are exact."
 _FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
-_WHOSE_KEYS = {
-    "one machine": (
+_WHOSE_KEYS: Mapping[Played, str] = {
+    "rehearsed": (
         "One machine started all parties: a rehearsal. It made all keys and read all rows, so against "
         "whoever started it nothing here holds."
     ),
-    "machines of their own": (
+    "deployed": (
         "Every party had its own machine. Whoever made the keys of others, or handed out their rows, can act "
         "as them, or has the rows: the sheet of each party says whose keys were made."
     ),
-    "": (
+    "by parties": (
         "The files do not say on which machines the parties were. Where one machine started all parties, it "
         "made all keys and read all rows, and against whoever started it nothing here holds."
     ),
@@ -49,20 +49,30 @@ class Assumed(NamedTuple):
     why: str
 
 
-def of_observers() -> tuple[Assumed, ...]:
-    """What is assumed of those who observe."""
-    return (
-        Assumed(
-            "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
-            "A party that sends something else, or leaves out its noise, is not covered. That is a concern "
-            "where a party would gain by breaking the rules.",
-        ),
-        Assumed(
-            "Observers do not put together what they receive.",
-            "Each line is about one observer. Several together learn more; the command sfumato account SPEC "
-            "--observer A,B says how much.",
-        ),
-    )
+OF_OBSERVERS = (
+    Assumed(
+        "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
+        "A party that sends something else, or leaves out its noise, is not covered. That is a concern where "
+        "a party would gain by breaking the rules.",
+    ),
+    Assumed(
+        "Observers do not put together what they receive.",
+        "Each line is about one observer. Several together learn more; the command sfumato account SPEC "
+        "--observer A,B says how much.",
+    ),
+)
+OF_RECEIVERS = Assumed(
+    "The receivers' noise is at least what the spec says.",
+    "It protects those who send, and no device makes it. Whoever hears better, or from nearer, learns more "
+    "than the figures say.",
+)
+"""Where messages are added over the air."""
+OF_DRAWS = Assumed(
+    "Who and which rows were drawn stays secret.",
+    "Figures that count a draw as unseen need that. Keep ledger.json, which says how often each took part, "
+    "and the keys of the parties.",
+)
+"""Where a draw that observers do not know hides units."""
 
 
 def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:
@@ -78,7 +88,7 @@ def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:
     )
     if not hops:
         return (noise,)
-    many = f"at least {least} of them" if least[:1].isdigit() else f"{least or 'more than 2/3'} of them"
+    many = f"at least {least} of them" if least[:1].isdigit() else f"{least or BY_DEFAULT} of them"
     return (
         noise,
         Assumed(
@@ -90,30 +100,18 @@ def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:
     )
 
 
-def of_receivers() -> tuple[Assumed, ...]:
-    """What is assumed where messages are added over the air."""
-    return (
-        Assumed(
-            "The receivers' noise is at least what the spec says.",
-            "It protects those who send, and no device makes it. Whoever hears better, or from nearer, "
-            "learns more than the figures say.",
-        ),
-    )
-
-
-def of_noise(draws: Sequence[str], on: str, *, played: bool) -> Assumed:
+def of_noise(played: Played, draws: Sequence[str]) -> Assumed:
     """Who can know the noise.
 
     Args:
+        played: by whom the training was, or that it was not yet.
         draws: where the secret draws of a deployed run came from; empty for others.
-        on: whose machines a deployed run was on, as its ledger says; empty where it does not.
-        played: whether there was a run.
     """
     what = "Noise is drawn in secret by the party that adds it."
-    if draws:
+    if played in _WHOSE_KEYS:
         exact = f"Noise is discrete Gaussian, exact, and drawn from: {', '.join(draws)}."
-        return Assumed(what, f"{exact} {_WHOSE_KEYS.get(on, _WHOSE_KEYS[''])}")
-    if not played:
+        return Assumed(what, f"{exact} {_WHOSE_KEYS[played]}")
+    if played == "not yet":
         return Assumed(
             what,
             "A simulation draws it from its seed, a number that others can guess or try: whoever has it can "
@@ -126,17 +124,6 @@ def of_noise(draws: Sequence[str], on: str, *, played: bool) -> Assumed:
         "default 0, protects nobody, and none is longer than 53 bits, so all can be tried. Whoever finds it "
         "computes the noise, and against them nothing here holds. Do not publish the model of a simulation "
         "of data that must stay secret: deploy, and the parties draw their noise from a secret source.",
-    )
-
-
-def of_draws() -> tuple[Assumed, ...]:
-    """What is assumed where a draw that observers do not know hides units."""
-    return (
-        Assumed(
-            "Who and which rows were drawn stays secret.",
-            "Figures that count a draw as unseen need that. Keep ledger.json, which says how often each took "
-            "part, and the keys of the parties.",
-        ),
     )
 
 

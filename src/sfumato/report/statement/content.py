@@ -120,19 +120,14 @@ class Statement:
         }
         if self.run is None:
             return "not yet"
-        if not self.draws:
+        if not self.run.draws:
             return "simulated"
-        return by_parties.get(self.on, "by parties")
+        return by_parties.get(self.run.on, "by parties")
 
     @property
     def whoever_runs(self) -> str:
         """Who has the data of everybody by running the training, in words; "" where nobody has."""
         return words.whoever_runs(self._played)
-
-    @property
-    def on(self) -> str:
-        """Whose machines a deployed run was on; "" for others and where it is not known."""
-        return "" if self.run is None else self.run.on
 
     @property
     def draws(self) -> tuple[str, ...]:
@@ -149,7 +144,7 @@ class Statement:
         """What is worth a warning, the verdict on the protocol first."""
         return (*protocol_warnings(self.spec), *self.privacy.findings)
 
-    @property
+    @cached_property
     def units(self) -> dict[str, str]:
         """Each kind of unit (device, record, person) that has guarantees, to a phrase on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
@@ -188,17 +183,16 @@ class Statement:
         clip = (self.spec["privacy"].get("clip") or {}).get("kind", "update")
         return tuple(words.not_protected(tuple(self.units), finite, self.place, clip, self._played))
 
-    @property
+    @cached_property
     def assumptions(self) -> tuple[Assumed, ...]:
         """What is assumed of observers, noise, files and the rows of a person."""
-        played = self.run is not None
         return (
-            *assumed.of_observers(),
+            *assumed.OF_OBSERVERS,
             *assumed.of_ciphers(hops_in_words(self._network), least_of_sums(self.spec, self._network)),
-            *(assumed.of_receivers() if self._network.over_air else ()),
-            assumed.of_noise(self.draws, self.on, played=played),
-            *(assumed.of_draws() if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else ()),
-            assumed.of_files(played=played),
+            *([assumed.OF_RECEIVERS] if self._network.over_air else []),
+            assumed.of_noise(self._played, self.draws),
+            *([assumed.OF_DRAWS] if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else []),
+            assumed.of_files(played=self.run is not None),
             *(assumed.of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
         )
 
@@ -226,20 +220,20 @@ class Statement:
         found: dict[tuple[str, str], dict[str, float]] = {}
         for row in self.privacy.guarantees:
             for site in row.sites:
-                largest = found.setdefault((site, row.unit_kind), {})
-                largest[observer_in_words(row)] = max(row.epsilon, largest.get(observer_in_words(row), 0.0))
+                largest, whom = found.setdefault((site, row.unit_kind), {}), observer_in_words(row)
+                largest[whom] = max(row.epsilon, largest.get(whom, 0.0))
         ordered = sorted(found.items(), key=lambda one: -max(one[1].values()))
         return tuple(SiteEpsilons(site, unit, towards) for (site, unit), towards in ordered)
 
     @cached_property
     def noise(self) -> dict[str, Any]:
         """Who adds noise with which multipliers, as of `noise_of`."""
-        return noise_of(self.spec)
+        return noise_of(self.spec, self._network)
 
-    @property
+    @cached_property
     def training(self) -> dict[str, Any]:
         """Rounds, steps and participation, as of `training_of`."""
-        return training_of(self.spec)
+        return training_of(self.spec, self._network)
 
     @property
     def hashes(self) -> dict[str, str]:

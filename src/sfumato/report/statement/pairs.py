@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sfumato.privacy.guarantee import Guarantee, json_number
@@ -21,7 +22,7 @@ class RelatedPairs:
     guarantees: tuple[Guarantee, ...]
     for_example: str
 
-    @property
+    @cached_property
     def worst(self) -> Guarantee:
         """The guarantee with the largest ε."""
         return max(self.guarantees, key=lambda row: row.epsilon)
@@ -40,11 +41,6 @@ class RelatedPairs:
     def largest_finite(self) -> float | None:
         """The largest ε of the pairs that have a guarantee; ``None`` if none has."""
         return max((row.epsilon for row in self.guarantees if row.epsilon < math.inf), default=None)
-
-    @property
-    def observer(self) -> str:
-        """The observers of these pairs in words, such as "their own edge"."""
-        return observer_in_words(self.worst)
 
     def to_dict(self) -> dict[str, Any]:
         """The entry of ``largest`` in the JSON of a statement."""
