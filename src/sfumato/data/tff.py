@@ -34,7 +34,6 @@ from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 from sfumato.spec.data import HDF5_SUFFIXES
 from sfumato.spec.limits import MAX_DATA_VALUES
 
-"""How the names of such files end in a folder."""
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _EXAMPLES, _IMAGES, _LABEL = "examples", ("pixels", "image"), "label"
 _COLOURS = (1, 3)
