@@ -234,16 +234,3 @@ def test_features_of_every_table_need_a_range(ending: str, tmp_path: Path) -> No
         }
     )
     assert "unscaled" in [finding.kind for finding in findings_of_plan(resolve(spec), 1e-5)]
-
-
-def test_one_multiplier_for_edges_and_devices_costs_accuracy_where_devices_move() -> None:
-    changes = ["topology.moves={rate: 0.1}", "training.rounds=2", "privacy.noise={epsilon: 8, for: cloud}"]
-    (said,) = [one.text for one in findings_of_plan(plan(*changes), 1e-5) if one.kind == "moving"]
-    each = plan(*changes).noise.device.max()
-    figures = [f"{value:.4g}" for value in (each, each * math.sqrt(40), each / math.sqrt(40))]
-    assert all(figure in said for figure in figures), (said, figures)
-    still = plan(*changes[1:])  # the figure that it compares with
-    assert still.noise.device.max() == pytest.approx(each / math.sqrt(40), rel=1e-2)
-    stated = plan(*changes[:2], "privacy.noise={multiplier: 2}")
-    for alike in (still, stated, plan(*changes, "trust.trusted_edges=[]")):
-        assert "moving" not in {one.kind for one in findings_of_plan(alike, 1e-5)}

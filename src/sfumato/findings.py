@@ -4,7 +4,7 @@ A finding refuses nothing. Each is a function of its own that returns a sentence
 
     before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`,
                     `unscaled_columns`, `columns_of_ids`, `sites_without_rows`, `whole_batches`,
-                    `forgotten_persons`, ``plan.warning_of_noise``
+                    `forgotten_persons`
     after a run     `idle_clip`, `empty_sums`, and those of `sfumato.guessing`
 """
 
@@ -90,7 +90,6 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
     found["sites"] = sites_without_rows(plan)
     found["batches"] = whole_batches(plan)
     found["persons"] = forgotten_persons(plan)
-    found["moving"] = plan.warning_of_noise
     return _findings(found)
 
 

@@ -368,6 +368,32 @@ def test_noise_for_a_target_meets_it_over_the_whole_run(towards):
     assert max(e for e in found if math.isfinite(e)) == pytest.approx(3.0, rel=1e-6)
 
 
+@pytest.mark.parametrize("towards", ["cloud", "public"])
+def test_noise_of_devices_is_as_much_in_a_sum_as_that_of_a_trusted_edge(towards):
+    plan = resolve(load_spec(changed(VISITS, privacy={"noise": {"epsilon": 3.0, "for": towards}})))
+    edges, devices = plan.noise.node[-1][:, 0], plan.noise.device[:, 0]
+    assert edges[0] == edges[1] > 0 == edges[2]
+    # edge 2 has 3, 3 and 4 devices
+    assert devices[2] / edges[0] == pytest.approx(math.sqrt((1 / 3 + 1 / 3 + 1 / 4) / 3), rel=1e-12)
+    if towards == "cloud":  # devices that stay under an edge are charged 3 / z²
+        assert edges[0] == pytest.approx(math.sqrt(3) / gaussian.mu(epsilon=3.0, delta=DELTA), rel=1e-6)
+
+
+def test_devices_that_hardly_move_add_about_as_much_noise_as_those_that_stay():
+    changes = ["training.rounds=3", "privacy.noise={epsilon: 8, for: cloud}"]
+    stay, move = (
+        resolve(load_spec("quickstart", more + changes)) for more in ([], ["topology.moves={rate: 0.02}"])
+    )
+    assert len(move.eras) > 1
+    assert move.noise.device.max() == pytest.approx(stay.noise.device.max(), rel=0.1)
+    assert move.noise.node[-1].max() == pytest.approx(stay.noise.node[-1].max(), rel=0.1)
+
+
+def test_a_device_and_a_trusted_edge_have_one_multiplier_towards_who_receives_single_messages():
+    plan = resolve(load_spec(changed(VISITS, privacy={"noise": {"epsilon": 3.0, "for": "edge:2"}})))
+    assert plan.noise.device[2, 0] == plan.noise.node[-1][0, 0] > 0
+
+
 def test_a_target_with_draws_is_met_and_not_exceeded():
     document = changed(
         VISITS,

@@ -31,7 +31,7 @@ from sfumato.schedule.noise.least_noise import (
 )
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
 from sfumato.schedule.noise.shared_factors import factors_of
-from sfumato.schedule.participation import TreeParticipants
+from sfumato.schedule.participation import TreeParticipants, participants_of
 from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import LEAST_SOURCE, MOST_SOURCE
@@ -178,8 +178,9 @@ def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[Noise
     """Scale all noise until the worst unit's ε of the whole run towards the observer is the target.
 
     For trees that change over time; the target is ``noise.epsilon`` towards ``noise.towards`` at the spec's
-    δ. Returns multipliers of every source, and notes for the user. Where factors are roots, only that of the
-    pair with the largest ε is looked for: a root of a composition takes as long as a dozen of them.
+    δ. Returns multipliers of every source, and notes for the user. The noise of devices keeps its ratio to
+    that of edges (`_shares_of_devices`). Where factors are roots, only that of the pair with the largest ε is
+    looked for: a root of a composition takes as long as a dozen of them.
 
     Raises:
         SpecError: the observer does not exist or stands for nobody, is trusted with the raw updates of every
@@ -189,10 +190,11 @@ def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[Noise
 
     spec, raw = rounds.spec, dict[int, int]()
     start = moves.noise_under_any_trust(rounds.trees, lambda tree: place_by_trust(tree, [1.0] * tree.depth))
+    shares = _shares_of_devices(noise.towards, rounds)
 
     def with_sizes(sizes: FloatArray) -> NoisePlan:
         everywhere = [np.full(tier.size, sizes[0]) for tier in rounds.tree.tiers]
-        return start.scaled(everywhere[-1], everywhere)
+        return start.scaled(shares * sizes[0], everywhere)
 
     def judged(sizes: FloatArray) -> Verdict:
         declared = moves.moving_releases(rounds, moves.releases_over_time(rounds, with_sizes(sizes)))
@@ -222,6 +224,23 @@ def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[Noise
         "target holds for them"
     )
     return found, (said,)
+
+
+def _shares_of_devices(towards: str, rounds: TreeRounds) -> FloatArray:
+    """The noise of a device under each edge, over the noise that a trusted edge adds, ``[leaves]``.
+
+    The cloud and the public receive only sums over the participants of an edge. The noise of ``n`` of them,
+    each with multiplier ``d``, hides one contribution to their sum as a trusted edge's multiplier ``d √n``
+    does. Without sampling, T rounds with ``n_t`` participants are charged for the sum over t of
+    ``1 / (d² n_t)``, and those of a trusted edge with multiplier 1 for T. Both are equal where ``d²`` is the
+    mean of ``1 / n_t`` over the rounds. Other observers may receive the message of one device: d is 1.
+    """
+    if towards not in ("cloud", "public"):
+        return np.ones(rounds.tree.leaf_count)
+    firsts = [first for first, _ in rounds.trees]
+    lasting = np.diff([*firsts, rounds.spec.training.rounds])
+    drawn = np.stack([participants_of(rounds.spec, tree).drawn for _, tree in rounds.trees])
+    return np.sqrt(np.average(1.0 / drawn, axis=0, weights=lasting))
 
 
 def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray, Told]:
