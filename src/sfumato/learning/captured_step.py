@@ -39,6 +39,21 @@ class GraphPool:
             self._number.zero_()
 
 
+class StepGraphs:
+    """Captures the steps of one model that are taken on a GPU; leaves those on a CPU as they are."""
+
+    def __init__(self) -> None:
+        self._pool: GraphPool | None = None
+
+    def of(self, step: GradientStep, models: Tensor) -> GradientStep:
+        """``step``, captured where ``models``, which it reads, are on a GPU."""
+        if not models.is_cuda:
+            return step
+        if self._pool is None:
+            self._pool = GraphPool(models.device)
+        return CapturedStep(step, self._pool)
+
+
 class CapturedStep:
     """A gradient step over fixed memory on a GPU, captured once and then replayed.
 

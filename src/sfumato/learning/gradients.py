@@ -7,25 +7,20 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from sfumato.errors import first_line
-from sfumato.learning.captured_step import CapturedStep, GraphPool
+from sfumato.learning.captured_step import StepGraphs
 from sfumato.learning.dropout import DropoutLayout, applied_masks
 from sfumato.learning.layers import Layer
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
 from sfumato.learning.norms import add_clipped_
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.sequential import SequentialGradient, as_layers
-
-_Gradient: TypeAlias = Callable[
-    [dict[str, Tensor], Tensor, Tensor, Tensor, tuple[Tensor, ...]], dict[str, Tensor]
-]
-_CONVOLUTIONS = nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
 
 
 class GradientStep(Protocol):
@@ -126,9 +121,9 @@ def why_not_batched(
 ) -> str | None:
     """The reason why gradients of several models cannot be computed at once; ``None`` where they can.
 
-    Tries one gradient of two models on ``device``: GRUs can be batched on a CPU and not on a GPU. An
-    operation that ``torch.func.vmap`` follows by a slow loop of its own counts as one that it cannot follow.
-    Only the shapes and types of features and targets matter.
+    Tries one step of two models on ``device``: GRUs can be batched on a CPU and not on a GPU. An operation
+    that ``torch.func.vmap`` follows by a slow loop of its own counts as one that it cannot follow. Only the
+    shapes and types of features and targets matter.
     """
     if _layers(model, features, loss) is not None:
         return None
@@ -141,19 +136,15 @@ def why_not_batched(
         warnings.filterwarnings("error", message=".*batching rule", category=UserWarning)
         try:
             gradient = FunctionalGradient(own, examples[0], loss)
-            gradient.batched(models, examples, wanted, weights)
+            step = gradient.bind(models, torch.empty_like(models), examples, keep=0.0, scale=1.0)
+            step(wanted, weights, torch.ones(2, 3, gradient.dropout_floats, device=device))
         except (RuntimeError, UserWarning) as error:
             return first_line(error)
     return None
 
 
 class FunctionalGradient:
-    """The gradient by ``torch.func``, for any module without randomness or batch statistics.
-
-    ``vmap`` makes grouped convolutions of those of several models, which are slow on a GPU: there such models
-    take their steps one after another, and a step of all of them is captured as one CUDA graph. Examples that
-    are clipped are batched over the models everywhere.
-    """
+    """The gradient by ``torch.func``, for any module without randomness or batch statistics."""
 
     def __init__(self, model: nn.Module, features: Tensor, loss: Loss = CROSS_ENTROPY) -> None:
         self._model, self._example = model, features.new_zeros(1, *features.shape[1:])
@@ -172,25 +163,8 @@ class FunctionalGradient:
                 outputs = functional_call(model, (parameters, constants), (features,))
             return (loss.of_examples(outputs, labels) * weights).sum()
 
-        self._batched = self._gradient = vmap(grad(weighted))
-        if features.is_cuda and any(isinstance(module, _CONVOLUTIONS) for module in model.modules()):
-            self._gradient = one_by_one(grad(weighted))
-        self._graph_pool: GraphPool | None = None
-
-    def batched(self, models: Tensor, features: Tensor, labels: Tensor, weights: Tensor) -> None:
-        """Compute the gradients of several models at once, wherever they are, and forget them.
-
-        Args:
-            models: flat float32 ``[n, M]``.
-            features: ``[n, B, ...]``.
-            labels: ``[n, B, ...]``.
-            weights: of the examples' gradients, ``[n, B]``.
-
-        Raises:
-            RuntimeError: an operation of the module cannot be batched.
-        """
-        masks = self._dropout.masks(weights.new_ones(*weights.shape, self.dropout_floats))
-        self._batched(self._layout.unflatten(models), features, labels, weights, masks)
+        self._gradient = vmap(grad(weighted))
+        self._graphs = StepGraphs()
 
     @property
     def dropout_floats(self) -> int:
@@ -243,15 +217,12 @@ class FunctionalGradient:
             example_clip: l2 bound of every example's gradient; ``None`` for none.
         """
         parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
-        if example_clip is not None:
-            summed = partial(self._add_clipped, parameters, target, keep, scale, example_clip)
-            return _FunctionalStep(features, summed)
-        step = _FunctionalStep(features, partial(self._add, parameters, target, targets, keep, scale))
-        if not models.is_cuda:
-            return step
-        if self._graph_pool is None:
-            self._graph_pool = GraphPool(models.device)
-        return CapturedStep(step, self._graph_pool)
+        summed = (
+            partial(self._add, parameters, target, targets, keep, scale)
+            if example_clip is None
+            else partial(self._add_clipped, parameters, target, keep, scale, example_clip)
+        )
+        return self._graphs.of(_FunctionalStep(features, summed), models)
 
     def _add(
         self,
@@ -322,7 +293,7 @@ class FunctionalGradient:
             one = slice(place, place + 1)
             used = (weights[:, one] > 0).float()
             masks = self._dropout.masks(uniforms[:, one])
-            named = self._batched(parameters, features[:, one], labels[:, one], used, masks)
+            named = self._gradient(parameters, features[:, one], labels[:, one], used, masks)
             gradients = torch.cat([named[name].flatten(1) for name in self._layout.names], dim=1)
             clipped[:, place] = add_clipped_(total, gradients, bound, weights[:, place])
         if keep == 0.0:
@@ -331,35 +302,6 @@ class FunctionalGradient:
             target.mul_(keep)
         target.add_(total, alpha=scale)
         return clipped
-
-
-def one_by_one(gradient: _Gradient) -> _Gradient:
-    """What ``vmap(gradient)`` computes, of one model of the stack after another.
-
-    ``gradient``: of one model, by the names of its parameters; of parameters, features, labels, weights and
-    masks of dropout.
-    """
-
-    def stacked(
-        parameters: dict[str, Tensor],
-        features: Tensor,
-        labels: Tensor,
-        weights: Tensor,
-        masks: tuple[Tensor, ...],
-    ) -> dict[str, Tensor]:
-        found = [
-            gradient(
-                {name: stack[row] for name, stack in parameters.items()},
-                features[row],
-                labels[row],
-                weights[row],
-                tuple(mask[row] for mask in masks),
-            )
-            for row in range(len(features))
-        ]
-        return {name: torch.stack([one[name] for one in found]) for name in parameters}
-
-    return stacked
 
 
 @dataclass(frozen=True)
