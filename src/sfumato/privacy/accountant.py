@@ -56,6 +56,10 @@ from sfumato.privacy.sampling import (
     merged_terms,
 )
 
+_TIMES_WIDER = 8.0  # that a grid of `compose_roughly` is at first
+MOST_ABOVE = 0.02
+"""The share by which ε of `compose_roughly` may be above that of `compose`."""
+
 
 @dataclass(frozen=True)
 class PrivacyCurve:
@@ -159,3 +163,34 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: f
         discretization=discretization,
         _bounds=bounds,
     )
+
+
+def compose_roughly(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, delta: float) -> PrivacyCurve:
+    """`compose` on a wider grid of privacy losses: quicker, and at ``delta`` ε is at most 2 % larger.
+
+    A grid with interval h rounds a loss up by less than h. Written with an exact loss distribution for each
+    of n releases, δ(ε + nh) on the grid is then at most the exact δ(ε), so ε grows by at most nh
+    (docs/accounting.md, "Composition"). The grid is 8 times as wide as that of `compose`, or less where nh
+    would be more than 2 % of the exact ε, of which ε on the grid less nh is a lower bound.
+
+    Args:
+        terms: as of `compose`.
+        neighbours: the relation that the multipliers refer to.
+        delta: δ in (0, 1), at which the curve is asked for.
+
+    Raises:
+        ValueError: as `compose`, or ``delta`` is outside (0, 1).
+    """
+    charged = merged_terms(terms)
+    curve = compose(charged, neighbours=neighbours, coarser=_TIMES_WIDER)
+    if curve.discretization is None:  # nothing is on a grid, or this one would be too wide
+        return compose(charged, neighbours=neighbours)
+    drawn = sum(term.count for term in charged if term.sampling is not None)
+    releases = drawn + any(term.sampling is None for term in charged)
+    least = max(0.0, curve.epsilon(delta) - releases * curve.discretization)
+    allowed = MOST_ABOVE * least / releases
+    if curve.discretization <= allowed:
+        return curve
+    share = _TIMES_WIDER * allowed / curve.discretization
+    wider = 2.0 ** math.floor(math.log2(share)) if share >= 1 else 1.0
+    return compose(charged, neighbours=neighbours, coarser=wider)
