@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.verify import read
 from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import Party
 
@@ -102,6 +103,43 @@ class CheckedGroupPairs:
                 left = drawn.get("population"), drawn.get("sample")
                 found[(*rounded, *rest, drawn["kind"], drawn["hidden"], *left)] += times * count
         return frozenset(found.items())
+
+    @property
+    def observers_may_fold(self) -> bool:
+        """Whether a worker learns no more than one that is in all of its groups, and maybe in others.
+
+        So it is where groups never change, masters add all noise, workers are drawn by Poisson draws or not
+        at all, messages are sent plainly and all arrive, and no model without noise stays inside a group.
+        """
+        ledger = self.facts.ledger
+        return (
+            len(self.facts.kinds) == 1
+            and ledger["noise_added_by"] == "master"
+            and ledger["transport"] == "plain"
+            and not ledger.get("cohort_per_group")
+            and not ledger.get("least_survivors_per_group")
+            and not (ledger["kind"] == "dp-ogl+" and read.count(ledger["merge_every"]) > 1)
+        )
+
+    def seen_no_more(self, unit: int, observer: Party) -> set[Any]:
+        """Keys of the pairs of ``unit`` with ``observer``, a worker, and with workers in its groups only.
+
+        Only workers that are as near to the unit count: in a common group with it, or not.
+        """
+        facts, (inside,) = self.facts, self.facts.kinds
+        groups = inside[int(facts.kind_of[observer[2]])]
+        found = {self.key_of(unit, observer)}
+        for kind, worker in enumerate(self.first):
+            other: Party = ("device", 0, worker)
+            if worker == unit:  # another one of its kind is in the same groups
+                alone = int(facts.sizes[kind]) == 1
+                members = np.flatnonzero(facts.kind_of == kind)
+                other = ("device", 0, -1 if alone else int(members[1]))
+            if other[2] < 0 or (inside[kind] & ~groups).any():
+                continue
+            if facts.is_near(unit, other) == facts.is_near(unit, observer):
+                found.add(self.key_of(unit, other))
+        return found
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
         """Yield workers that are in the same groups in every era, with the pairs of one of them.

@@ -49,8 +49,11 @@ def pair_problems(
         if folded:
             of_kind.update({pair[0]: units[0] for pair in of_one})
         wanted.update({pair: len(units) * count for pair, count in of_one.items()})
-    if folded and not (isinstance(pairs, CheckedTreePairs) and all(_is_of_device(row) for row in folded)):
-        yield "privacy.json: kinds_of_pairs: only rows about devices of a tree stand for several kinds"
+    if folded and not all(map(_is_of_device, folded)):
+        yield "privacy.json: kinds_of_pairs: only rows about devices stand for several kinds"
+    elif folded and isinstance(pairs, CheckedGroupPairs):
+        yield from _folded_group_problems(folded, pairs, wanted - stated)
+        wanted = Counter({pair: min(count, stated[pair]) for pair, count in wanted.items()})
     elif folded:
         assert isinstance(facts, CheckedTree)
         assert isinstance(pairs, CheckedTreePairs)
@@ -63,6 +66,36 @@ def pair_problems(
             stands_for = f"stated {stated[pair]}; there are {wanted[pair]}"
             yield f"privacy.json: stands_for: pairs like {who}: {stands_for}"
     yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
+
+
+def _folded_group_problems(
+    rows: Sequence[Json], pairs: CheckedGroupPairs, left: Counter[Any]
+) -> Iterator[str]:
+    """Yield a line where ``rows`` do not stand for all pairs ``left`` in groups, or for one that sees more.
+
+    Args:
+        rows: rows of privacy.json about devices that stand for several kinds of pairs.
+        pairs: classes of pairs of the groups.
+        left: number of pairs of each kind that no other row stands for.
+    """
+    if not pairs.observers_may_fold:
+        yield "privacy.json: kinds_of_pairs: in these groups no observer stands for others"
+        return
+    covered = set[Any]()
+    for row in rows:
+        observer = pairs.facts.party_named(row["observer"])
+        if observer[0] != "device":
+            yield f"privacy.json: kinds_of_pairs: {row['observer']}: a master stands for no other observer"
+            return
+        covered |= pairs.seen_no_more(kind_and_index(row["unit"])[1], observer)
+    stands_for = sum(read.count(row["stands_for"]) for row in rows)
+    if stands_for != left.total():
+        yield (
+            f"privacy.json: stands_for: rows of several kinds of pairs: stated {stands_for}; there are "
+            f"{left.total()} pairs left"
+        )
+    if not left.keys() <= covered:
+        yield "privacy.json: kinds_of_pairs: a pair has no row, and none whose observer sees as much"
 
 
 def _record_rate_and_site_problems(
