@@ -107,7 +107,11 @@ def test_many_random_trees_with_folded_rows_pass(tmp_path: Path, monkeypatch: py
 
 
 OVERLAPPING = GROUPS | {
-    "topology": {"kind": "groups", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [3, 5, 6], [6, 7, 8], [0, 3, 8]]},
+    "topology": {
+        "kind": "groups",
+        "structure": "list",
+        "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [3, 5, 6], [6, 7, 8], [0, 3, 8]],
+    },
 }
 
 

@@ -84,7 +84,11 @@ GROUPS: dict[str, Any] = {
     "name": "groups",
     "protocol": "dp-ogl",
     "data": {"source": "synthetic", "examples_per_device": 20},
-    "topology": {"kind": "groups", "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [3, 5, 6], [6, 7, 8], [0, 3, 8]]},
+    "topology": {
+        "kind": "groups",
+        "structure": "list",
+        "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [3, 5, 6], [6, 7, 8], [0, 3, 8]],
+    },
     "training": {
         "rounds": 6, "local_steps": 2, "merge_every": 2, "batch_size": 5, "learning_rate": 0.2,
         "participation": {"kind": "poisson", "rate": 0.7},

@@ -197,12 +197,9 @@ class GroupReleases(GroupFacts):
 
     def _all_exposures(self, received: ReceivedSums) -> tuple[Exposure, ...]:
         """The exposures of flow, cut and the cheapest set, with all noise as if it were composed."""
-        problem, least = received.problem, self._cheapest(received)
-        return (
-            received.exposure("flow", problem.reach),
-            received.exposure("cut", problem.seen),
-            replace(received.exposure("min-cost", least.blocks), gap=least.gap),
-        )
+        least = self._cheapest(received)
+        flow, cut, cheapest = received.exposures(least.blocks)
+        return flow, cut, replace(cheapest, gap=least.gap)
 
     def _received(self, unit: int, coalition: Sequence[Party]) -> ReceivedSums:
         """How ``coalition`` receives the sums that the data of ``unit`` may move."""
