@@ -64,7 +64,8 @@ class Guarantee:
             coalition, with its raw updates.
         as_seen_by: a coalition that contains the observer, where the bounds are those towards it; what it
             learns at most, the observer learns at most. Empty: the observer itself.
-        least_epsilon: the smallest ε of a unit that the row stands for; that of ``unit`` is the largest.
+        least_epsilon: the smallest ε that is known of a unit that the row stands for; that of ``unit`` is the
+            largest.
         sites: names of the sites that these units are at, where a user named any.
         kinds: of how many kinds the pairs are that the row stands for; of several, it is about the worst.
     """
@@ -96,7 +97,10 @@ class Guarantee:
 
     @property
     def epsilon_range(self) -> tuple[float, float] | None:
-        """The smallest and largest ε of the units that the row stands for; ``None`` if these are equal."""
+        """The smallest and largest ε of the units that the row stands for.
+
+        ``None`` if these are equal, or if the row stands for pairs in groups whose own ε is not computed.
+        """
         return (self.least_epsilon, self.epsilon) if self.least_epsilon < self.epsilon else None
 
     @property
