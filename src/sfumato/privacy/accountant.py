@@ -168,10 +168,10 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: f
 def compose_roughly(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, delta: float) -> PrivacyCurve:
     """`compose` on a wider grid of privacy losses: quicker, and at ``delta`` ε is at most 2 % larger.
 
-    A grid with interval h rounds a loss up by less than h. Written with an exact loss distribution for each
-    of n releases, δ(ε + nh) on the grid is then at most the exact δ(ε), so ε grows by at most nh
-    (docs/accounting.md, "Composition"). The grid is 8 times as wide as that of `compose`, or less where nh
-    would be more than 2 % of the exact ε, of which ε on the grid less nh is a lower bound.
+    On a grid with interval h the losses of a release are no larger than if each were rounded up to the next
+    point, by less than h. So ε of n releases grows by at most nh (docs/accounting.md, "Composition"). The
+    grid is 8 times as wide as that of `compose`, or less where nh would be more than 2 % of the exact ε, of
+    which ε on the grid less nh is a lower bound.
 
     Args:
         terms: as of `compose`.
