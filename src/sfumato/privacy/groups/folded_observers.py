@@ -14,7 +14,7 @@ would have to be compared. There all observers have rows of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.vector_clocks import IntArray, WorkerKinds
@@ -55,7 +55,7 @@ def wider_kinds(kinds: WorkerKinds) -> list[list[int]]:
 
 
 def stand_ins(
-    places: Iterable[int],
+    places: Collection[int],
     place_of_kind: IntArray,
     wider: list[list[int]],
     kinds: WorkerKinds,
@@ -64,7 +64,7 @@ def stand_ins(
     """For every place of observers, the one that stands for it: itself, unless another sees more.
 
     Args:
-        places: numbers of places; each is that of a kind of workers that are there.
+        places: numbers of places, quick to look up; each is that of a kind of workers that are there.
         place_of_kind: the place of every kind of workers, equal for kinds that a symmetry exchanges which
             leaves the unit where it is, ``[kinds]``.
         wider: of every kind, from `wider_kinds`.
@@ -74,12 +74,12 @@ def stand_ins(
     Returns:
         The place that stands for each; it stands for itself.
     """
-    there, found = set(places), dict[int, int]()
-    for place in there:
+    found: dict[int, int] = {}
+    for place in places:
         some = [
             kind
             for kind in wider[place]
-            if int(place_of_kind[kind]) in there and relation(int(place_of_kind[kind])) == relation(place)
+            if int(place_of_kind[kind]) in places and relation(int(place_of_kind[kind])) == relation(place)
         ]
         # one in the most groups has none of the same relation above it
         most = max(some, key=lambda kind: (len(kinds.groups[kind][0]), -kind), default=place)
