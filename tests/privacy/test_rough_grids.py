@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import sfumato as sf
 from sfumato.privacy import accountant
 from sfumato.privacy.accountant import MOST_ABOVE, compose, compose_roughly
+from sfumato.privacy.charges import composed_epsilon
 from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.spec.load import load_spec
@@ -78,6 +79,30 @@ def test_a_grid_that_would_add_more_than_the_share_is_not_taken() -> None:
     assert widest > least * (1 + MOST_ABOVE)
     found = compose_roughly(terms, neighbours="zero-out", delta=1e-3).epsilon(1e-3)
     assert least <= found <= least * (1 + MOST_ABOVE)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    multiplier=st.floats(1.0, 10.0),
+    seen=st.floats(0.01, 0.99),
+    hidden=st.floats(0.01, 0.9),
+    known=st.floats(0.05, 20.0),
+)
+def test_draws_are_told_only_where_another_bound_is_surely_smaller(
+    multiplier: float, seen: float, hidden: float, known: float
+) -> None:
+    """Then the smallest bound of the pair stays, and this one is still a bound."""
+    terms = (
+        GaussianTerm(multiplier, 12, Sampling.revealed(seen)),
+        GaussianTerm(multiplier, 12, Sampling.poisson(hidden)),
+    )
+    exact, _ = composed_epsilon(terms, "zero-out", 1e-5)
+    found, method = composed_epsilon(terms, "zero-out", 1e-5, known, roughly=True)
+    assert found >= exact * (1 - ROUNDING)
+    if exact <= known:
+        assert found <= exact * (1 + MOST_ABOVE)
+    if composed_epsilon(terms[:1], "zero-out", 1e-5)[0] > known * (1 + ROUNDING):
+        assert method == "gdp"  # no losses are composed
 
 
 UNEQUAL: dict[str, Any] = {

@@ -32,7 +32,7 @@ class Composition:
         how: for people.
         failure_probability: probability that nothing protects; the rest of delta is left for ``terms``.
         releases: what each of the first of ``terms`` amounts to; those that elections add have none.
-        roughly: whether ε may be up to 2 % above (`compose_roughly`).
+        roughly: whether ε may be up to 2 % above (`compose_roughly`), or more beside a smaller bound.
     """
 
     terms: tuple[GaussianTerm, ...]
@@ -337,16 +337,18 @@ def composed_epsilon(
         known: the ε of another bound of the same pair, or ∞. If the releases that are not drawn have a
             larger ε already, and all others add little to it, every draw is charged as seen: a valid bound
             that is quick to compute.
-        roughly: as of a `Composition`.
+        roughly: as of a `Composition`. Then every draw is charged as seen, whatever that adds, where the
+            releases whose draws are seen have a larger ε than ``known``.
 
     Returns:
         ε, ∞ where nothing protects, and the name of the method: ``gdp`` or ``pld``.
     """
     ordered = _merged_in_order(tuple(terms))
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
-    if is_drawn and known < math.inf and _is_more_without_draws(ordered, delta, known):
+    sure = _not_drawn(ordered, or_seen=roughly)
+    if is_drawn and known < math.inf and sure and _revealed_draws(sure).delta(known) > delta:
         least, most = _with_draws_seen(ordered, delta)
-        if most <= least * (1 + _AS_GOOD_AS_CERTAIN):
+        if roughly or most <= least * (1 + _AS_GOOD_AS_CERTAIN):
             return most, "gdp"
     return _composed(ordered, neighbours, delta, roughly)
 
@@ -357,15 +359,14 @@ def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...
     return tuple(merged_terms(terms))
 
 
-def _is_more_without_draws(terms: tuple[GaussianTerm, ...], delta: float, known: float) -> bool:
-    """Whether the terms that are not drawn have a larger ε than ``known`` by themselves."""
-    certain = _not_drawn(terms)
-    return bool(certain) and _revealed_draws(certain).delta(known) > delta
+def _not_drawn(terms: tuple[GaussianTerm, ...], *, or_seen: bool = False) -> tuple[GaussianTerm, ...]:
+    """Those ``terms`` that the unit is in for certain; ``or_seen``: also those whose draws are all seen."""
+    return tuple(term for term in terms if term.rate == 1 or (or_seen and _is_seen(term.sampling)))
 
 
-def _not_drawn(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
-    """Those ``terms`` that the unit is in for certain."""
-    return tuple(term for term in terms if term.rate == 1)
+def _is_seen(draw: Sampling | None) -> bool:
+    """Whether ``draw`` is seen, and nothing else is drawn."""
+    return draw is not None and not (draw.hidden or draw.scales or draw.seen_scales)
 
 
 @cache

@@ -109,7 +109,7 @@ class GroupPairs:
             return covering(self._pairs_of(UnitClass(unit, 1)), observers)
         if apart not in self._found:
             self._found[apart] = tuple(
-                pair for units in self._units(apart) for pair in self._pairs_of(units, fold=self._is_large)
+                pair for units in self._units(apart) for pair in self._pairs_of(units, fold=self.is_large)
             )
         return covering(self._found[apart], self.releases.device_count * observers)
 
@@ -125,7 +125,7 @@ class GroupPairs:
             )
 
     @cached_property
-    def _is_large(self) -> bool:
+    def is_large(self) -> bool:
         """Whether there are so many kinds of pairs that observers stand for those that see no more."""
         kinds = self.releases.kinds
         pairs = len(self.unit_classes) * (kinds.group_count + len(kinds.size))

@@ -199,7 +199,8 @@ class GroupReleases(GroupFacts):
         """The exposures of flow, cut and the cheapest set, with all noise as if it were composed."""
         least = self._cheapest(received)
         flow, cut, cheapest = received.exposures(least.blocks)
-        return flow, cut, replace(cheapest, gap=least.gap)
+        found = flow, cut, replace(cheapest, gap=least.gap)
+        return tuple(replace(each, roughly=True) for each in found) if self.pairs.is_large else found
 
     def _received(self, unit: int, coalition: Sequence[Party]) -> ReceivedSums:
         """How ``coalition`` receives the sums that the data of ``unit`` may move."""
