@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import get_args
 
 from sfumato.privacy.losses.hidden_draws import (
@@ -81,6 +81,7 @@ class PrivacyCurve:
     gdp_mu: float | None
     discretization: float | None
     _bounds: tuple[CurveBound, ...]
+    _smallest: dict[float, tuple[float, Method]] = field(default_factory=dict, compare=False, repr=False)
 
     def epsilon(self, delta: float) -> float:
         """The smallest ε ≥ 0 that any known bound gives at ``delta``, in (0, 1); ∞ where nothing protects.
@@ -101,13 +102,19 @@ class PrivacyCurve:
         return min(bound.delta(epsilon) for bound in self._bounds)
 
     def smallest(self, delta: float) -> tuple[float, Method]:
-        """The ε that `epsilon` gives at ``delta``, and the name of the method that gave it.
+        """The ε that `epsilon` gives at ``delta``, and the name of the method that gave it; both are kept.
 
         Raises:
             ValueError: ``delta`` is outside (0, 1).
         """
         if not 0 < delta < 1:
             raise ValueError(f"delta: got {delta}; must be in (0, 1)")
+        if delta not in self._smallest:
+            self._smallest[delta] = self._searched(delta)
+        return self._smallest[delta]
+
+    def _searched(self, delta: float) -> tuple[float, Method]:
+        """Compute what `smallest` keeps, for ``delta`` in (0, 1)."""
         found: tuple[float, Method] = math.inf, self._bounds[0].method
         for number, bound in enumerate(self._bounds):
             # no search where a smaller ε is known: a bound with more δ there has a larger one
