@@ -373,9 +373,10 @@ class GroupReleases(GroupFacts):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Yield one pair of a unit and an observer for every class of pairs that are charged alike.
+        """Yield one pair for every class of pairs that are charged alike.
 
-        ``unit``: only pairs of this device; ``apart``: sites whose records are drawn unequally often are
+        In a large network it may stand for observers that see less, too (`folded_observers`). ``unit``: only
+        pairs of this device, of every observer; ``apart``: sites whose records are drawn unequally often are
         apart; ``every_unit`` makes no difference here.
         """
         return self.pairs.of(unit, apart=apart)
