@@ -1,4 +1,4 @@
-"""Rows that stand for several kinds of pairs: honest folders pass, and rows about milder pairs are found."""
+"""Rows of trees that stand for several kinds of pairs: rows about milder pairs than these are found."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from certified_folders import GROUPS, TREE, certified_folder, forge
+from certified_folders import TREE, certified_folder, forge
 from oracle_random_trees import random_tree
 
 import sfumato as sf
-from sfumato.privacy.groups import folded_observers
 from sfumato.privacy.tree import folded_pairs
 from sfumato.spec.load import load_spec
 from sfumato.verify.checker import check_run
@@ -104,68 +103,3 @@ def test_random_trees_with_folded_rows_pass(tmp_path: Path, monkeypatch: pytest.
 def test_many_random_trees_with_folded_rows_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folded_pairs, "MOST_CLASSES", FEW)
     check_random_trees(tmp_path, LONG)
-
-
-OVERLAPPING = GROUPS | {
-    "topology": {
-        "kind": "groups",
-        "structure": "list",
-        "groups": [[0, 1, 2, 3], [2, 3, 4, 5], [3, 5, 6], [6, 7, 8], [0, 3, 8]],
-    },
-}
-
-
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every network is large enough for observers to stand for those that see no more."""
-    monkeypatch.setattr(folded_observers, "MOST_PAIRS", 0)
-
-
-@pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("document", [OVERLAPPING, GROUPS])
-def test_an_honest_folder_of_groups_with_folded_rows_passes(document: Any, tmp_path: Path) -> None:
-    found: list[bool] = []
-    forge(certified_folder(tmp_path, load_spec(document)), lambda privacy, _: found.append(folded(privacy)))
-    assert found == [True]
-    assert check_run(tmp_path).problems == []
-
-
-def one_pair_moved(privacy: dict[str, Any], folder: dict[str, Any]) -> None:
-    some_pairs_fewer(privacy, folder)
-    next(row for row in privacy["guarantees"] if "kinds_of_pairs" not in row)["stands_for"] += 1
-
-
-@pytest.mark.usefixtures("large")
-@pytest.mark.parametrize(
-    ("change", "words"), [(some_pairs_fewer, "stand for"), (one_pair_moved, "pairs like device:0 towards")]
-)
-def test_counts_in_groups_that_do_not_add_up_are_found(change: Any, words: str, tmp_path: Path) -> None:
-    forge(certified_folder(tmp_path, load_spec(OVERLAPPING)), change)
-    assert any(words in problem for problem in check_run(tmp_path).problems)
-
-
-@pytest.mark.usefixtures("large")
-def test_an_observer_that_stands_for_one_that_sees_more_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The account itself is made to let every worker be stood for by one in fewer groups."""
-    wider = folded_observers.wider_kinds
-
-    def narrower_kinds(kinds: Any) -> list[list[int]]:
-        found = wider(kinds)
-        return [[k for k, more in enumerate(found) if kind in more] for kind in range(len(found))]
-
-    monkeypatch.setattr(folded_observers, "wider_kinds", narrower_kinds)
-    problems = check_run(certified_folder(tmp_path, load_spec(OVERLAPPING))).problems
-    assert any("sees as much" in problem for problem in problems)
-
-
-def test_groups_in_which_nobody_stands_for_others_are_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With noise of devices: the account is made to fold all the same."""
-    monkeypatch.setattr(folded_observers, "MOST_PAIRS", 0)
-    monkeypatch.setattr(folded_observers, "may_fold", lambda facts: True)
-    document = OVERLAPPING | {"trust": {"trusted_aggregators": []}}
-    problems = check_run(certified_folder(tmp_path, load_spec(document))).problems
-    assert any("no observer stands for others" in problem for problem in problems)

@@ -71,16 +71,23 @@ class CheckedGroupPairs:
         self._colours[unit_kind] = kinds, groups
         return kinds, groups
 
-    def key_of(self, unit: int, observer: Party) -> Any:
-        """A hashable key of a pair, equal for pairs of a worker and an observer that are charged alike."""
-        unit_kind = int(self.facts.kind_of[unit])
-        kinds, groups = self.refined_colours(unit_kind)
+    def place_of(self, unit: int, observer: Party) -> Any:
+        """A hashable key of a unit's and its observer's positions in the groups.
+
+        Equal keys are (nearly always) pairs that a symmetry exchanges. Its first entry numbers the class of
+        units, the second is ``device`` or ``master``.
+        """
+        kinds, groups = self.refined_colours(int(self.facts.kind_of[unit]))
         who, _, index = observer
         place = kinds[int(self.facts.kind_of[index])] if who == "device" else groups[index]
-        key = tuple(sorted(kinds)), tuple(sorted(groups)), who, place
-        if key not in self._charges:
-            self._charges[key] = self.facts.trusts(unit, observer), self._charge_upstream(unit, observer)
-        return self._charges[key]
+        return self._number_of_key((tuple(sorted(kinds)), tuple(sorted(groups)))), who, place
+
+    def key_of(self, unit: int, observer: Party) -> Any:
+        """A hashable key of a pair, equal for pairs of a worker and an observer that are charged alike."""
+        place = self.place_of(unit, observer)
+        if place not in self._charges:
+            self._charges[place] = self.facts.trusts(unit, observer), self._charge_upstream(unit, observer)
+        return self._charges[place]
 
     def _charge_upstream(self, unit: int, observer: Party) -> Any:
         """A hashable summary of what is charged if everything upstream of the observer is exposed.
@@ -121,39 +128,40 @@ class CheckedGroupPairs:
             and not (ledger["kind"] == "dp-ogl+" and read.count(ledger["merge_every"]) > 1)
         )
 
-    def seen_no_more(self, unit: int, observer: Party) -> set[Any]:
-        """Keys of the pairs of ``unit`` with ``observer``, a worker, and with workers in its groups only.
+    def places_that_see_no_more(self, unit: int, observer: Party) -> set[Any]:
+        """Places (`place_of`) of the pairs of ``unit`` with workers that are in groups of ``observer`` only.
 
-        Only workers that are as near to the unit count: in a common group with it, or not.
+        Only workers count that are as near to the unit as ``observer``, a worker: in a common group with it,
+        or in none.
         """
         facts, (inside,) = self.facts, self.facts.kinds
         groups = inside[int(facts.kind_of[observer[2]])]
-        found = {self.key_of(unit, observer)}
-        for kind, worker in enumerate(self.first):
-            other: Party = ("device", 0, worker)
-            if worker == unit:  # another one of its kind is in the same groups
-                alone = int(facts.sizes[kind]) == 1
-                members = np.flatnonzero(facts.kind_of == kind)
-                other = ("device", 0, -1 if alone else int(members[1]))
-            if other[2] < 0 or (inside[kind] & ~groups).any():
-                continue
-            if facts.is_near(unit, other) == facts.is_near(unit, observer):
-                found.add(self.key_of(unit, other))
-        return found
+        near = facts.is_near(unit, observer)
+        return {
+            self.place_of(unit, other)
+            for other, _ in self.observers_of(unit)
+            if other[0] == "device"
+            and not (inside[int(facts.kind_of[other[2]])] & ~groups).any()
+            and facts.is_near(unit, other) == near
+        }
+
+    def observers_of(self, unit: int) -> Iterator[tuple[Party, int]]:
+        """Yield every master once, and a worker of every kind, with how many there are besides ``unit``."""
+        facts = self.facts
+        yield from ((("master", 1, group), 1) for group in range(facts.groups))
+        for kind, more in enumerate(facts.sizes):
+            count = int(more) - (kind == facts.kind_of[unit])
+            if count:
+                worker = next(i for i in np.flatnonzero(facts.kind_of == kind) if i != unit)
+                yield ("device", 0, int(worker)), count
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
         """Yield workers that are in the same groups in every era, with the pairs of one of them.
 
         The pairs are counted by `key_of`; each worker of the list has as many.
         """
-        facts = self.facts
         for kind, unit in enumerate(self.first):
             found = Counter[Any]()
-            for group in range(facts.groups):
-                found[self.key_of(unit, ("master", 1, group))] += 1
-            for other, more in enumerate(facts.sizes):
-                count = int(more) - (other == kind)
-                if count:
-                    worker = next(i for i in np.flatnonzero(facts.kind_of == other) if i != unit)
-                    found[self.key_of(unit, ("device", 0, int(worker)))] += count
-            yield np.flatnonzero(facts.kind_of == kind).tolist(), found
+            for observer, count in self.observers_of(unit):
+                found[self.key_of(unit, observer)] += count
+            yield np.flatnonzero(self.facts.kind_of == kind).tolist(), found

@@ -8,7 +8,9 @@ from typing import Any
 
 from sfumato.verify import read
 from sfumato.verify.facts import Facts
+from sfumato.verify.folded_group_rows import folded_group_problems
 from sfumato.verify.folded_rows import FoldedRows, is_folded
+from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.group_pairs import CheckedGroupPairs
 from sfumato.verify.json_values import ROUNDING, Json, is_within_device, kind_and_index
 from sfumato.verify.moving import CheckedMovingPairs, CheckedMovingTree
@@ -34,27 +36,47 @@ def pair_problems(
         yield from _record_rate_and_site_problems(rows, facts, moving, sites)
         return
     pairs = CheckedTreePairs(facts) if isinstance(facts, CheckedTree) else CheckedGroupPairs(facts)
-    stated, named = Counter[Any](), dict[Any, str]()
-    folded = [row for row in rows if is_folded(row)]
+    yield from _count_problems(rows, facts, pairs, relation)
+    yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
+
+
+def _count_problems(
+    rows: Sequence[Json],
+    facts: CheckedTree | CheckedGroups,
+    pairs: CheckedTreePairs | CheckedGroupPairs,
+    relation: str,
+) -> Iterator[str]:
+    """Yield a line where rows do not stand for every pair of a network that stays as often as it is there.
+
+    Args:
+        rows: rows of privacy.json about one kind of unit.
+        facts: of the network.
+        pairs: its classes of pairs.
+        relation: ``zero-out``, ``remove`` or ``replace``.
+    """
+    of_one = [row for row in rows if "," not in row["observer"]]
     for row in rows:
-        unit = kind_and_index(row["unit"])[1]
         if "," in row["observer"]:
             yield f"privacy.json: {row['unit']} towards {row['observer']}: is no pair with one observer"
-        elif not is_folded(row):
-            pair = pairs.key_of(unit, facts.party_named(row["observer"]))
+    folded = [row for row in of_one if is_folded(row)]
+    if folded and not all(map(_is_of_device, folded)):
+        yield "privacy.json: kinds_of_pairs: only rows about devices stand for several kinds"
+        return
+    if folded and isinstance(pairs, CheckedGroupPairs):
+        yield from folded_group_problems(of_one, pairs)
+        return
+    stated, named = Counter[Any](), dict[Any, str]()
+    for row in of_one:
+        if not is_folded(row):
+            pair = pairs.key_of(kind_and_index(row["unit"])[1], facts.party_named(row["observer"]))
             stated[pair] += read.count(row["stands_for"])
             named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
     wanted, of_kind = Counter[Any](), dict[Any, int]()
-    for units, of_one in pairs.units():
+    for units, found in pairs.units():
         if folded:
-            of_kind.update({pair[0]: units[0] for pair in of_one})
-        wanted.update({pair: len(units) * count for pair, count in of_one.items()})
-    if folded and not all(map(_is_of_device, folded)):
-        yield "privacy.json: kinds_of_pairs: only rows about devices stand for several kinds"
-    elif folded and isinstance(pairs, CheckedGroupPairs):
-        yield from _folded_group_problems(folded, pairs, wanted - stated)
-        wanted = Counter({pair: min(count, stated[pair]) for pair, count in wanted.items()})
-    elif folded:
+            of_kind.update({pair[0]: units[0] for pair in found})
+        wanted.update({pair: len(units) * count for pair, count in found.items()})
+    if folded:
         assert isinstance(facts, CheckedTree)
         assert isinstance(pairs, CheckedTreePairs)
         left = Counter({pair: count for pair, count in wanted.items() if pair not in stated})
@@ -65,37 +87,6 @@ def pair_problems(
             who = named.get(pair, "no row (a pair is left out)")
             stands_for = f"stated {stated[pair]}; there are {wanted[pair]}"
             yield f"privacy.json: stands_for: pairs like {who}: {stands_for}"
-    yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
-
-
-def _folded_group_problems(
-    rows: Sequence[Json], pairs: CheckedGroupPairs, left: Counter[Any]
-) -> Iterator[str]:
-    """Yield a line where ``rows`` do not stand for all pairs ``left`` in groups, or for one that sees more.
-
-    Args:
-        rows: rows of privacy.json about devices that stand for several kinds of pairs.
-        pairs: classes of pairs of the groups.
-        left: number of pairs of each kind that no other row stands for.
-    """
-    if not pairs.observers_may_fold:
-        yield "privacy.json: kinds_of_pairs: in these groups no observer stands for others"
-        return
-    covered = set[Any]()
-    for row in rows:
-        observer = pairs.facts.party_named(row["observer"])
-        if observer[0] != "device":
-            yield f"privacy.json: kinds_of_pairs: {row['observer']}: a master stands for no other observer"
-            return
-        covered |= pairs.seen_no_more(kind_and_index(row["unit"])[1], observer)
-    stands_for = sum(read.count(row["stands_for"]) for row in rows)
-    if stands_for != left.total():
-        yield (
-            f"privacy.json: stands_for: rows of several kinds of pairs: stated {stands_for}; there are "
-            f"{left.total()} pairs left"
-        )
-    if not left.keys() <= covered:
-        yield "privacy.json: kinds_of_pairs: a pair has no row, and none whose observer sees as much"
 
 
 def _record_rate_and_site_problems(

@@ -139,13 +139,15 @@ class GroupPairs:
     def _pairs_of(self, found: UnitClass, *, fold: bool = False) -> Iterator[PairClass]:
         """Yield classes of the pairs of units ``found``: observers with equal relation, trust and exposures.
 
-        ``fold``: whether a pair also stands for those with observers that see no more than its own.
+        ``fold``: whether a pair also stands for those with observers that see no more than its own. Such a
+        pair is a class of its own, so that its observer is in all groups of each that it stands for.
         """
         unit, unit_kind = found.unit, int(self.releases.kinds.of[found.unit])
         classes: dict[Any, PairClass] = {}
         for party, relation, count, kinds in self._observers_of(unit, unit_kind, fold=fold):
             met = tuple(exposure.without_names for exposure in self.releases.exposures(unit, (party,)))
-            signature = relation, self._is_trusted(relation, party), met
+            worst = party if kinds > 1 else None
+            signature = relation, self._is_trusted(relation, party), met, worst
             first = classes.get(signature, PairClass(unit, party, relation, 0, found.least, found.sites))
             classes[signature] = replace(
                 first, pair_count=first.pair_count + found.count * count, kinds=first.kinds + kinds - 1
