@@ -280,7 +280,8 @@ def smallest_epsilon(
             charged as seen, which is quick and still a bound. ∞: none is known.
 
     Returns:
-        The bound: ε, its method, and ``how`` of the way that gave it, the first one among equals.
+        The bound: ε, its method, and ``how`` of the way that gave it, the first one among equals; and
+        whether it charges hidden draws as seen, told of rough ways only.
     """
     found = []
     for charge in ways:
@@ -289,7 +290,9 @@ def smallest_epsilon(
         else:
             left = delta - charge.failure_probability
             epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known, charge.roughly)
-        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
+        hides_draws = any(term.sampling and not _is_seen(term.sampling) for term in charge.terms)
+        told = charge.roughly and known < epsilon < math.inf and method == "gdp" and hides_draws
+        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how, draws_told=told))
     return min(found, key=lambda bound: bound.epsilon)
 
 
@@ -317,7 +320,7 @@ def is_surely_within(
 
 @lru_cache(maxsize=1024)
 def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
-    """The bound of ``terms`` for an observer who is told every draw; the last 1024 are kept."""
+    """The bound of ``terms`` for an observer who is told every draw."""
     return RevealedDraws.of(terms)
 
 
@@ -371,9 +374,7 @@ def _is_seen(draw: Sampling | None) -> bool:
 
 @cache
 def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> tuple[float, float]:
-    """Bound the ε of ``terms`` at ``delta`` from below and from above without a privacy loss distribution:
-    by the terms that always use the unit alone, and by all terms with every draw seen.
-    """
+    """A lower and an upper bound of ε: of the ``terms`` that are not drawn; of all with every draw seen."""
     return _revealed_draws(_not_drawn(terms)).epsilon(delta), _revealed_draws(terms).epsilon(delta)
 
 

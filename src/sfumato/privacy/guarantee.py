@@ -26,6 +26,8 @@ class EpsilonBound:
         how: which draw amplifies what, for people; empty where it was read from a folder.
         exposed: which releases it charges, where these were searched for (`Exposure.exposed`).
         gap: how far they may be from the cheapest ones (`Exposure.gap`).
+        draws_told: whether hidden draws are charged as if they were seen, as another bound of the pair is
+            surely smaller. Composed as hidden, they might give less.
     """
 
     epsilon: float
@@ -35,6 +37,7 @@ class EpsilonBound:
     how: str = ""
     exposed: tuple[int, ...] = ()
     gap: float | None = None
+    draws_told: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Write the bound as an entry of ``bounds`` in a row of ``privacy.json``; an ε of ∞ becomes
@@ -43,6 +46,8 @@ class EpsilonBound:
         entry: dict[str, Any] = {"epsilon": json_number(self.epsilon), "releases": self.releases}
         if self.gap is not None:
             entry |= {"exposed": list(self.exposed), "certified": self.gap == 1, "gap": json_number(self.gap)}
+        if self.draws_told:
+            entry["draws_told"] = True
         return entry
 
 
@@ -102,6 +107,16 @@ class Guarantee:
         ``None`` if these are equal, or if the row stands for pairs in groups whose own ε is not computed.
         """
         return (self.least_epsilon, self.epsilon) if self.least_epsilon < self.epsilon else None
+
+    @property
+    def least_known(self) -> float | None:
+        """The smallest ε of the units that the row stands for; ``None`` where it is not known.
+
+        It is not of a row of several kinds of pairs without an `epsilon_range`: its ε is that of the worst.
+        """
+        if self.epsilon_range is not None:
+            return self.epsilon_range[0]
+        return self.epsilon if self.kinds == 1 else None
 
     @property
     def epsilon(self) -> float:

@@ -16,9 +16,11 @@ shown to be within the target at its factor over 1 + `MOST_EXCESS`. That is aske
 overestimates δ: so the excess is about `MOST_EXCESS` at most, and not proved to be. Whatever it is, there is
 more noise than needed, never less.
 
-*Rows meet the target too.* Where rows are composed roughly (`TreeReleases.is_composed_roughly`), their grid
-is at most as wide as the coarse one, whose points it has, so that ε on it is no larger. A factor that is a
-root is raised until the pair is surely within the target at it.
+*Rows meet the target.* Where rows are composed roughly (`TreeReleases.is_composed_roughly`), their grid is at
+most as wide as the coarse one, whose points it has, so that ε on it is no larger. A factor that is a root is
+raised until the pair is surely within the target at it. So the ε of the first row of a stretch of pairs with
+one factor is within the target. Those of the others are dominated by it, so their exact ε is; on grids of
+their own, the ε that is stated may be above it by what a rough grid adds, which is 2 % at most.
 """
 
 from __future__ import annotations
