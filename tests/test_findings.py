@@ -10,8 +10,6 @@ from pyarrow import csv, parquet
 
 from sfumato import account, load_spec
 from sfumato.findings import (
-    accuracy_at_chance,
-    classes_of,
     findings_after,
     findings_of_plan,
     idle_clip,
@@ -20,6 +18,7 @@ from sfumato.findings import (
     odd_learning_rate,
     odd_radio_power,
 )
+from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import builtin_names
@@ -184,6 +183,21 @@ def test_accuracy_at_chance() -> None:
     ]
 
 
+def test_an_accuracy_that_is_not_above_that_of_one_label() -> None:
+    labels = {"benign": 26, "malignant": 20}
+    assert accuracy_of_one_label(27 / 46, labels) is None
+    assert accuracy_of_one_label(math.nan, labels) is None
+    alike = str(accuracy_of_one_label(26 / 46, labels))
+    assert "the accuracy, 56.5 %, is not above that of guessing the most frequent class, 56.5 %" in alike
+    assert "just that of a model that always says benign" in alike
+    assert "always says malignant" in str(accuracy_of_one_label(20 / 46, labels))
+    assert "always says" not in str(accuracy_of_one_label(22 / 46, labels))
+    (found,) = findings_after("mine.csv", [], 20 / 46, adds_noise=True, test_labels=labels)
+    assert found.kind == "accuracy"
+    assert findings_after("mine.csv", [], 27 / 46, adds_noise=True, test_labels=labels) == ()
+    assert findings_after("mine.csv", [], 20 / 46, adds_noise=True) == ()  # of an earlier version
+
+
 def test_an_account_lists_its_findings() -> None:
     report = account(load_spec("quickstart", ["privacy.delta=0.01", "training.learning_rate=20"]))
     listed = report.to_dict()["findings"]
@@ -220,3 +234,16 @@ def test_features_of_every_table_need_a_range(ending: str, tmp_path: Path) -> No
         }
     )
     assert "unscaled" in [finding.kind for finding in findings_of_plan(resolve(spec), 1e-5)]
+
+
+def test_one_multiplier_for_edges_and_devices_costs_accuracy_where_devices_move() -> None:
+    changes = ["topology.moves={rate: 0.1}", "training.rounds=2", "privacy.noise={epsilon: 8, for: cloud}"]
+    (said,) = [one.text for one in findings_of_plan(plan(*changes), 1e-5) if one.kind == "moving"]
+    each = plan(*changes).noise.device.max()
+    figures = [f"{value:.4g}" for value in (each, each * math.sqrt(40), each / math.sqrt(40))]
+    assert all(figure in said for figure in figures), (said, figures)
+    still = plan(*changes[1:])  # the figure that it compares with
+    assert still.noise.device.max() == pytest.approx(each / math.sqrt(40), rel=1e-2)
+    stated = plan(*changes[:2], "privacy.noise={multiplier: 2}")
+    for alike in (still, stated, plan(*changes, "trust.trusted_edges=[]")):
+        assert "moving" not in {one.kind for one in findings_of_plan(alike, 1e-5)}

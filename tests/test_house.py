@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from source_tree import SOURCE, modules
+from source_tree import SOURCE, modules, nodes
 
 MAX_FILE, MAX_FUNCTION = 400, 60
 
@@ -37,7 +37,7 @@ RETIRED = set(
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Every function with its number of lines, docstring included."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             yield node.name, node.end_lineno - node.lineno + 1
@@ -46,7 +46,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def names(tree: ast.Module) -> set[str]:
     """Names of the classes, functions, methods, and annotated fields and variables that a module defines."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 found.add(name)
@@ -88,7 +88,7 @@ def test_functions_have_at_most_60_lines() -> None:
 
 def rounded_epsilons(tree: ast.AST) -> Iterator[str]:
     """Every ``f"{epsilon:.3g}"`` and the like, in which a name says epsilon and a precision rounds it."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
             rounds = re.search(r"\.\d*[efg%]?'", ast.unparse(node.format_spec))
             if rounds and re.search("epsilon|guaranteed", ast.unparse(node.value), re.IGNORECASE):

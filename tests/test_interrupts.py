@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from lost_signals import send_lost
+
+from sfumato.interrupts import interrupted_by, raise_lost, wait_or_kill
 
 WATCHING = """
 import signal, sys, time
@@ -57,6 +60,16 @@ def test_it_ends_when_its_starter_is_killed() -> None:
         assert starter.stdout.read() == "interrupted\n"  # and its end: nobody writes there any more
 
 
+def test_a_lost_interrupt_is_raised_again_and_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with interrupted_by(signal.SIGUSR1):
+        raise_lost()
+        send_lost(signal.SIGUSR1)
+        with pytest.raises(KeyboardInterrupt):
+            raise_lost()
+    raise_lost()
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("descriptor", ["sys.stdin.fileno()", "987"], ids=["a pipe", "none that can be read"])
 def test_one_that_takes_no_notice_is_asked_again_and_ends(descriptor: str) -> None:
     command = [sys.executable, "-c", DEAF.format(descriptor=descriptor)]
@@ -64,3 +77,11 @@ def test_one_that_takes_no_notice_is_asked_again_and_ends(descriptor: str) -> No
         said, _ = process.communicate(timeout=60)
         assert said.count("came\n") >= 2
         assert process.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(("patience_s", "status"), [(60, 7), (0.2, -signal.SIGKILL)], ids=["ends", "lasts"])
+def test_a_process_that_was_told_to_end_is_killed_when_it_does_not(patience_s: float, status: int) -> None:
+    code = "import sys; sys.exit(7)" if status == 7 else "import time; time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        wait_or_kill(process, patience_s)
+        assert process.returncode == status

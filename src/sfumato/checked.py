@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from sfumato.report.statement.content import Statement
     from sfumato.spec.document import Spec
     from sfumato.verify.checker import CheckOutcome
-
-_FILES = ("spec.yaml", "privacy.json", "ledger.json", "model.pt", "groups.pt")
 
 
 def verify_run(run: str | Path) -> CheckOutcome:
@@ -85,25 +84,38 @@ def _statement_of_spec(spec: Spec) -> Statement:
 
     report = account(spec)
     resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Statement(
-        resolved, RecordedPrivacy.from_dict(report.to_dict()), "A plan, before any run", versions()
-    )
+    privacy = RecordedPrivacy.from_dict(report.to_dict())
+    return Statement(resolved, privacy, "A plan, before any run", versions(), date.today().isoformat())
 
 
 def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
-    from sfumato.report.statement.content import Statement
-    from sfumato.run_folder.reader import load_run, read_ledger
+    from sfumato.report.statement.content import PlayedRun, Statement
+    from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run
 
     run = load_run(folder)
-    deployed = (read_ledger(folder).get("realised") or {}).get("deployed") or {}
-    state = "finished" if run.finished else "not finished"
+    deployed = (run.ledger.get("realised") or {}).get("deployed") or {}
+    unnamed = ("a source that is not named",) if deployed else ()
+    draws = tuple(map(str, deployed.get("draws", ()))) or unnamed
+    state = "finished"
+    if not run.finished:
+        state = (
+            f"stopped after {len(run.metrics):,} of {run.rounds:,} rounds; the figures are for all of them"
+        )
     outcome = verify_run(folder)
-    verified = (
-        f"sfumato verify recomputed {outcome.finite:,} finite bounds of {outcome.rows:,} guarantees from the "
-        f"certificates of the run: {len(outcome.problems):,} mismatches."
+    last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
+    played = PlayedRun(
+        verified=(
+            f"sfumato verify recomputed {outcome.finite:,} finite bounds of {outcome.rows:,} guarantees from "
+            f"the certificates of the run: {len(outcome.problems):,} mismatches."
+        ),
+        mismatches=tuple(outcome.problems),
+        unchecked=tuple(outcome.unchecked),
+        written=date.fromtimestamp(last.stat().st_mtime).isoformat(),
+        files={name: record.sha256 for name, record in sorted(run.manifest.files.items())},
+        draws=draws,
+        purpose=str(deployed.get("purpose", "")),
+        on=str(deployed.get("on", "")),
     )
-    files = {name: record.sha256 for name, record in sorted(run.manifest.files.items()) if name in _FILES}
-    versions = run.spec_dict.get("versions") or {}
-    draws = tuple(map(str, deployed.get("draws", ())))
-    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, verified, files, draws)
+    versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
+    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played)

@@ -49,12 +49,14 @@ class _Family:
         protocols: for every protocol, the kinds of topology it runs on (``topology.kind``), its own first.
         keys: keys of a spec that mean something to this family only.
         devices_observe: whether other devices are the observers that matter most, and so are summed up.
+        one_model: whether all devices train one model together.
     """
 
     name: ClassVar[str]
     protocols: ClassVar[dict[str, tuple[str, ...]]]
     keys: ClassVar[tuple[str, ...]]
     devices_observe: ClassVar[bool]
+    one_model: ClassVar[bool]
 
     @property
     def topologies(self) -> tuple[str, ...]:
@@ -82,6 +84,7 @@ class _TreeFamily(_Family):
     }
     keys = ("air", "control")
     devices_observe = False
+    one_model = True
 
     def resolve(self, spec: Spec) -> Plan:
         """The plan of a spec: every random choice made, every noise source sized."""
@@ -217,6 +220,7 @@ class _GroupFamily(_Family):
     }
     keys = ("trust.trusted_aggregators", "training.merge_every")
     devices_observe = True
+    one_model = False
 
     def resolve(self, spec: Spec) -> Plan:
         """The plan of a spec: every random choice made, every noise source sized."""

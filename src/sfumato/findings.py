@@ -4,8 +4,8 @@ A finding refuses nothing. Each is a function of its own that returns a sentence
 
     before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`,
                     `unscaled_columns`, `columns_of_ids`, `sites_without_rows`, `whole_batches`,
-                    `forgotten_persons`
-    after a run     `idle_clip`, `accuracy_at_chance`, `empty_sums`
+                    `forgotten_persons`, ``plan.warning_of_noise``
+    after a run     `idle_clip`, `empty_sums`, and those of `sfumato.guessing`
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.dataset_sizes import dataset_facts, known_examples
 from sfumato.data.repeats import looks_like_id, repeating_ids
-from sfumato.data.synthetic import CLASSES
 from sfumato.errors import SfumatoError
+from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.radio.channels import radio_of
 from sfumato.rounding import certainty, number, upper_bound
@@ -63,8 +63,6 @@ _CLIPPED = {
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all of it is clipped."""
 _NAMED = 5  # places in a sentence
-CHANCE_FACTOR = 1.2
-"""At 1.2 times the accuracy of guessing, a test set of some hundred examples shows no difference."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
     found["sites"] = sites_without_rows(plan)
     found["batches"] = whole_batches(plan)
     found["persons"] = forgotten_persons(plan)
+    found["moving"] = plan.warning_of_noise
     return _findings(found)
 
 
@@ -110,6 +109,7 @@ def findings_after(
     adds_noise: bool,
     clip_kind: str = "update",
     lost_sums: Mapping[str, Any] | None = None,
+    test_labels: Mapping[str, int] | None = None,
 ) -> tuple[Finding, ...]:
     """Warnings that can be given after a run.
 
@@ -120,9 +120,11 @@ def findings_after(
         adds_noise: whether anybody adds noise.
         clip_kind: ``privacy.clip.kind`` of the spec.
         lost_sums: of the ledger, see `empty_sums`.
+        test_labels: number of test examples of each label, where they are known.
     """
     clip = idle_clip(clip_fractions, clip_kind) if adds_noise else None
-    guessing = accuracy_at_chance(accuracy, classes_of(source))
+    guessing = None if test_labels is None else accuracy_of_one_label(accuracy, test_labels)
+    guessing = guessing or accuracy_at_chance(accuracy, classes_of(source))
     return _findings({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
 
 
@@ -169,7 +171,8 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
         return None
     worst = max(large, key=lambda row: row.epsilon)
     pairs = sum(row.stands_for for row in large)
-    many = f"{pairs:,} {'pair' if pairs == 1 else 'pairs'} of a device and an observer"
+    kinds = " or ".join(f"a {kind}" for kind in sorted({row.unit_kind for row in large}))
+    many = f"{pairs:,} {'pair' if pairs == 1 else 'pairs'} of {kinds} and an observer"
     return (
         f"ε is finite but above {LARGE_EPSILON:g} for {many}, up to {upper_bound(worst.epsilon)} "
         f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as an "
@@ -357,19 +360,6 @@ def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
     return None
 
 
-def accuracy_at_chance(accuracy: float, classes: int | None) -> str | None:
-    """A warning about an accuracy that is at most 1.2 times that of guessing; ``None`` otherwise.
-
-    ``classes``: number of labels; ``None`` where it is not known, and no warning is given.
-    """
-    if classes is None or math.isnan(accuracy) or accuracy > CHANCE_FACTOR / classes:
-        return None
-    return (
-        f"the accuracy, {100 * accuracy:.1f} %, is that of guessing among {classes} classes "
-        f"({100 / classes:.1f} %): the noise, or the settings, left nothing to learn"
-    )
-
-
 def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
     """A warning about sums without any message (``realised.lost_sums`` of a ledger); ``None`` otherwise."""
     if lost is None:
@@ -382,13 +372,6 @@ def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
         f"{sum(lost['by'].values()):,} of {lost['of']:,} sums of devices' messages were not formed, because "
         f"too few devices were left or the supernode failed: {where}; nothing was sent on for them"
     )
-
-
-def classes_of(source: str) -> int | None:
-    """Number of classes of the data set ``source`` if it is built in or synthetic; ``None`` for others."""
-    if source == "synthetic":
-        return CLASSES
-    return BUILT_IN[source].facts.classes if source in BUILT_IN else None
 
 
 def _findings(found: dict[str, str | None]) -> tuple[Finding, ...]:

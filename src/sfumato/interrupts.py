@@ -1,38 +1,77 @@
-"""Signals that end what is at work: like Ctrl-C, so that a run saves its checkpoint, or at once."""
+"""What ends work: signals like Ctrl-C, so that a run saves its checkpoint, or at once; killing a process."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 _AGAIN_S, _PATIENCE_S = 5.0, 30.0
 
 
-@contextmanager
-def interrupted_by(*signals: int, once: bool = False) -> Iterator[None]:
-    """A context in which each of ``signals`` raises KeyboardInterrupt.
+@dataclass
+class Interruption:
+    """Whether a signal has come in a block of `interrupted_by`.
 
-    Only the main thread receives signals; in others nothing changes.
+    Attributes:
+        came: whether one has. Its KeyboardInterrupt may be lost: Python only prints what a destructor or a
+            callback raises, and pydantic drops what comes while it tries the members of a union.
+    """
+
+    came: bool = False
+
+
+_blocks: list[Interruption] = []  # that the main thread is in
+
+
+def raise_lost() -> None:
+    """Raise the KeyboardInterrupt of a signal again; call it where a block that was interrupted never comes.
+
+    Raises:
+        KeyboardInterrupt: a signal has come in a block of `interrupted_by`, and its exception was lost.
+    """
+    if any(block.came for block in _blocks):
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
+    """A context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.
+
+    Of an interrupt that is lost in a destructor or a callback nothing is printed: see `raise_lost`. Only the
+    main thread receives signals; in others nothing changes.
 
     Args:
         signals: their numbers.
         once: whether later ones are ignored: they would interrupt what the first one made the block save.
     """
-    came = False
+    interruption = Interruption()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        if not (once and came):
-            came = True
+        if not (once and interruption.came):
+            interruption.came = True
             raise KeyboardInterrupt
 
+    def tell(lost: sys.UnraisableHookArgs) -> None:
+        if not (interruption.came and issubclass(lost.exc_type, KeyboardInterrupt)):
+            printed(lost)
+
     with _handled(signals, interrupt):
-        yield
+        printed, sys.unraisablehook = sys.unraisablehook, tell
+        _blocks.append(interruption)
+        try:
+            yield interruption
+        finally:
+            _blocks.remove(interruption)
+            sys.unraisablehook = printed
 
 
 @contextmanager
@@ -68,6 +107,15 @@ def interrupt_at_end_of(descriptor: int, number: int) -> None:
         os._exit(128 + number)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def wait_or_kill(process: subprocess.Popen[Any], patience_s: float) -> None:
+    """Wait for the end of a process that was told to end; one that has not ended in time is killed."""
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @contextmanager

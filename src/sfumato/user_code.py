@@ -80,7 +80,10 @@ def source_file(named: str) -> Path | None:
 
 
 def _module_in(file: str) -> ModuleType:
-    """The module in the Python file ``file``, which is run only once in a process."""
+    """The module in the Python file ``file``, which is run only once in a process; it is found again by path.
+
+    What the file raises is passed on; then it is run again the next time.
+    """
     name = f"sfumato_user_code_{hashlib.sha256(os.path.abspath(file).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]

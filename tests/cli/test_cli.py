@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import types
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from lost_signals import send_lost
 from places import ROOT, TESTS
 
 import sfumato
@@ -44,6 +46,7 @@ COMMANDS = [
     "deploy",
     "party",
 ]
+CALLS_FOR_HELP = ["--help", *(f"{command} --help" for command in COMMANDS)]
 
 
 @pytest.fixture
@@ -89,17 +92,29 @@ def test_a_reader_that_stops_reading_is_no_error():
     assert process.returncode == 1
 
 
+@pytest.fixture(scope="module")
+def helped():
+    """What each call prints and has loaded, and its status: of a process with the command line alone."""
+    code = (
+        "import os, sys; from sfumato.cli import main\n"
+        "for call in sys.argv[1:]:\n"
+        "    if not os.fork():\n"
+        "        status = main(call.split())\n"
+        "        print('LOADED', *sorted(sys.modules), flush=True); os._exit(status)\n"
+        "    print('STATUS', os.waitstatus_to_exitcode(os.wait()[1]), flush=True)"
+    )
+    done = in_a_process("-c", code, *CALLS_FOR_HELP)
+    found = re.findall(r"(.*?)LOADED (.*?)\nSTATUS (\d+)\n", done.stdout, re.DOTALL)
+    return dict(zip(CALLS_FOR_HELP, found, strict=True))
+
+
 class TestStart:
-    @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
-    def test_help_imports_nothing_heavy(self, arguments):
-        code = (
-            "import sys; from sfumato.cli import main; status = main(sys.argv[1:]);"
-            "print('LOADED', *sorted(sys.modules)); sys.exit(status)"
-        )
-        done = in_a_process("-c", code, *arguments)
-        assert done.returncode == 0
-        assert "Usage: sfumato" in done.stdout
-        loaded = {name.partition(".")[0] for name in done.stdout.partition("LOADED")[2].split()}
+    @pytest.mark.parametrize("call", CALLS_FOR_HELP)
+    def test_help_imports_nothing_heavy(self, call, helped):
+        said, modules, status = helped[call]
+        assert status == "0"
+        assert "Usage: sfumato" in said
+        loaded = {name.partition(".")[0] for name in modules.split()}
         heavy = {
             "torch",
             "pandas",
@@ -112,7 +127,7 @@ class TestStart:
             "dp_accounting",
             "sklearn",
         }
-        if len(arguments) > 1:
+        if call != "--help":
             heavy.remove("pydantic")  # typer's own, for the options of a command
         assert loaded & heavy == set()
 
@@ -191,6 +206,23 @@ class TestErrors:
         failing(KeyboardInterrupt())
         assert main(["show", "quickstart"]) == 130
         assert "Traceback" not in capsys.readouterr().err
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("error", [RunError("no result"), RuntimeError("no result")])
+    def test_an_interrupt_that_was_lost_ends_with_130_too(self, error, number, monkeypatch, capsys):
+        """A library that drops the exception of a signal goes on, and fails a little later."""
+
+        def lose(*_, **__):
+            send_lost(number)
+            raise error
+
+        monkeypatch.setattr("sfumato.schedule.resolve.resolve", lose)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            assert main(["show", "quickstart"]) == 130
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert "interrupted" in capsys.readouterr().err
 
     def test_a_terminal_without_greek_is_no_error(self):
         done = in_a_process("-m", "sfumato", "account", "quickstart", PYTHONIOENCODING="ascii")

@@ -30,7 +30,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "days.yaml"
 
 
-@pytest.mark.usefixtures("fast_workers")
+@pytest.mark.usefixtures("fast_workers", "no_report")
 def test_run_compare_and_sweep_show_the_error(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(spec), "--out", "one"]) == 0
     error = pd.read_parquet("one/metrics.parquet")["mae"].iloc[-1]

@@ -132,3 +132,13 @@ def test_describing_imports_neither_torch_nor_a_data_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_looking_for_identifiers_in_tables_imports_no_other_reader():
+    code = (
+        "import sys, sfumato.data.repeats;"
+        "others = ('arrays', 'given', 'image_folder', 'leaf', 'tff');"
+        "print([name for name in others if f'sfumato.data.{name}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -154,6 +154,7 @@ def test_several_devices_share_a_writer_under_an_edge(form: str, tmp_path: Path)
     assert sorted(map(sorted, found[::2])) == [[0], [1], [2]]
 
 
+@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("form", FORMATS)
 def test_it_trains_and_the_account_needs_no_run(form: str, tmp_path: Path) -> None:
     changes = {"noise": {"multiplier": 1.0}, "clip": {"kind": "update", "norm": 1.0}}

@@ -134,6 +134,7 @@ def test_no_batch_of_a_round_holds_two_rows_of_a_person(table: Path) -> None:
     assert any(len(set(whose[rows])) < len(rows) for rows in rows_of_batches(plan, bare))
 
 
+@pytest.mark.usefixtures("no_report")
 def test_workers_of_groups_draw_persons_too(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topology = {
         "kind": "groups",

@@ -56,10 +56,10 @@ def test_what_is_agreed_to_is_said_in_words(tree: Stage) -> None:
     words = agree(tree.terms, 0, consent(trusted=tree.pins()), tree.ledger(0)).words
     assert words[0] == "device:0 takes part in tree, for: a test."
     assert "that contributes what it has, or zeros (neighbours: zero-out)" in words[1]
-    edge = f"edge:0 (key {tree.pins()['edge:0'][:16]}…)"
+    edge = f"edge:0 (key {tree.pins()['edge:0'][:32]}…)"
     assert words[2] == f"They rely on noise that is added by: other devices, {edge}."
     assert (
-        f"own edge, edge:0 (key {tree.pins()['edge:0'][:16]}…): is trusted, and sees what device:0 sends raw."
+        f"own edge, edge:0 (key {tree.pins()['edge:0'][:32]}…): is trusted, and sees what device:0 sends raw."
         in words
     )
     assert any(sentence.startswith("cloud: learns of device:0 at most ε = ") for sentence in words)

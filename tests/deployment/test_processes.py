@@ -19,16 +19,23 @@ from deployed_parties import Stage, staged
 from rehearsals import PURPOSE, STAR, TREE
 
 from sfumato.cli import main
+from sfumato.data.dataset import Dataset
 from sfumato.deployment.consent import ConsentRefusedError, agree, proposed_consent, read_consent
+from sfumato.deployment.doors import Doors
 from sfumato.deployment.invitation import start_party, write_invitation
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import DataError, RunError, SpecError
 from sfumato.run_folder.rounds_log import ROUNDS_FILE
 from sfumato.verify.checker import check_run
 from sfumato.wire.errors import SessionMemoryError
 from sfumato.wire.keys import digest
+
+
+def invite(folders: list[Path], terms: DeploymentTerms, number: int, rows: Dataset) -> None:
+    write_invitation(folders[number], Doors.of_folders(folders), terms, number, rows)
 
 
 @pytest.fixture(name="stage")
@@ -39,7 +46,7 @@ def fixture_stage(tmp_path: Path) -> Iterator[Stage]:
     with staged(STAR, parties, first=opened.identity) as stage:
         opened.close()
         rows = rows_of(stage.inputs.data, stage.inputs.partition, 0)
-        write_invitation([parties / "device-0"], stage.terms, 0, rows)
+        invite([parties / "device-0"], stage.terms, 0, rows)
         yield stage
 
 
@@ -60,7 +67,7 @@ def test_a_consent_that_was_edited_counts(stage: Stage) -> None:
     said["epsilon"]["device"]["cloud"] = 0.1
     path.write_text(yaml.safe_dump(said))
     rows = rows_of(stage.inputs.data, stage.inputs.partition, 0)
-    write_invitation([stage.folder / "device-0"], stage.terms, 0, rows)  # it stays as it is
+    invite([stage.folder / "device-0"], stage.terms, 0, rows)  # it stays as it is
     with pytest.raises(ConsentRefusedError, match=r"its consent allows 0\.1"):
         start_party(stage.folder / "device-0")
 
@@ -72,7 +79,7 @@ def test_the_same_rows_have_one_ledger_in_all_runs(stage: Stage) -> None:
     for number, own in enumerate(rows[1:]):
         folder = stage.folder.with_name(f"other-{number}") / "device-0"
         folder.mkdir(parents=True)
-        write_invitation([folder], stage.terms, 0, own)
+        invite([folder], stage.terms, 0, own)
         ledgers.append(read_consent(folder / "consent.yaml").ledger)
     assert ledgers[0] == ledgers[1] != ledgers[2]
     Path(ledgers[0]).unlink()

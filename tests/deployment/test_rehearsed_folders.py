@@ -86,10 +86,12 @@ def test_a_folder_of_a_deployment_is_verified_and_stated(tmp_path: Path) -> None
     assert realised["deployed"]["purpose"] == PURPOSE
     assert realised["sum_steps"] == [None, None]
     assert realised["deployed"]["draws"] == ["operating system"]
+    assert realised["deployed"]["on"] == "one machine"
     assert main(["statement", str(folder.path), "--out", str(tmp_path / "statement.html")]) == 0
     stated = (tmp_path / "statement.html").read_text("utf-8")
     assert "Noise is discrete Gaussian, exact, and drawn from: operating system." in stated
     assert "floating-point" not in stated
+    assert "This was a rehearsal of real parties on one machine" in stated
     assert folder.metrics["bytes_up"].gt(0).all()
     again = rehearsed(spec, tmp_path, simulated=False, force=True)  # the same parties, another session
     other = json.loads((again.path / "ledger.json").read_text("utf-8"))["realised"]["deployed"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sfumato.deployment import sockets
+from sfumato.deployment import frame_exchange, sockets
 from sfumato.deployment.consent import ConsentRefusedError
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty, serve
 from sfumato.errors import RunError
@@ -110,7 +110,7 @@ def test_what_a_party_refuses_for_its_own_reasons_is_told_only_to_its_log(
 
 
 def test_who_stalls_within_a_message_is_let_go(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "_STALL_S", 0.2)
+    monkeypatch.setattr(frame_exchange, "STALL_S", 0.2)
     stalling = socket.socket(socket.AF_UNIX)
     stalling.connect(str(place))
     stalling.sendall(b"\0\0\0")
@@ -121,7 +121,7 @@ def test_who_stalls_within_a_message_is_let_go(place: Path, monkeypatch: pytest.
 
 
 def test_an_answer_is_not_waited_for_for_ever(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(sockets, "ANSWER_S", 0.2)
     party = RemoteParty(place, "device:0", MOST)
     with pytest.raises(RunError, match="device:0: has not answered"):
         party.receive(b"think")
@@ -224,7 +224,7 @@ def test_more_than_an_answer_is_not_read(said: bytes) -> None:
 
 def test_who_sends_byte_by_byte_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """No piece is late, all together are."""
-    monkeypatch.setattr(sockets, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(sockets, "ANSWER_S", 0.5)
     said = b"\0" + struct.pack(">IQ", 1, 1 << 10)
     pieces = [said, *([b"x"] * 1000)]
     with answering(*pieces, every_s=0.02) as party, pytest.raises(RunError, match="has not answered"):

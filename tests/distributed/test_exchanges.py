@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -9,11 +10,15 @@ import numpy as np
 import pytest
 import ranked
 import torch
+import torch.distributed as dist
+from lost_signals import send_lost
 from places import TESTS
 
 from sfumato.distributed.launch import Launch
+from sfumato.distributed.process_group import ProcessGroup
 from sfumato.distributed.ranks import ALONE, filled_in
-from sfumato.errors import SpecError
+from sfumato.errors import RunError, SpecError
+from sfumato.interrupts import interrupted_by
 
 MEET = {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "3", "RANK": "2"}
 
@@ -54,3 +59,30 @@ def test_alone_torch_distributed_is_not_initialised() -> None:
 def test_every_exchange(ranks: int) -> None:
     said = ranked.ended(ranked.start([TESTS / "support" / "exchanges.py"], ranks))
     assert said == [(0, "all exchanged\n", "")] * ranks
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["a signal came and was lost", "no signal came"])
+def test_an_interrupted_rank_that_meets_the_end_of_another_is_interrupted(
+    lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_reduce(*_: object, **__: object) -> None:
+        if lost:
+            send_lost(signal.SIGUSR1)
+        raise RuntimeError("Connection closed by peer")
+
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    with interrupted_by(signal.SIGUSR1, once=True):
+        group = ProcessGroup(Launch(0, 2), dist.HashStore())
+        with pytest.raises(KeyboardInterrupt if lost else RunError):
+            group.added(np.array([1]))
+
+
+def test_a_rank_that_lost_an_interrupt_begins_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: begun.append(1))
+    with interrupted_by(signal.SIGUSR1, once=True):
+        group = ProcessGroup(Launch(0, 2), dist.HashStore())
+        send_lost(signal.SIGUSR1)
+        with pytest.raises(KeyboardInterrupt):
+            group.added(np.array([1]))
+    assert begun == []

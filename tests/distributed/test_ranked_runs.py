@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import fast_python
 import numpy as np
 import pytest
 import ranked
@@ -46,9 +47,7 @@ def test_torchrun_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
         str(ranked.free_port()),
         *map(str, arguments(spec, tmp_path / "two")),
     ]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False
-    )
+    done = fast_python.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"})  # the ranks are no forks
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("run folder: ") == 1  # rank 0 alone
     assert differences(played(spec, tmp_path / "one", 1), tmp_path / "two") == []
@@ -218,6 +217,16 @@ def test_an_interrupt_saves(spec: Spec, tmp_path: Path) -> None:
     assert found is not None
     assert found[0].rounds.rounds > 0
     assert (out / "metrics.parquet").exists()
+
+
+def test_an_interrupt_that_a_destructor_swallows_saves(tmp_path: Path) -> None:
+    """It is raised again at the next exchange; the other rank, which got no signal, meets the end of this."""
+    said = _midst(tmp_path, "lost", 2)
+    assert [status for status, _, _ in said] == [1, 130]
+    lines = [line for _, *texts in said for text in texts for line in text.splitlines() if line]
+    assert len(lines) == 1
+    assert lines[0].startswith("sfumato: interrupted; continue with: ")
+    _resumed_as_never_ended(ENDS, tmp_path, 2)
 
 
 ODD = {"kind": "mlp", "hidden": 7}

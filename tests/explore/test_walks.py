@@ -142,6 +142,12 @@ def test_two_settings_side_by_side(page):
     assert cells(page) == said_by_account("privacy.noise.epsilon=4")
     kept = set(page.locator("#kept-heatmap .heatmap-label").all_text_contents()) - {""}
     assert kept == said_by_account()
+    page.set_viewport_size({"width": 420, "height": 900})  # lists stand for both heatmaps
+    expect(page.locator("#kept-heatmap")).to_be_hidden()
+    expect(page.locator("#kept-lists details").first).to_be_visible()
+    assert set(page.locator("#kept-lists dd").all_text_contents()) >= {"8"}
+    assert "8" not in set(page.locator("#heatmap-lists dd").all_text_contents())
+    page.set_viewport_size({"width": 1200, "height": 900})
     page.get_by_role("button", name="Return to the kept setting").click()
     expect(noise).to_have_value("8")
     expect(differences).to_contain_text("The settings are the same.")

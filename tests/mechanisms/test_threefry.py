@@ -121,6 +121,23 @@ def test_rows_get_it_whatever_the_block(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.needs("cuda")
+def test_words_on_a_gpu() -> None:
+    """One kernel for all rounds gives what the operations one by one give."""
+    for what in ANSWERS:
+        counter, key, block = map(words, ANSWERS[what])
+        found = threefry_words(torch.tensor([key]).cuda(), torch.tensor([counter]).T.cuda())
+        assert [int(word) for word in found] == block
+    generator = torch.Generator().manual_seed(5)
+    keys, counters = (
+        torch.randint(-(2**63), 2**63 - 1, shape, generator=generator) for shape in ((7, 4), (4, 1001))
+    )
+    for ours, theirs in zip(
+        threefry_words(keys, counters), threefry_words(keys.cuda(), counters.cuda()), strict=True
+    ):
+        assert torch.equal(ours, theirs.cpu())
+
+
+@pytest.mark.needs("cuda")
 def test_on_a_gpu() -> None:
     rows, stds = torch.zeros(5, 40_001, device="cuda"), np.array([1.0, 0.0, 0.3, 2.0, 1.0])
     add_gaussian_(rows, stds, key_of)

@@ -53,6 +53,7 @@ def written(name: str = "patients") -> dict[str, Any]:
     return document
 
 
+@pytest.mark.usefixtures("no_report")
 def test_what_is_written_is_run_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "--csv", "patients.csv", *DECIDED, *SCALED, "--row", "a patient"]) == 0
     said = capsys.readouterr().out
@@ -150,6 +151,7 @@ def visits(rows: int = 5) -> pd.DataFrame:
     )
 
 
+@pytest.mark.usefixtures("no_report")
 def test_four_commands_from_a_table_to_a_verified_statement_for_persons(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -166,7 +168,7 @@ def test_four_commands_from_a_table_to_a_verified_statement_for_persons(
     assert spec["training"]["batch_size"] == 2  # a fifth of the fewest persons, not rows
     assert main(["run", "visits.yaml", "--set", "training.rounds=2", "--quiet"]) == 0
     assert main(["verify", "runs/visits"]) == 0
-    assert "person rates of all devices: believed" in capsys.readouterr().out
+    assert "how many persons each device has: believed" in capsys.readouterr().out
     assert main(["statement", "runs/visits"]) == 0
     statement = json.loads(Path("statement.json").read_text("utf-8"))
     assert statement["units"] == {

@@ -35,12 +35,17 @@ def charged(exposure, neighbours="replace"):
     return compose(way.terms, neighbours=neighbours)
 
 
+def density(x, mean, std):
+    """Of a normal distribution at one place, for which `scipy.stats` takes a hundred times as long."""
+    return math.exp(-(((x - mean) / std) ** 2) / 2) / (std * math.sqrt(2 * math.pi))
+
+
 def divergence(level, rate, std, one, other):
     """∫ (P - e^ε Q)₊ of worlds in which the unit sends ``one`` and ``other``, by quadrature."""
 
     def excess(x):
-        absent = (1 - rate) * stats.norm.pdf(x, 0, std)
-        p, q = (absent + rate * stats.norm.pdf(x, message, std) for message in (one, other))
+        absent = (1 - rate) * density(x, 0.0, std)
+        p, q = (absent + rate * density(x, message, std) for message in (one, other))
         return max(p - math.exp(level) * q, 0.0)
 
     ends = np.linspace(-12 * std - 1, 12 * std + 1, 25)

@@ -174,7 +174,7 @@ def test_a_claim_about_a_round_is_told_with_what_is_provable_of_it_and_of_all() 
     ]
     (said,) = claims_sentence(claims)
     assert said.startswith("PFELS Thm. 3 claims ε = 1.5 for one round; provable for one round: 7.83 (public)")
-    assert "9.73 (cloud) (of a round in which the device takes part" in said
+    assert "9.73 (cloud) (the larger is of a round in which the device takes part" in said
     assert said.endswith("for all rounds: 14.05.")
 
 

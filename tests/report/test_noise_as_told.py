@@ -20,7 +20,7 @@ from sfumato.families import family_of
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.figure import Figure
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
-from sfumato.report.results.network import read_network
+from sfumato.report.results.network import owners_in_words, parties_in_words, read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
@@ -115,7 +115,7 @@ def test_what_is_told_of_noise_is_the_plan_s(name: str) -> None:
         assert ("no noise" in detail) == (not (path & nodes or beside & devices or on_air))
         assert ("at every local step" in detail) == at_steps
         assert ("noise of the radio channel" in detail) == on_air
-    said = noise_part(noise_of(spec), training_of(spec))
+    said = noise_part(noise_of(spec, network), training_of(spec, network))
     assert ("at every local step" in said) == at_steps
     assert ("<table>" in said) == anybody
     assert ("No party adds noise" in said) == (not anybody and not on_air)
@@ -147,3 +147,12 @@ def test_the_terminal_shows_the_plan_s_noise(name: str) -> None:
     assert ("at every local step" in shown) == at_steps
     devices = [line for line in shown.splitlines() if re.search(r"\d+ devices?\b", line)]
     assert any("noise ×" in line for line in devices) == bool(_noisy_devices(plan))
+
+
+def test_owners_and_observers_are_named_by_one_rule() -> None:
+    assert parties_in_words("edge:3") == "edge 3"
+    assert parties_in_words("cloud,edge:3,device:12") == "cloud,edge 3,device 12"
+    assert parties_in_words("kiel") == "kiel"
+    owners = ["edge:0/devices", "edge:1/devices", "edge:3/devices:0-4", "edge:2", "cloud", "kiel/devices"]
+    said = "devices 0-4 under edge 3, the cloud, every device under kiel, every device under edges 0, 1"
+    assert owners_in_words(owners, 9) == f"{said} and edge 2"

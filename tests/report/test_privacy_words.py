@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_factory import metrics, quickstart_spec
+from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.cost_of_privacy import cost_of_privacy
@@ -112,3 +112,34 @@ def test_a_key_that_only_later_versions_write_makes_no_difference(run_folder: Ma
         run_folder("silent", spec, frame=metrics(4)),
     ]
     assert len(cost_of_privacy(load_series(folders))) == 1
+
+
+@pytest.mark.parametrize("weights", ["uniform", "examples"])
+def test_sites_are_called_so_and_a_range_of_records_has_its_reason(
+    run_folder: Make, tmp_path: Path, weights: str
+) -> None:
+    rows = [
+        guarantee(f"record:{number}", "cloud", epsilon, 1, relation="cloud") | {"sites": [site]}
+        for number, (epsilon, site) in enumerate([(4.0, "kiel"), (3.5, "bonn")])
+    ]
+    spec = quickstart_spec(
+        protocol="dp-fedavg",
+        topology={"kind": "star", "devices": 2, "device_names": ["kiel", "bonn"]},
+        trust={},
+        privacy={
+            "delta": 1e-5,
+            "clip": {"kind": "example", "norm": 1.0},
+            "noise": {
+                "kind": "sources",
+                "sources": [{"owners": ["cloud/devices"], "multipliers": [2.0]}],
+            },
+        },
+    )
+    spec["training"] = {"rounds": 4, "batches": "poisson", "batch_size": 8, "weights": {"kind": weights}}
+    privacy = quickstart_privacy() | {"guarantees": rows, "claims": []}
+    page = page_of(load_series([run_folder("sites", spec, privacy=privacy, frame=metrics(4))]), tmp_path)
+    assert "ε by class of site and observer" in page
+    assert "noise at site" in page
+    assert "Noise is added by the sites under the cloud." in page
+    assert "Protected least: kiel" in page
+    assert ("The fewer records a site has, the more often each is drawn" in page) == (weights == "uniform")

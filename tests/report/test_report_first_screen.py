@@ -20,7 +20,9 @@ from sfumato.report.figures import heatmap
 from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.results.matrix import Cell
 from sfumato.report.results.series import load_series
-from sfumato.report.results.summary import range_in_words, range_sentence
+from sfumato.report.results.summary import range_sentence
+from sfumato.run_folder.label_counts import write_test_labels
+from sfumato.run_folder.reader import adding_files
 
 Make = Callable[..., Path]
 INF = float("inf")
@@ -214,10 +216,47 @@ def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     assert "Every device takes part in every round." not in controlled
 
 
+def test_the_factor_of_a_controlled_run_is_told(run_folder: Make) -> None:
+    spec, frame = quickstart_spec(control={"energy": 1.0}), metrics(4)
+    changed = page_of(run_folder("one", spec, frame=frame.assign(noise_factor=[1.0, 1.5, 2.25, 2.0])))
+    assert "In this run adaptive control multiplied the noise below by 1 to 2.25." in changed
+    assert " · adaptive control · " in changed
+    kept = page_of(run_folder("two", spec, frame=frame.assign(noise_factor=1.0)))
+    assert "multiplied the noise below" not in kept
+    assert "adaptive control ·" not in page_of(run_folder("three"))
+
+
+def test_a_twin_without_noise_is_drawn_beside_its_run(run_folder: Make) -> None:
+    frame = metrics(4)
+    run = run_folder("one", quickstart_spec(), frame=frame.assign(accuracy=0.8))
+    assert len(figures_of(page_of(run))["accuracy"]["data"]) == 1
+    silent = quickstart_spec(protocol="hfl")
+    run_folder("silent", silent, frame=frame.assign(accuracy=[0.5, 0.7, 0.8, 0.9]))
+    page = page_of(run)
+    drawn, other = figures_of(page)["accuracy"]["data"]
+    assert drawn["line"]["dash"] == "solid"
+    assert (other["name"], other["line"]["dash"]) == ("without noise", "dash")
+    assert other["y"] == [0.5, 0.7, 0.8, 0.9]
+    assert "Dashed: the run in the folder silent beside it" in page
+
+
 def test_the_commands_that_find_out_what_privacy_costs(run_folder: Make) -> None:
     first = first_of(page_of(run_folder("my run")))
     assert "sfumato run 'my run/spec.yaml' --set privacy.noise=none --out 'my run-without-noise'" in first
     assert "sfumato report 'my run'" in first
+
+
+def test_rounds_of_dp_ogl_plus_without_a_release_are_told_apart(run_folder: Make) -> None:
+    """Its models have no noise in between, so the best of these is nobody's result."""
+    spec = quickstart_spec(protocol="dp-ogl+")
+    spec["training"] |= {"merge_every": 2}
+    frame = metrics(4).assign(accuracy=[0.9, 0.4, 0.8, 0.3])
+    page = page_of(run_folder("plus", spec, frame=frame))
+    assert "It was best after round 2: 40.0&nbsp;%." in page
+    assert page.count("DP-OGL+ adds noise every 2 rounds") == 2  # beside the accuracy, and below its curve
+    other = page_of(run_folder("plain", frame=frame))
+    assert "It was best after round 1: 90.0&nbsp;%." in other
+    assert "adds noise every" not in other
 
 
 def test_a_better_round_than_the_last_is_named(run_folder: Make) -> None:
@@ -244,19 +283,18 @@ def test_no_least_epsilon_is_told_where_it_is_not_known() -> None:
     """A row of several kinds of pairs has the ε of the worst; only a range says how small others are."""
     one, several = guarantee("device:0", "device:1", 4.0), guarantee("device:2", "device:1", 9.0)
     unknown, known = several | {"kinds_of_pairs": 3}, several | {"epsilon_range": [2.0, 9.0]}
-    for folded, words, sentence, hover in (
-        (unknown, "up to 9", [], "worst of 2 classes of pairs; the least ε is not computed"),
+    for folded, sentence, hover in (
+        (unknown, [], "worst of 2 classes of pairs; the least ε is not computed"),
         (
-            known | {"kinds_of_pairs": 3}, "2 to 9", ["From one device to another ε goes from 2 to 9."],
+            known | {"kinds_of_pairs": 3}, ["From one device to another ε goes from 2 to 9."],
             "worst of 2 classes of pairs; the least ε is 2",
         ),
         (
-            several, "4 to 9", ["From one device to another ε goes from 4 to 9."],
+            several, ["From one device to another ε goes from 4 to 9."],
             "worst of 2 classes of pairs; the least ε is 4",
         ),
     ):  # fmt: skip
         rows = [Guarantee.from_dict(row, 1e-5) for row in (folded, one)]
-        assert range_in_words(rows) == words
         assert range_sentence(rows) == sentence
         assert hover in heatmap._hover_text(Cell(tuple(rows)), "device → device", 1e-5)
 
@@ -288,3 +326,22 @@ def test_several_runs_are_compared_in_a_picture_first(run_folder: Make) -> None:
     drawn = figures_of(page)["score-against-epsilon"]
     assert len(drawn["data"]) == 2
     assert page.index("Accuracy and privacy over rounds") < page.index("Who learns what about whom</h2>")
+    mixed = page_of(run_folder("one"), run_folder("alike"))  # no two ε differ: nothing to draw against ε
+    assert "Accuracy against ε" not in mixed
+    assert mixed.index("Accuracy and privacy over rounds") < mixed.index("Comparison of the runs")
+    assert mixed.count("Accuracy and privacy over rounds") == 1
+
+
+def test_accuracy_stands_beside_what_the_most_frequent_class_would_give(run_folder: Make) -> None:
+    folder = run_folder()
+    before = first_of(page_of(folder))
+    assert "guessing would give 10.0 %" in before  # by the classes of a known data set
+    final = float(metrics(15)["accuracy"].iloc[-1])
+    for share, warns in ((final + 0.1, True), (final - 0.1, False)):
+        frequent = round(1000 * share)
+        with adding_files(folder) as files:
+            files["test_labels.json"] = write_test_labels(folder, {"sick": 1000 - frequent, "well": frequent})
+        page = page_of(folder)
+        most = max(frequent, 1000 - frequent) / 10
+        assert f"guessing the most frequent class would give {most:.1f} %" in first_of(page)
+        assert ("is not above that of guessing the most frequent class" in page) == warns

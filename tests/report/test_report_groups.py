@@ -17,8 +17,8 @@ from test_report_browser import draw
 
 from sfumato.accounting import account
 from sfumato.report import write_report
-from sfumato.report.drawings.group_graph import group_graph_figure
-from sfumato.report.figures.figure import NO_GUARANTEE
+from sfumato.report.drawings.group_graph import group_graph_figure, spread_html
+from sfumato.report.figures.figure import NO_GUARANTEE, Figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
 from sfumato.report.results.grouped_run import GroupedRun, grouped_run
@@ -119,8 +119,10 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
     heatmap = worker_heatmap_figure(loaded(folder))
     assert any(trace.get("colorscale", [[0, ""]])[0][1] == NO_GUARANTEE for trace in heatmap.data)
     page = write_report([folder], folder / "report.html").read_text()
-    advice = "se dp-ogl-local, which releases as often with the same noise and is sound.</li>"
-    assert page.count(advice) == 2  # a finding, and the reason of all claims
+    advice = "use dp-ogl-local, which releases as often with the same noise and is sound"
+    before_all_claims = page[: page.index("Show all claims")]
+    assert before_all_claims.count(advice) == 2  # the verdict, and the reason of all claims
+    assert page.index(advice) < page.index("Who learns what")
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,22 @@ def test_rounds_of_arrival_on_a_ring(grouped: Make, every: int, source: int, exp
     hovers = sorted(button["args"][0]["hovertext"][0])
     found = [int(m[1]) if (m := re.search(r"in round (\d+)$", h)) else math.nan for h in hovers]
     assert found == expected
+
+
+def test_groups_that_the_network_shows_are_not_drawn_twice(grouped: Make) -> None:
+    placed: list[Figure] = []
+
+    def place(figure: Figure) -> str:
+        placed.append(figure)
+        return "<figure>"
+
+    few = spread_html(loaded(grouped(*RING)), place)
+    assert placed == []
+    assert "group 2</td>" in few  # a table of the rounds in place of the graph
+    assert "A path that passes through the worker itself does not count." in few
+    many = RING[0].replace("groups: 4", "groups: 25").replace("devices: 16", "devices: 100")
+    assert spread_html(loaded(grouped(many, *RING[1:])), place) == "<figure>"
+    assert [figure.kind for figure in placed] == ["spread"]
 
 
 def test_groups_apart_never_hear_of_each_other(grouped: Make) -> None:
@@ -154,11 +172,7 @@ def test_what_does_not_resolve_is_left_out(run_folder: Make) -> None:
 def test_they_are_drawn(grouped: Make, tmp_path: Path) -> None:
     drawn = draw([grouped(*RING)], tmp_path)
     kinds = [name.split("-", 2)[2] for name in drawn.figures]
-    assert kinds[:8] == [
-        "heatmap", "accuracy", "personal", "workers", "pwp", "spread", "network", "claims",
-    ]  # fmt: skip
+    assert kinds[:7] == ["heatmap", "accuracy", "personal", "workers", "pwp", "network", "claims"]
     at = dict(zip(kinds, drawn.figures, strict=True))
     assert {"exact", "Thm. 1 (17), 2π²α/σ²"} <= set(drawn.words[at["workers"]])
-    assert "released by group 0" in drawn.words[at["spread"]]
-    assert "round 5" in " ".join(drawn.words[at["spread"]])
     assert "workers of other groups observe, worst worker" in drawn.words[at["pwp"]]

@@ -71,6 +71,14 @@ class TestWords:
         assert "of at most 10" not in headline(swept(*points[:2], keys=("noise",)))  # all are below
         assert "of at most 10" not in headline(swept(points[2], points[2], keys=("noise",)))  # none is
 
+    def test_a_sweep_without_a_point_without_noise_says_how_to_see_its_cost(self) -> None:
+        noised = [point(str(value), accuracy=0.5, epsilon__cloud=value) for value in (2.0, 4.0)]
+        assert "sfumato run SPEC --baseline" in headline(swept(*noised, keys=("noise",)))
+        silent = point("none", accuracy=0.9, epsilon__cloud=INF)
+        assert "--baseline" not in headline(swept(*noised, silent, keys=("noise",)))
+        untrained = point("2", epsilon__cloud=2.0)
+        assert "--baseline" not in headline(swept(untrained, keys=("noise",)))
+
     def test_an_epsilon_that_repeats_another_is_said_and_not_drawn(self) -> None:
         points = [
             point(str(value), accuracy=value / 9, epsilon__cloud=value, epsilon__edge=value * (1 + 1e-9))

@@ -11,11 +11,12 @@ import pytest
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import MOST, build_matrix
 from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import load_series
-from sfumato.report.results.summary import matrix_of, protection_sentences, protocol_warnings, score_sentence
+from sfumato.report.results.summary import matrix_of, protection_sentences, score_sentence
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 Make = Callable[..., Path]
@@ -233,7 +234,7 @@ def test_a_large_matrix_keeps_what_is_weakest() -> None:
 def said(make: Make, **options: Any) -> str:
     (series,) = load_series([make(**options)])
     protection = protection_sentences(series, matrix_of(series.first))
-    return " ".join([score_sentence(series), *protection, *protocol_warnings(series.first)])
+    return " ".join([score_sentence(series), *protection, *protocol_warnings(series.first.spec_dict)])
 
 
 def test_the_headline(run_folder: Make) -> None:

@@ -3,52 +3,21 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
+import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from statements import SPEC, Text, made
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.report.statement.content import Statement
+from sfumato.report.statement.content import PlayedRun
 from sfumato.report.statement.page import statement_page
+from sfumato.report.statement.why import RULES
 from sfumato.rounding import certainty, upper_bound
-from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 ROOT = Path(__file__).parents[2]
-SPEC: dict[str, Any] = {
-    "name": "hospitals",
-    "protocol": "h2fdp",
-    "data": {"source": "synthetic", "examples_per_device": 20},
-    "topology": {"kind": "tree", "edges": 3, "devices_per_edge": 3},
-    "trust": {"trusted_edges": [1]},
-    "training": {"rounds": 4, "local_steps": 4, "edge_every": 2, "batch_size": 5, "learning_rate": 0.2},
-    "privacy": {
-        "delta": 1e-5, "clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.7},
-    },
-}  # fmt: skip
-
-
-class Text(HTMLParser):
-    """The words of a page, and its elements."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.words, self.tags = "", set[str]()
-        self.feed(page)
-
-    def handle_data(self, data: str) -> None:
-        self.words += data
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.add(tag)
-
-
-def made(spec: Any) -> Statement:
-    report = sf.account(spec)
-    resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return Statement(resolved, RecordedPrivacy.from_dict(report.to_dict()), "a plan", {"sfumato": "0"})
 
 
 def test_of_a_plan(tmp_path, capsys):
@@ -112,6 +81,7 @@ def test_who_receives_raw_updates_without_being_trusted_is_not_called_harmless()
     words = Text(statement_page(found)).words
     assert "No aggregator is declared as trusted" in words
     assert "90 pairs of a unit and an observer have no guarantee" in words
+    assert "only messages about the model are sent" in words
     assert "Every unit has a guarantee" not in words
 
 
@@ -124,9 +94,22 @@ def test_other_networks(name):
 
 
 def test_both_units_and_another_relation():
-    changes = ["privacy.unit=both", "training.batches=poisson", "privacy.neighbours=replace"]
+    changes = [
+        "privacy.unit=both",
+        "training.batches=poisson",
+        "privacy.neighbours=replace",
+        "privacy.noise.multiplier=8",
+    ]
     words = Text(statement_page(made(sf.load_spec(SPEC, changes)))).words
-    assert "all data of one device and any one record (one row, one example) of one device or site" in words
+    assert (
+        "Protected is a whole device (all its data together) and one record (one row, or one example,"
+        in words
+    )
+    assert "Hidden is which data it has;" in words
+    assert "From the device itself nothing is hidden: it has the data." in words
+    assert "A device as a whole is not protected" not in words
+    assert "The unit of privacy is all data of one device. The compared worlds differ in this" in words
+    assert "The unit of privacy is any one record (one row, one example) of one device or site." in words
     assert "any other data instead of its own" in words
 
 
@@ -138,47 +121,112 @@ def test_the_page_must_be_html(tmp_path, capsys):
 def test_an_auditor_reads_the_verdict_first():
     statement = made(sf.load_spec(SPEC))
     words = Text(statement_page(statement)).words
-    short = words.partition("In short")[2].partition("What is protected")[0]
-    (cloud,) = [row for row in statement.largest if row.observer == "cloud"]
-    assert f"Towards the cloud no device's ε exceeds {upper_bound(cloud.worst.epsilon)}" in short
+    short = words.partition("In short")[2].partition("What each observer can learn")[0]
+    (cloud,) = [row for row in statement.largest if row.worst.observer == "cloud"]
+    most = f"at ε = {upper_bound(cloud.worst.epsilon)} an observer"
+    assert f"What the cloud can learn of one device at most (δ = 1e-5): {most}" in short
     assert (
-        "No guarantee (∞) for 3 pairs of a device and an observer: own edge, trusted with raw updates."
-        in short
+        "No guarantee (∞) for 3 pairs of a device and an observer: the device's own edge, trusted with raw "
+        "updates." in short
     )
-    table = words.partition("How much each observer can learn")[2]
-    assert table.index("unit's own edge, trusted with raw updates") < table.index(
-        "public"
-    )  # the largest first
-    assert "largest ε of the others" not in table  # ∞ or finite says it
+    table = words.partition("What each observer can learn")[2]
+    at = [
+        table.index(who) for who in ("The device itself", "own edge, trusted with raw updates", "The public")
+    ]
+    assert at == sorted(at)  # who has the data first, then the largest ε
+
+
+HOSPITALS = SPEC | {
+    "protocol": "dp-fedavg",
+    "seed": 7,
+    "data": {"source": "digits", "partition": {"kind": "iid", "size_sigma": 0.8}},
+    "topology": {"kind": "star", "devices": 3, "device_names": ["bonn", "kiel", "ulm"]},
+    "trust": {"cloud": False},
+    "training": {"rounds": 3, "local_steps": 1, "batches": "poisson", "batch_size": 17, "learning_rate": 1.0},
+    "privacy": {
+        "unit": "record", "clip": {"kind": "example", "norm": 1.0}, "noise": {"epsilon": 4, "for": "cloud"},
+    },
+}  # fmt: skip
 
 
 def test_what_an_observer_could_gain_about_a_record_of_a_site_is_said_in_words():
-    names = ["bonn", "kiel", "ulm"]
-    document = SPEC | {
-        "protocol": "dp-fedavg",
-        "data": {"source": "digits", "partition": {"kind": "iid", "size_sigma": 0.8}},
-        "topology": {"kind": "star", "devices": 3, "device_names": names},
-        "trust": {"cloud": False},
-        "training": {
-            "rounds": 3, "local_steps": 1, "batches": "poisson", "batch_size": 17, "learning_rate": 1.0,
-        },
-        "privacy": {
-            "unit": "record", "clip": {"kind": "example", "norm": 1.0},
-            "noise": {"epsilon": 4, "for": "cloud"},
-        },
-    }  # fmt: skip
-    statement = made(sf.load_spec(document))
+    statement = made(sf.load_spec(HOSPITALS))
     page = statement_page(statement)
-    short = page.partition("In short")[2].partition("What is protected")[0]
+    learned = page.partition("What each observer can learn")[2].partition("What is protected")[0]
     epsilons = {row.site: row.epsilon["cloud"] for row in statement.sites}
     worst, best = max(epsilons, key=epsilons.__getitem__), min(epsilons, key=epsilons.__getitem__)
-    ends = upper_bound(epsilons[best]), upper_bound(epsilons[worst])
-    assert sorted(epsilons) == names
-    assert f'<td>the cloud</td><td class="n">{ends[1]}</td><td>{ends[0]} ({best})' in short
-    assert f"to {ends[1]} ({worst})</td>" in short
-    assert f'<td class="n">{certainty(epsilons[worst])}</td>' in short
-    assert f'<td class="n">{certainty(epsilons[worst], 0.01)}</td>' in short
-    assert "<td>another site</td>" in short
+    assert sorted(epsilons) == ["bonn", "kiel", "ulm"]
+    assert "3 sites (bonn, kiel and ulm) train one model together on the data digits." in page
+    ends = f"Protected least: {worst}, ε = {upper_bound(epsilons[worst])}; most: {best}"
+    assert ends in Text(page).words.partition("What each observer can learn")[0]
+    for site, epsilon in epsilons.items():
+        (line,) = (row for row in learned.split("<tr>") if f">{site}</td>" in row)
+        for value in (upper_bound(epsilon), certainty(epsilon), certainty(epsilon, 0.01)):
+            assert f">{value}</td>" in line
+    assert ">Another site</td>" in learned
+
+
+def test_where_nobody_adds_noise_nothing_is_called_protected():
+    privacy = SPEC["privacy"] | {"noise": "none"}
+    words = Text(statement_page(made(sf.load_spec(SPEC | {"privacy": privacy})))).words
+    assert "Nothing is protected: there is no guarantee (ε = ∞) towards any observer." in words
+    assert "Protected is" not in words
+
+
+def test_what_is_not_protected_is_said_of_a_record():
+    statement = made(sf.load_spec(HOSPITALS))
+    words = Text(statement_page(statement)).words
+    assert "The site that holds the data–has the datahas the data" in words  # a line of the table
+    assert "From the site that holds the data of a record nothing is hidden: it has them." in words
+    assert (
+        "A site as a whole is not protected: to what is learned of all its data together there is no" in words
+    )
+    assert statement.to_dict()["not_protected"] == list(statement.not_protected)
+
+
+def test_a_run_says_when_it_was_and_what_is_taken_on_trust():
+    plan = made(sf.load_spec(HOSPITALS))
+    run = PlayedRun(
+        "all recomputed: 0 mismatches.",
+        unchecked=("how many records each device has: believed; ask whoever has the data",),
+        written="2026-11-26",
+    )
+    words = Text(statement_page(replace(plan, source="A run (finished)", made="2026-11-27", run=run))).words
+    assert (
+        "A run (finished) · its files are of 26 November 2026 · stated on 27 November 2026 · spec " in words
+    )
+    assert f"spec hospitals, hash {plan.hashes['spec'][:12]}…" in words
+    assert (
+        "This run is a simulation: one machine played all parties, and their noise follows from one number"
+        in (words)
+    )
+    assert "Not recomputed: how many records each device has. Believed; ask whoever has the data." in words
+    assert "did not pass the check" not in words
+    deployed = Text(
+        statement_page(replace(plan, run=replace(run, draws=("a chip",), purpose="find flu")))
+    ).words
+    assert "simulation" not in deployed.partition("Who is trusted")[0]
+    assert "drawn from: a chip." in deployed
+    assert "Its stated purpose: find flu." in deployed
+    assert "Purpose of the training: ____" not in deployed
+    wrong = Text(statement_page(replace(plan, run=replace(run, mismatches=("guarantees[0]: ε: 1",))))).words
+    assert "1 figure of the run did not pass the check. Do not rely on this statement." in wrong
+
+
+def test_every_reason_is_given_once_with_its_words_explained_on_the_page():
+    page = statement_page(made(sf.load_spec(HOSPITALS)))
+    why = page.partition("Show why each ε is what it is")[2].partition("Show every guarantee")[0]
+    assert "3 releases are counted" in Text(why).words
+    linked, explained = (
+        set(re.findall(r'href="#(rule-[a-z-]+)"', why)),
+        set(re.findall(r'id="(rule-[a-z-]+)"', why)),
+    )
+    assert linked == explained >= {"rule-multiplier", "rule-zero-out", "rule-unseen", "rule-pld"}
+    for rule in RULES.values():  # as headings of docs/accounting.md
+        section = rule.section.removeprefix("Accounting, ")
+        assert re.search(
+            rf"^##+ {re.escape(section)}$", (ROOT / "docs/accounting.md").read_text("utf-8"), re.M
+        )
 
 
 def test_how_sure_an_observer_may_become_from_a_small_suspicion():

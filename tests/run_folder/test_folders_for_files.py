@@ -27,7 +27,8 @@ SPEC = spec_of(
 EVENTS = "tensorboard/events.out.tfevents.1.machine.1.0"
 NAMES = (
     "checkpoint.pt", "ledger.json", "manifest.json", "metrics.parquet", "model.pt", "privacy.json",
-    "report.html", "rounds.jsonl", "spec.yaml", "views/observers.json", "views/edge-0/round-000001.npz",
+    "report.html", "rounds.jsonl", "spec.yaml", "test_labels.json",
+    "views/observers.json", "views/edge-0/round-000001.npz",
     "attacks/audit.json", EVENTS,
 )  # fmt: skip
 

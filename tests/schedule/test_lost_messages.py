@@ -151,6 +151,7 @@ def test_inside_an_interval_updates_may_be_lost_and_still_count_at_its_end():
             assert models[:, 0].tolist() == pytest.approx(wanted.tolist(), abs=0.05)
 
 
+@pytest.mark.usefixtures("no_report")
 def test_a_run_keeps_its_survivors_and_verifies(tmp_path):
     plan = plan_of(noise=3.0, transport=SECURE, trust={"trusted_aggregators": [0]})
     folder = simulate.run(plan.spec, out=tmp_path / "run").folder

@@ -89,6 +89,7 @@ def scripts() -> list[str]:
 
 
 @pytest.mark.needs("hub")
+@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("number", range(11))
 def test_scripts_of_the_page_run(number, tmp_path, monkeypatch):
     assert len(scripts()) == 11

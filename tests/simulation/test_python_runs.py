@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import sfumato as sf
-from sfumato.errors import SpecError
+from sfumato.errors import RunError, SpecError
+from sfumato.run_folder.label_counts import read_test_labels
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
@@ -49,6 +50,38 @@ def test_a_folder_gives_what_the_run_gave() -> None:
     assert set(again.predict(frame).tolist()) <= {0, 1}
     with pytest.raises(SpecError, match="features: has no column 'age', a feature of the run"):
         again.predict(frame.drop(columns="age"))
+
+
+def test_labels_of_text_are_predicted_as_text() -> None:
+    frame = pd.read_csv("rows.csv")
+    numbers = sf.run(sf.load_spec(SPEC), out="numbers").predict(frame)
+    frame.assign(ill=frame["ill"].map({0: "benign", 1: "malignant"})).to_csv("rows.csv", index=False)
+    text = sf.run(sf.load_spec(SPEC), out="text")
+    expected = np.array(["benign", "malignant"])[numbers]
+    assert text.predict(frame).tolist() == expected.tolist()
+
+
+def test_a_run_folder_counts_labels_of_test_examples_alone() -> None:
+    """Those of training rows are private: no file of the folder has their numbers."""
+    ages = np.arange(20, 80)
+    frame = pd.DataFrame({"age": ages, "bmi": ages / 50, "ill": "no", "held": ages % 10 == 0})
+    frame.loc[ages > 41, "ill"] = "yes"  # 22 no and 38 yes; held out 3 no and 3 yes
+    frame.to_csv("rows.csv", index=False)
+    data = SPEC["data"] | {"test_column": "held"}
+    run = sf.run(sf.load_spec(SPEC | {"data": data}), out="counted")
+    assert read_test_labels(run.path) == {"no": 3, "yes": 3}
+    assert "test_labels.json" in run.folder.manifest.files
+    (run.path / "test_labels.json").write_text('{"labels": {"no": 1, "yes": 5}}')
+    with pytest.raises(RunError, match=r"test_labels\.json: has SHA-256"):
+        sf.load_run("counted")
+    assert sf.run(sf.load_spec(SPEC | {"data": data}), out="counted", resume=True).finished
+    assert read_test_labels(run.path) == {"no": 3, "yes": 3}
+
+
+def test_where_numbers_are_predicted_no_labels_are_counted() -> None:
+    data = SPEC["data"] | {"label_column": "bmi", "feature_columns": ["age"], "task": "regression"}
+    data["scale"] = {"age": [0, 100]}
+    assert read_test_labels(sf.run(sf.load_spec(SPEC | {"data": data}), out="numbers").path) is None
 
 
 def test_a_callback_that_returns_true_stops_a_run_that_can_go_on() -> None:

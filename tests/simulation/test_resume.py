@@ -22,6 +22,7 @@ import pytest
 import torch
 from resumed_specs import GROUPED, MULTIPLIER, ROUNDS, TRAINING, VARIANTS, spec_of
 
+from sfumato.accounting import PrivacyReport
 from sfumato.durable_files import hash_file
 from sfumato.errors import RunError, SfumatoError, SpecError
 from sfumato.privacy.losses import hidden_draws
@@ -50,6 +51,23 @@ def _small(no_report: None) -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _accounts_are_kept() -> Iterator[None]:
+    """A spec is accounted for once: its account is the same wherever its run was stopped."""
+    made: dict[tuple[str, float], PrivacyReport] = {}
+    account = simulate.account
+
+    def kept(spec: Spec) -> PrivacyReport:
+        key = dump_spec(spec), hidden_draws._FINEST_INTERVAL
+        if key not in made:
+            made[key] = account(spec)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulate, "account", kept)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lost_signals import send_lost
 
 import sfumato
 from sfumato.accounting import account
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.local import LocalEngine
 from sfumato.errors import EnvelopeError, RunError
+from sfumato.interrupts import interrupted_by
 from sfumato.learning import evaluation
 from sfumato.learning.evaluation import evaluate
 from sfumato.privacy.losses import gaussian as gdp
@@ -86,7 +89,7 @@ def test_a_run_folder_holds_what_it_promises(tmp_path: Path, monkeypatch: pytest
     assert run.finished
     assert {p.name for p in tmp_path.iterdir()} == {
         "spec.yaml", "metrics.parquet", "privacy.json", "ledger.json", "model.pt", "checkpoint.pt",
-        "report.html", "rounds.jsonl", "manifest.json", ".lock",
+        "report.html", "rounds.jsonl", "manifest.json", ".lock", "test_labels.json",
     }  # fmt: skip
     metrics = run.metrics
     epsilons = [f"epsilon:{name}" for name in run.observers]
@@ -125,6 +128,18 @@ def test_in_python(tmp_path: Path) -> None:
     }
     assert run.metrics["accuracy"].iloc[-1] > 0.3
     assert run.privacy.epsilon(0, "cloud") == run.metrics["epsilon:cloud"].iloc[-1]
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_run_that_lost_an_interrupt_stops_before_its_next_round(tmp_path: Path) -> None:
+    with interrupted_by(signal.SIGUSR1):
+        rounds = simulate.run_rounds(star_of(), out=tmp_path, device="cpu")
+        next(rounds)
+        send_lost(signal.SIGUSR1)
+        with pytest.raises(KeyboardInterrupt):
+            next(rounds)
+    assert len(load_run(tmp_path).metrics) == 1
+    assert sfumato.run(star_of(), out=tmp_path, device="cpu", resume=True).metrics["round"].max() > 1
 
 
 @pytest.mark.usefixtures("no_report")

@@ -14,6 +14,7 @@ from sfumato.run_folder.reader import write_ledger, write_privacy, write_spec
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.frozen import FrozenSpec
+from sfumato.spec.load import dump_spec
 
 Documents = dict[str, Any]
 Forgery = Callable[[Documents, Documents], None]
@@ -59,6 +60,25 @@ def certified_folder(folder: Path, spec: Spec, *, named: Spec | None = None) -> 
         "ledger.json": write_ledger(folder, ledger, frozen.hashes),
     }
     write_manifest(folder, Manifest(frozen.fingerprint, False, files))
+    return folder
+
+
+_CERTIFIED: dict[str, dict[str, bytes]] = {}
+
+
+def copied_folder(folder: Path, spec: Spec) -> Path:
+    """`certified_folder`, whose spec is accounted for once in a process: for tests that change a copy.
+
+    Not for tests that change the library while an account is made.
+    """
+    key = dump_spec(spec)
+    if key not in _CERTIFIED:
+        certified_folder(folder, spec)
+        names = ("spec.yaml", "privacy.json", "ledger.json", "manifest.json")
+        _CERTIFIED[key] = {name: (folder / name).read_bytes() for name in names}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in _CERTIFIED[key].items():
+        (folder / name).write_bytes(content)
     return folder
 
 

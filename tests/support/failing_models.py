@@ -1,11 +1,14 @@
 """A model whose training ends on rank 1, named by specs of tests.
 
-``SFUMATO_TEST_ENDS`` says how: ``raise``, or the number of a signal that it sends itself.
+``SFUMATO_TEST_ENDS`` says how: ``raise``, or the number of a signal that it sends itself; with ``lost`` it
+sends SIGINT in a destructor, which loses the exception.
 """
 
 import math
 import os
+import signal
 
+from lost_signals import send_lost
 from torch import Tensor, nn
 
 CALLS = 40
@@ -24,7 +27,10 @@ class EndsOnRankOne(nn.Module):
         if self.how and CALLS <= 0:
             if self.how == "raise":
                 raise ValueError("this model fails on rank 1")
-            os.kill(os.getpid(), int(self.how))
+            if self.how == "lost":
+                send_lost(signal.SIGINT)
+            else:
+                os.kill(os.getpid(), int(self.how))
         found: Tensor = self.layer(x.flatten(1))
         return found
 

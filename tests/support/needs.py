@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -70,6 +71,12 @@ def _fashion_mnist() -> bool:
     return (SYSTEM_FOLDER / "fashion-mnist").is_dir()
 
 
+def _flower() -> bool:
+    from sfumato.deployment.flower.environment import flower_folder, is_flower_here
+
+    return sys.platform == "linux" and is_flower_here(flower_folder())
+
+
 NEEDS = {
     "chromium": Need(_program("chromium"), "apt-get install chromium"),
     "fashion-mnist": Need(_fashion_mnist, "apt-get install dataset-fashion-mnist"),
@@ -84,6 +91,7 @@ NEEDS = {
     "wandb": _extra("wandb", "wandb", required=False),
     "mlflow": _extra("mlflow", "mlflow", required=False),
     "ray": _extra("ray", "ray", required=False),
+    "flower": Need(_flower, "sfumato deploy flower", required=False),
     "cuda": Need(_cuda, "a machine with a CUDA device", required=False),
 }
 

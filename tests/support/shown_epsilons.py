@@ -351,7 +351,7 @@ def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> No
     folder = run.folder
     if verified:
         statement = _statement_of_run(folder.path)
-        found.same("statement", "mismatches", ": 0 mismatches" in statement.verified, True)
+        found.same("statement", "mismatches", ": 0 mismatches" in statement.run.verified, True)
     else:
         statement = Statement(folder.spec_dict, folder.privacy, "A run", {})
     document = statement.to_dict()

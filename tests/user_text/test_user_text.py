@@ -3,7 +3,7 @@
 import ast
 from collections import defaultdict
 
-from source_tree import modules
+from source_tree import modules, nodes
 
 PARSERS = {
     "yaml": {
@@ -27,6 +27,8 @@ OWN = {
     "data/idx.py": "data sets in IDX files: as many bytes are read as the header says",
     "data/leaf.py": "data sets in JSON files, of any size: errors of parsing and nesting are refusals",
     "data/tff.py": "the first bytes of a file, which say whether it is HDF5",
+    "deployment/flower/keeper.py": "commands of its starter, and what Linux says of processes",
+    "deployment/flower/relays.py": "its own app, and a number that Flower prints: else an error",
     "deployment/local_processes.py": "what a party that it started wrote to its log",
     "distributed/process_group.py": "what the other ranks of the same run send, as torch.distributed does",
     "durable_files.py": "hashes a file of a run, piece by piece",
@@ -50,12 +52,12 @@ OWN = {
 def unguarded(tree: ast.Module) -> list[str]:
     """Calls in a module that parse text or read files."""
     renamed = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             renamed |= {alias.asname or alias.name: alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom) and node.module in PARSERS:
             renamed |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    return [said for node in ast.walk(tree) if isinstance(node, ast.Call) and (said := _read(node, renamed))]
+    return [said for node in nodes(tree) if isinstance(node, ast.Call) and (said := _read(node, renamed))]
 
 
 def _read(call: ast.Call, renamed: dict[str, str]) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import certified_folders
 import pytest
-from certified_folders import certified_folder, forge
+from certified_folders import certified_folder, copied_folder, forge
 
 import sfumato as sf
 from sfumato import accounting
@@ -27,9 +27,9 @@ SPECS = {"masked": MASKED, "dropouts": CONTROLLED | {"faults": {"dropout_rate": 
 
 @pytest.mark.parametrize("what", [*SPECS, "poisson"])
 def test_honest_folders_pass_and_say_what_is_not_checked(what, tmp_path):
-    outcome = check_run(certified_folder(tmp_path, sf.load_spec(SPECS.get(what, POISSON))))
+    outcome = check_run(copied_folder(tmp_path, sf.load_spec(SPECS.get(what, POISSON))))
     assert outcome.problems == []
-    assert "whether the run kept the budget of its privacy filter" in outcome.unchecked
+    assert any("whether the run kept the budget of its privacy filter" in what for what in outcome.unchecked)
 
 
 FORGED = {
@@ -58,7 +58,7 @@ def test_a_budget_of_other_facts_is_named(what, tmp_path, monkeypatch):
 
 
 def test_a_smaller_budget_than_the_facts_give_is_named(tmp_path):
-    folder = certified_folder(tmp_path, sf.load_spec(SILENT))
+    folder = copied_folder(tmp_path, sf.load_spec(SILENT))
 
     def change(privacy, ledger):
         row = next(row for row in privacy["guarantees"] if row["epsilon"] != "inf")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certified_folders import TREE, Documents, certified_folder, forge
+from certified_folders import TREE, Documents, copied_folder, forge
 
 from sfumato.spec.load import load_spec
 from sfumato.verify.checker import check_run
@@ -65,7 +65,7 @@ SPECS["records"] = with_changes("privacy", {"unit": "record"}, C2) | {
 
 @pytest.mark.parametrize("name", SPECS)
 def test_what_holds_passes(name: str, tmp_path: Path) -> None:
-    outcome = check_run(certified_folder(tmp_path / "run", load_spec(SPECS[name])))
+    outcome = check_run(copied_folder(tmp_path / "run", load_spec(SPECS[name])))
     assert outcome.problems == []
     assert outcome.rows > 3
 
@@ -174,7 +174,7 @@ FORGED: list[tuple[Any, str, str]] = [
     ("change", "name", "said"), FORGED, ids=lambda value: getattr(value, "__name__", None)
 )
 def test_what_is_forged_is_found_and_named(change: Any, name: str, said: str, tmp_path: Path) -> None:
-    folder = certified_folder(tmp_path / "run", load_spec(SPECS[name]))
+    folder = copied_folder(tmp_path / "run", load_spec(SPECS[name]))
     forge(folder, change)
     problems = check_run(folder).problems
     assert any(said in problem for problem in problems), problems
@@ -191,6 +191,6 @@ def test_no_draw_of_records_amplifies_where_a_member_may_be_elected(tmp_path: Pa
                     part = {"releases": draw["releases"], "count": draw["count"], "moves": [1.0]}
                     bound["record"] = {"rate": 0.25, "parts": [part]}
 
-    folder = certified_folder(tmp_path / "run", load_spec(SPECS["records"]))
+    folder = copied_folder(tmp_path / "run", load_spec(SPECS["records"]))
     forge(folder, drawn)
     assert any("where a member may be elected" in problem for problem in check_run(folder).problems)

@@ -50,7 +50,7 @@ CHARGES_MORE = {
 }
 """Facts that only have a least value: a larger one makes ε larger."""
 BELIEVED = {
-    "steps.*.channel_noise_std.*.*": "the noise of the channel",
+    "steps.*.channel_noise_std.*.*": "the noise of the radio channel",
     "steps.*.tells_who_was_drawn": "whether it tells who was drawn",
 }
 """Facts that spec.yaml does not determine: what the output says instead."""
@@ -260,7 +260,7 @@ def assert_swaps_are_refused(family: str, folder: Path, only: tuple[str, ...] | 
     for what, case in swapped(FAMILIES[family], folder, only):
         if not case.problems():
             assert "radio" in case.spec, what  # the noise of the channel is no one figure of the spec
-            assert any("the noise of the channel" in said for said in case.believed())
+            assert any("the noise of the radio channel" in said for said in case.believed())
 
 
 @pytest.mark.parametrize("family", ["tree", "star, blind", "groups", "records R2", "air"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certified_folders import TREE, Documents, certified_folder, forge
+from certified_folders import TREE, Documents, certified_folder, copied_folder, forge
 from moving_trees import last_trust_throughout, nobody_moves
 
 from sfumato.schedule import moves
@@ -69,7 +69,7 @@ OTHERS_DRAWN = TREE | {
     ],
 )
 def test_what_holds_passes(document: Documents, tmp_path: Path) -> None:
-    outcome = check_run(certified_folder(tmp_path / "run", load_spec(document)))
+    outcome = check_run(copied_folder(tmp_path / "run", load_spec(document)))
     assert outcome.problems == []
     assert outcome.finite > 10
     assert any("follow from the seed" in what for what in outcome.unchecked)
@@ -96,7 +96,7 @@ def keep(kept: slice) -> Any:
 @pytest.mark.parametrize("kept", [slice(0, 1), slice(1, 2), slice(0, 0)], ids=["first", "second", "none"])
 def test_every_era_has_a_mixture_of_its_own(kept: slice, tmp_path: Path) -> None:
     """Terms of an era that are left out are found, although every figure follows from the others."""
-    folder = certified_folder(tmp_path / "run", load_spec(OTHERS_DRAWN))
+    folder = copied_folder(tmp_path / "run", load_spec(OTHERS_DRAWN))
     before = json.loads((folder / "privacy.json").read_text("utf-8"))["guarantees"][0]["epsilon"]
     forge(folder, keep(kept))
     assert json.loads((folder / "privacy.json").read_text("utf-8"))["guarantees"][0]["epsilon"] < before
@@ -149,13 +149,13 @@ def no_rule(privacy: Documents, ledger: Documents) -> None:
     ids=lambda change: change.__name__,
 )
 def test_what_is_forged_is_found(change: Any, tmp_path: Path) -> None:
-    folder = certified_folder(tmp_path / "run", load_spec(MOVING))
+    folder = copied_folder(tmp_path / "run", load_spec(MOVING))
     forge(folder, change)
     assert check_run(folder).problems
 
 
 def test_a_schedule_of_another_edge_is_found(tmp_path: Path) -> None:
-    folder = certified_folder(tmp_path / "run", load_spec(SCHEDULED))
+    folder = copied_folder(tmp_path / "run", load_spec(SCHEDULED))
     forge(folder, another_schedule)
     assert any(
         "eras[1]" in problem and "takes_part_per_leaf" in problem for problem in check_run(folder).problems
@@ -208,7 +208,7 @@ def rarer_in_an_era(privacy: Documents, ledger: Documents) -> None:
     ids=lambda given: getattr(given, "__name__", ""),
 )
 def test_forged_draws_of_records_are_found(change: Any, problem: str, tmp_path: Path) -> None:
-    folder = certified_folder(tmp_path / "run", load_spec(RECORDS))
+    folder = copied_folder(tmp_path / "run", load_spec(RECORDS))
     forge(folder, change)
     assert any(re.search(problem, found) for found in check_run(folder).problems)
 

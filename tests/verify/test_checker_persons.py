@@ -50,7 +50,7 @@ def test_persons_are_recomputed_and_their_rates_named_as_believed(tmp_path: Path
     assert outcome.problems == []
     assert outcome.finite > 0
     (believed,) = [what for what in outcome.unchecked if "believed" in what]
-    assert believed.startswith("person rates of all devices: believed; how many persons a device has")
+    assert believed.startswith("how many persons each device has: believed, as they are counted in ")
 
 
 def smaller_rate(privacy: Documents, ledger: Documents) -> None:

@@ -107,7 +107,7 @@ def test_rates_that_follow_from_a_file_are_believed_and_named(tmp_path: Path) ->
     }
     outcome = check_run(certified_folder(tmp_path / "run", sf.load_spec(spec)))
     assert outcome.problems == []
-    assert any("record rates of all devices: believed" in what for what in outcome.unchecked)
+    assert any("how many records each device has: believed" in what for what in outcome.unchecked)
     assert any("sites.csv" in what for what in outcome.unchecked)
 
 

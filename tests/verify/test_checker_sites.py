@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certified_folders import GROUPS, TREE, certified_folder, forge
+from certified_folders import GROUPS, TREE, copied_folder, forge
 
 from sfumato.spec.load import load_spec
 from sfumato.verify.checker import check_run
@@ -29,11 +29,11 @@ ALL = {"star": STAR, "named": NAMED, "sites": SITES, "ring": RING, "workers": WO
 
 @pytest.mark.parametrize("name", ALL)
 def test_an_honest_folder_passes(name: str, tmp_path: Path) -> None:
-    assert check_run(certified_folder(tmp_path, load_spec(ALL[name]))).problems == []
+    assert check_run(copied_folder(tmp_path, load_spec(ALL[name]))).problems == []
 
 
 def problems_of(document: dict[str, Any], folder: Path, change: Any) -> list[str]:
-    forge(certified_folder(folder, load_spec(document)), change)
+    forge(copied_folder(folder, load_spec(document)), change)
     return check_run(folder).problems
 
 
@@ -92,5 +92,5 @@ def test_the_largest_of_a_range_is_the_row_itself(tmp_path: Path) -> None:
 
 
 def test_the_least_of_a_range_is_not_checked_and_the_outcome_says_so(tmp_path: Path) -> None:
-    outcome = check_run(certified_folder(tmp_path, load_spec(STAR)))
+    outcome = check_run(copied_folder(tmp_path, load_spec(STAR)))
     assert any("epsilon_range" in what for what in outcome.unchecked)

@@ -269,17 +269,20 @@ def _curves_of_known_family(
 def _claimed_curves(
     plan: Plan, protected: tuple[str, int], coalition: Sequence[Party]
 ) -> ComposedCurves | None:
-    """The curve that the accountant composes, with the noise scaled; ``None`` if it claims no finite ε.
+    """The trade-off curves of the composition from which the accountant has its least ε for the pair.
 
-    With elections the curve is a mixture that depends on what members receive in office and out of it; with
-    denominators that depend on the draw no two rounds are alike; a record may be drawn at any local step. In
-    these cases the accountant's own curve is tested: the lower bound exceeds its ε only if the curve is
-    refuted.
+    One curve for every μ by which all noise is divided; the accountant claims that of μ = 1. With elections
+    the curve is a mixture that depends on what members receive in office and out of it; with denominators
+    that depend on the draw no two rounds are alike; a record may be drawn at any local step. In these cases
+    the accountant's own curve is tested: the lower bound exceeds its ε only if the curve is refuted.
 
     Args:
         plan: that is audited.
         protected: the kind of unit, and the number of the device.
         coalition: the colluding observers.
+
+    Returns:
+        ``None`` where that ε is 0 or ∞, or no composition keeps δ.
     """
     delta = plan.spec.privacy.delta
     found = [
@@ -294,9 +297,13 @@ def _claimed_curves(
 
 
 def _compositions(plan: Plan, kind: str, device: int, coalition: Sequence[Party]) -> Iterable[Composition]:
-    """Every way in which the accountant composes the releases of the pair.
+    """Every sound way in which the accountant composes the releases of the pair, once for each.
 
-    ``kind``: ``device`` or ``record``.
+    Args:
+        plan: that is audited.
+        kind: ``device`` or ``record``.
+        device: number of the device, or of the one that holds the record.
+        coalition: the colluding observers.
     """
     declared, neighbours = plan.releases, plan.spec.privacy.neighbours
     exposures = declared.exposures(device, coalition)
@@ -309,9 +316,13 @@ def _compositions(plan: Plan, kind: str, device: int, coalition: Sequence[Party]
 def _lower_bound(
     scores: TrialScores, curves: TradeOffCurves | None, delta: float, error: float
 ) -> LowerBound:
-    """The larger of the lower bounds on ε by counting and by curve; each uses half of ``error``.
+    """The larger of the lower bounds on ε by counting and by curve, with both bounds.
 
-    ``curves``: trade-off curves that the accountant claims; ``None`` for counting only.
+    Args:
+        scores: of the simulated trials.
+        curves: trade-off curves that the accountant claims; ``None`` for counting only.
+        delta: at which ε is bounded.
+        error: probability that the result exceeds the true ε; each of the two bounds uses half of it.
     """
     counting = epsilon_by_counting(scores.held_out, scores.test, delta=delta, error=error / 2)
     if curves is None:

@@ -71,5 +71,11 @@ def coalition_outcomes(
 
 
 def _probability_of_office(devices: int, members: int, serving: int) -> float:
-    """The probability that one of ``members`` is among ``serving`` devices drawn from ``devices``."""
+    """The probability that at least one member of the coalition is among the supernodes of a zone.
+
+    Args:
+        devices: how many the zone has.
+        members: how many of them are in the coalition.
+        serving: how many devices are drawn as supernodes, without replacement.
+    """
     return 1 - math.comb(devices - members, serving) / math.comb(devices, serving)

@@ -253,5 +253,8 @@ def groups_with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
 
 
 def with_everybody(plan: GroupPlan) -> GroupPlan:
-    """``plan`` with all workers in every sum; draws are simulated trial by trial instead."""
+    """``plan`` in which all workers of a group take part in each of its releases.
+
+    Who takes part in a trial is then drawn by the audit, trial by trial (`LinkingMessages`).
+    """
     return replace(plan, rates=np.ones_like(plan.rates), cohort=())

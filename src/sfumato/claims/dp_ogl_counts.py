@@ -26,10 +26,10 @@ from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, Work
 BY_RDP = "counts x RDP"
 BY_TEXT = "2 pi^2 alpha/sigma^2"
 DP_OGL_PLUS = (
-    "DP-OGL+ as published has a large ε: inside an interval the workers of a group train from models without "
-    "noise, so the data of one change what all others send, by more than the paper counts (docs/errata.md, "
-    "O4), and its own groups see it without noise; "
-    "use dp-ogl-local, which releases as often with the same noise and is sound."
+    "DP-OGL+ as published gives no privacy towards workers of the same group, and less than the paper claims "
+    "towards all others: use dp-ogl-local, which releases as often with the same noise and is sound; inside "
+    "an interval the workers of a group train from models without noise, so the data of one change what all "
+    "others send, which the paper does not count (O4)."
 )
 
 

@@ -26,14 +26,14 @@ PLACES = {
     "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): the same for DP-OGL+, with a release an interval.",
     "Thm. 2": "DP-OGL, Theorem 2: a smaller ε for groups in a string, by factors for the groups between.",
     "Thm. 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
-    "Theorem 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
     "Lemma 1": "PFELS, Lemma 1: what sparsification at random leaves of an update on average.",
-    "(17)": "DP-OGL, Theorem 1, equation (17): how many releases of other groups a worker sees.",
-    "(18)": "DP-OGL, Theorem 1, equation (18): the same for DP-OGL+, with a release an interval.",
     "(46)": "DP-OGL, equation (46): a factor by which groups between two workers weaken what arrives.",
     "(67)": "DP-OGL, equation (67): a step in the derivation of these factors.",
     "equation (15)": "DP-OGL, equation (15): the largest ε of a worker towards any other worker.",
 }
+
+_ALIASES = {"Theorem 3": "Thm. 3", "(17)": "Thm. 1 (17)", "(18)": "Thm. 1 (18)"}
+"""Other ways in which sentences write a place."""
 
 ERRORS = {
     "H1": "The paper reduces the noise by the rate at which records are drawn. A device takes part whatever "
@@ -68,7 +68,7 @@ _EQUATIONS = (
     r"\(46\)(?= and \(67\))",
     r"(?<=\(46\) and )\(67\)",
 )
-_SPELLED = (rf"(?<![\w.]){re.escape(place)}(?!\w)" for place in PLACES if not place.startswith("("))
+_SPELLED = (rf"(?<![\w.]){re.escape(place)}(?!\w)" for place in (*PLACES, *_ALIASES) if place[0] != "(")
 _LABELS = rf"(?<=[( ])(?:{'|'.join(ERRORS)})(?=[,)])"
 NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))
 """Matches a place or a label in a sentence."""
@@ -84,5 +84,5 @@ def entry_of(name: str) -> tuple[str, str]:
     """
     if name in ERRORS:
         return name, ERRORS[name]
-    place, _, says = PLACES[name].partition(": ")
+    place, _, says = PLACES[_ALIASES.get(name, name)].partition(": ")
     return place, says

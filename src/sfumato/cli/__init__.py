@@ -37,7 +37,7 @@ from sfumato.cli.ranks import require_over_ranks
 from sfumato.distributed.launch import Launch
 from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError, SpecError, SpecProblemsError
-from sfumato.interrupts import interrupted_by
+from sfumato.interrupts import Interruption, interrupted_by
 from sfumato.user_code import command_was_exited, describe_error, user_code_location
 
 COMMANDS = (
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show ε shows a question mark
-    debug = "--debug" in arguments
+    debug, interruption = "--debug" in arguments, Interruption()
     try:
         launch = Launch.of()
         try:
@@ -121,21 +121,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if launch.rank == 0:
                 raise
             return error.exit_status  # rank 0 says why
-        with interrupted_by(signal.SIGTERM), spelled_by(OptionSpelling()):
+        with interrupted_by(*_signals()) as interruption, spelled_by(OptionSpelling()):
             typer.main.get_command(app_of(arguments))(args=arguments, prog_name="sfumato")
     except SystemExit as done:
         if command_was_exited(done):
             return _report(done, f"code that was called failed: {describe_error(done)}", 1, debug=debug)
         return done.code if isinstance(done.code, int) else int(done.code is not None)
-    except SfumatoError as error:
-        return _report(error, str(error), error.exit_status, debug=debug)
     except KeyboardInterrupt as error:
         return _report(error, "interrupted", 130, debug=debug)
+    except SfumatoError as error:
+        if interruption.came:  # libraries in other languages may drop its exception and fail a little later
+            return _report(error, f"interrupted ({error})", 130, debug=debug)
+        return _report(error, str(error), error.exit_status, debug=debug)
     except MemoryError as error:
         return _report(error, _describe_memory_error(error), 1, debug=debug)
     except OSError as error:
         return _report(error, _describe_system_error(error), 1, debug=debug)
     except Exception as error:
+        if interruption.came:
+            return _report(error, f"interrupted ({describe_error(error)})", 130, debug=debug)
         if user_code_location(error) is not None:
             return _report(error, f"code that was called failed: {describe_error(error)}", 1, debug=debug)
         if "can't allocate memory" in str(error) or "out of memory" in str(error):
@@ -143,6 +147,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = "" if debug else " (run again with --debug for a traceback)"
         return _report(error, f"internal error: {type(error).__name__}: {error}{hint}", 1, debug=debug)
     return 0
+
+
+def _signals() -> list[int]:
+    """Signals that interrupt a command: SIGTERM, and SIGINT unless a shell has it ignored."""
+    heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return [signal.SIGTERM, signal.SIGINT] if heeds else [signal.SIGTERM]
 
 
 def _describe_system_error(error: OSError) -> str:

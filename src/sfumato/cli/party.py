@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,12 @@ def party_command(folder: Path) -> list[str]:
     return [*words, "--with-starter"]
 
 
+def say(sentence: str) -> None:
+    """Print a sentence; a log that is full, or that nobody reads, ends no party."""
+    with suppress(OSError):
+        print(sentence, flush=True)
+
+
 def party(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The party's own folder, e.g. device-3.")],
     folder: Annotated[Path, typer.Option(metavar="DIR", help="The folder that it is in.")],
@@ -29,23 +36,47 @@ def party(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Be one party of a deployment: agree to its terms, and answer behind a socket until ended.
+    """Be one party of a deployment: agree to its terms, and answer until ended; the cloud ends with the run.
 
-    A device compares what each observer would learn of it with its consent.yaml, and refuses more.
+    A device compares what each observer would learn of it with its consent.yaml, and refuses more. A party
+    with neighbours on other machines reaches them over TLS; others answer behind a socket of their owner.
     """
     if with_starter:
         interrupt_at_end_of(sys.stdin.fileno(), signal.SIGTERM)
     own = folder / name
     if not own.is_dir() or own.parent != folder or name == "..":
         raise SpecError(Argument("folder"), str(folder), f"holds no party {name!r}")
+    from sfumato.deployment.remote_party import is_remote
+
+    if is_remote(own):
+        _be_remote(own)
+        return
     from sfumato.deployment.invitation import start_party
     from sfumato.deployment.sockets import SOCKET, serve
 
     started = start_party(own)
+    relay = started.relay
+    socket, user = (own / SOCKET, None) if relay is None else (Path(relay.socket), relay.user)
     try:
         for sentence in started.words:
-            print(sentence, flush=True)
-        serve(started.party, own / SOCKET, on_refusal=lambda error: print(first_line(error), flush=True))
+            say(sentence)
+        serve(started.party, socket, on_refusal=lambda error: say(first_line(error)), relay_user=user)
     finally:
-        (own / SOCKET).unlink(missing_ok=True)
+        socket.unlink(missing_ok=True)
         started.close()
+
+
+def _be_remote(own: Path) -> None:
+    """Be a party whose neighbours are on other machines."""
+    from sfumato.deployment.remote_party import RUN, play_remotely, serve_remotely, spec_of_cloud
+
+    spec = spec_of_cloud(own)
+    if spec is None:
+        serve_remotely(own, say)
+        return
+    from sfumato.simulation.run_progress import run_progress
+
+    with run_progress(spec, wanted=True) as shown:
+        for result in play_remotely(own, say, shown.step):
+            shown.round(result.round, result.rounds, result.metrics)
+    say(f"run folder: {own / RUN}")

@@ -78,23 +78,35 @@ def run_scan(
     targets: Mapping[str, float],
     over: Sequence[str],
     *,
+    accuracy: float,
     minimize: PilotMinimize,
+    seeds: int,
     pilot: Path | None,
-    **options: Any,
+    **running: Any,
 ) -> PilotPlan:
-    """`sfumato.plan_by_pilot` with the arguments of the command line; ``options`` are its others.
+    """`sfumato.plan_by_pilot` with the arguments of the command line.
+
+    Args:
+        spec: what the points vary.
+        targets: of ε, by observer.
+        over: ``key=a,b,...`` each, the axes of the grid.
+        accuracy: ``--accuracy``.
+        minimize: ``--minimize``.
+        seeds: ``--seeds``.
+        pilot: ``--pilot``, the folder; ``None``: the default.
+        running: device, workers and where they are, as of `PilotScan.run`.
 
     Raises:
         SpecError: as it does; errors about the folder name ``--pilot``.
     """
     from sfumato.sweeps.grid import Axis
-    from sfumato.sweeps.pilot_scan import scan
+    from sfumato.sweeps.pilot_scan import PilotScan
 
     axes = [Axis.parse(text) for text in over]
-    size = math.prod(len(axis.settings) for axis in axes) * options["seeds"]
-    told = line_printer(size)
+    size = math.prod(len(axis.settings) for axis in axes) * seeds
     try:
-        return scan(spec, targets, axes, minimize=minimize, out=pilot, otherwise=told, **options)
+        scan = PilotScan.of(spec, targets, axes, accuracy=accuracy, minimize=minimize, seeds=seeds, out=pilot)
+        return scan.run(otherwise=line_printer(size), **running)
     except KeyboardInterrupt:
         raise exit_of_interrupted(["sfumato", *sys.argv[1:]]) from None
     except SpecError as error:

@@ -98,9 +98,16 @@ def plan(
         if accuracy is None or over is None:
             planned = plan_for(loaded, targets, minimize=cast("PlanMinimize", minimize.value))
         else:
-            options = {"seeds": seeds, "workers": workers, "on": on, "device": str(device)}
+            running = {"device": str(device), "workers": workers, "on": on}
             found = run_scan(
-                loaded, targets, over, minimize=minimize.value, pilot=pilot, accuracy=accuracy, **options
+                loaded,
+                targets,
+                over,
+                accuracy=accuracy,
+                minimize=minimize.value,
+                seeds=seeds,
+                pilot=pilot,
+                **running,
             )
             print_scan(found, minimize.value)
             planned = found.planned

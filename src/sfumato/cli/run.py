@@ -173,8 +173,8 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     from sfumato.report.figures.control import budget_sentence, stop_reasons
     from sfumato.report.results.network import read_network
     from sfumato.report.results.series import load_series
-    from sfumato.report.results.summary import findings_of_run
-    from sfumato.run_folder.headline import headline_of
+    from sfumato.report.results.summary import findings_of_run, guessing_of_run
+    from sfumato.run_folder.headline import ACCURACY, headline_of
     from sfumato.run_folder.reader import REPORT_FILE
     from sfumato.simulation.run_progress import watched_epsilons
 
@@ -186,6 +186,8 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     out = console()
     said = f"final {score.name} {score.text(final.value)}{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {said}")
+    if score is ACCURACY and (guess := guessing_of_run(series.first)):
+        out.print(guess)
     ended = stop_reasons(series)
     for ending in [*ended, *budget_sentence(series)]:
         out.print(ending)

@@ -47,6 +47,7 @@ class DatasetFacts:
         targets: numbers to predict for an example, labels of a set, or different tokens; ``None`` for
             classes.
         feature_columns: of a table, the names of its features.
+        label_names: text of the label of each class, where labels are text; else empty.
         persons: who the training rows are of; ``None`` where the data name no persons.
     """
 
@@ -60,6 +61,7 @@ class DatasetFacts:
     site_counts: tuple[tuple[str, int], ...] | None = None
     targets: int | None = None
     feature_columns: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ()
     persons: PersonCounts | None = None
 
     @property

@@ -52,6 +52,15 @@ class Dataset:
     test_targets: NDArray[np.float32] | None = None
     train_persons: NDArray[np.int64] | None = None
 
+    @property
+    def test_label_counts(self) -> dict[str, int]:
+        """How many test examples have each label, by its text or its number as text, in the order of
+        classes.
+        """
+        counts = np.bincount(self.test_labels, minlength=self.facts.classes).tolist()
+        names = self.facts.label_names or map(str, range(len(counts)))
+        return dict(zip(names, counts, strict=True))
+
     def learnt(self, task: Task) -> tuple[Targets, Targets]:
         """What a model learns to predict (labels, targets or tokens), of the training and of the test
         rows.

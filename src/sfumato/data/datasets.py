@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,7 +208,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     features, test_features = features_of(train, test, split)
     targets = targets_of_split(train, test, split) or (None, None)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, targets[0]))
-    facts = replace(facts, feature_columns=train.feature_columns)
+    facts = replace(facts, feature_columns=train.feature_columns, label_names=train.label_names)
     labels, test_labels = stored_labels(split.labels, features), split.test_labels.astype(np.int64)
     arrays = (features, labels, test_features, test_labels, split.groups, split.sites)
     data = Dataset(facts, *arrays, targets[0], targets[1], split.persons)
@@ -220,7 +222,7 @@ def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     train, test = own_rows(place, request)
     split = split_of(train, test, request.test_fraction)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
-    return replace(facts, feature_columns=train.feature_columns)
+    return replace(facts, feature_columns=train.feature_columns, label_names=train.label_names)
 
 
 _OWN = DataReader(_load_own, _describe_own)
@@ -268,11 +270,9 @@ def _open_hub_splits(
 
 def _load_digits() -> Dataset:
     """Load the digits of scikit-learn, with a fixed test set."""
-    import sklearn.datasets
-
-    bunch = sklearn.datasets.load_digits()
-    features = (bunch.data / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    labels = bunch.target.astype(np.int64)
+    pixels, digits = _stored_digits()
+    features = (pixels / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    labels = digits.astype(np.int64)
     # Every fifth row of each class goes to the test set: scikit-learn's order follows the writers,
     # so the last fifth of all rows would be other people's hands.
     is_test = np.zeros(len(labels), bool)
@@ -280,6 +280,18 @@ def _load_digits() -> Dataset:
     split = split_rows(labels, None, test_fraction=None, is_test=is_test)
     facts = facts_of("digits", split, features.shape[1:])
     return Dataset(facts, features[~is_test], labels[~is_test], features[is_test], labels[is_test])
+
+
+@cache
+def _stored_digits() -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Pixels ``[N, 64]`` from 0 to 16 and labels ``[N]``, which scikit-learn reads from text: once a process.
+
+    They are shared, and must not be changed.
+    """
+    import sklearn.datasets
+
+    bunch = sklearn.datasets.load_digits()
+    return bunch.data, bunch.target
 
 
 def _load_idx(place: DataLocation) -> Dataset:

@@ -41,7 +41,9 @@ def holds_leaf(folder: Path) -> bool:
 
 
 def leaf_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The JSON files to train on and to test on, in order."""
+    """The JSON files to train on and to test on, sorted: of ``train/`` and ``test/``, else all in ``folder``
+    to train on.
+    """
     train, test = (_json_files(folder / part) for part in ("train", "test"))
     return (train, test) if train else (_json_files(folder), [])
 
@@ -70,7 +72,15 @@ def _json_files(folder: Path) -> list[Path]:
 
 
 def _rows_of(place: Path, paths: Sequence[Path]) -> Rows:
-    """The rows of all users in ``paths``; ``place`` names them in messages."""
+    """The rows of all users, one user after the other; a user is a natural group. All are read at once.
+
+    Args:
+        place: the folder, which names several files in messages.
+        paths: LEAF files, at least one.
+
+    Raises:
+        DataError: a file is no LEAF file, a user is in two, or rows differ in length or are none.
+    """
     name = str(paths[0] if len(paths) == 1 else place)
     where: dict[str, Path] = {}
     labels: list[NDArray[Any]] = []
@@ -113,7 +123,11 @@ def _put_together(parts: list[NDArray[np.float32]], shape: tuple[int, ...]) -> N
 
 
 def _users_of(path: Path) -> dict[str, tuple[NDArray[np.float32], NDArray[Any]]]:
-    """User to features ``[n, F]`` and labels ``[n]``, in the order of ``users``."""
+    """User to features ``[n, F]`` and labels ``[n]``, in the order of ``users`` in the file.
+
+    Raises:
+        DataError: it is no LEAF file, or does not fit together.
+    """
     try:
         with path.open("rb") as file:
             found = json.load(file, object_hook=_with_arrays)
@@ -166,7 +180,17 @@ def _parts_of(path: Path, found: Any) -> tuple[list[str], list[int], Mapping[str
 
 
 def _rows_of_user(path: Path, user: str, count: Any, data: Any) -> tuple[NDArray[np.float32], NDArray[Any]]:
-    """Features ``[n, F]`` and labels ``[n]`` of one user, who is said to have ``count`` rows."""
+    """Features ``[n, F]`` and labels ``[n]`` of one user.
+
+    Args:
+        path: of the file, for messages.
+        user: the name.
+        count: how many rows ``num_samples`` says; any JSON value.
+        data: of ``user_data``; any JSON value, lists of numbers as arrays.
+
+    Raises:
+        DataError: rows and labels are not there, have other shapes, or are not ``count``.
+    """
     name = f"{path}: user {user!r}"
     if not isinstance(data, dict) or not {"x", "y"} <= data.keys():
         raise DataError(f"{name}: must have x, a list of numbers for each row, and y, its labels")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from sfumato.data.csv_files import open_csv
 from sfumato.data.dataset_sizes import request_of, state_of_file
 from sfumato.data.locate import Request, locate
-from sfumato.data.table_files import OPEN_TABLE
+from sfumato.data.own_rows import open_table
 from sfumato.spec.data import Data
 
 _ID_NAME = re.compile(
@@ -46,11 +45,8 @@ def repeating_ids(data: Data) -> tuple[str, ...]:
 def _repeating(source: str, request: Request, stamp: object) -> tuple[str, ...]:
     """`repeating_ids`, cached as long as ``stamp``, the state of the file, is the same."""
     place = locate(source, request)
-    if place.form == "csv":
-        table = open_csv(place.folder, request.csv)
-    elif place.form in OPEN_TABLE:
-        table = OPEN_TABLE[place.form](place.folder)
-    else:
+    table = open_table(place.folder, place.form, request.csv)
+    if table is None:
         return ()
     wanted = {name: True for name in table.types if looks_like_id(name)}
     read = table.read(wanted) if wanted else {}

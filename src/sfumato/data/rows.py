@@ -61,6 +61,11 @@ class Rows:
     feature_columns: tuple[str, ...] = ()
     persons: NDArray[np.str_] | None = None
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The text of the label of each class, as `numbered` numbers them; empty where labels are numbers."""
+        return () if self.labels.dtype.kind in "iu" else tuple(map(str, np.unique(self.labels)))
+
 
 def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> RowSplit:
     """Which rows are trained on and which are tested on.

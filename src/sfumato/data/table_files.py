@@ -129,12 +129,6 @@ def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
     return ColumnTable(name, column_types(name, table.schema), partial(_converted_columns, table))
 
 
-OPEN_TABLE: Mapping[str, Callable[[Path], ColumnTable]] = {
-    "parquet": open_parquet,
-    "arrow": open_arrow,
-}
-
-
 def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
     """The wanted columns, converted to text or to numbers."""
     import pyarrow as pa

@@ -34,7 +34,6 @@ from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 from sfumato.spec.data import HDF5_SUFFIXES
 from sfumato.spec.limits import MAX_DATA_VALUES
 
-"""How the names of such files end in a folder."""
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _EXAMPLES, _IMAGES, _LABEL = "examples", ("pixels", "image"), "label"
 _COLOURS = (1, 3)
@@ -149,7 +148,16 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _rows_of(path: Path, columns: Columns) -> Rows:
-    """The rows of all clients of a file."""
+    """The rows of all clients of a file, one client after the other; a client is a natural group.
+
+    Args:
+        path: of the HDF5 file.
+        columns: names of the images and labels, if the spec says them.
+
+    Raises:
+        SpecError: there are no such columns.
+        DataError: the file has another layout or no rows, or rows differ in shape.
+    """
     with _opened(path) as file:
         examples = file.get(_EXAMPLES)
         if not hasattr(examples, "items"):

@@ -3,13 +3,14 @@
     terms         what all parties of a run know and agree on
     refusals      which specs cannot be deployed yet
     messages      what frames hold
-    private_files files that others must not read, or not change
+    private_files files that others must not read, or not change: looked at, and written
     memory        a party's answers, on disk
     ledger        what the runs that a data owner agreed to tell of a device's data
     party_folder  a party's key and memory
     randomness    a party's secret choices, from the operating system
     duties        what a party does to numbers, in words
     consent       what a device agrees to
+    known_consents  that a consent is its owner's own
     local_data    a device's rows, and the work on them
     device        the state machine of a device
     masked_hops   secure aggregation over a hop: which terms, and the child's side
@@ -18,6 +19,7 @@
     masked_sums   what they do over a masked one
     edge          the state machine of an edge
     cloud         the state machine of the cloud
+    calls         calls to several parties, in turn or at the same time
     carrier       takes frames from party to party
     subtree       an aggregator with all below it, as its parent meets it
     rounds        the rounds of a deployment, as a session plays them
@@ -25,8 +27,22 @@
     rehearsal     all parties in one process, and a run folder
     section_files reads the YAML files of a party's folder
     invitation    what a party's folder holds, and how the party starts from it
+    frame_exchange  what is said over a connection to a party
+    doors         where the parties of one machine listen, and are reached
+    flower        Flower as what carries frames between them
     sockets       a party behind a Unix socket of its owner
     local_processes  `deploy --local`: a process a party
+    hop_keys      a party's keys, and their public halves
+    hop_proofs    that both ends of a hop are who the terms say
+    hops_file     whom a party connects to, by which certificates
+    neighbours    the hops of a party as it starts: who is at the other ends
+    newcomers     connections from who has not introduced himself yet
+    tls_hops      a hop between machines: TLS of two registered keys
+    parties_file  who takes part, and where: what `deploy --parties` reads
+    party_sheet   a sheet in words, a systemd unit
+    handover      `deploy --parties`: a folder a party
+    remote_party  a party that starts from it, and reaches others over TLS
+    hops_check    `deploy check`: could a party start, does every hop answer
 
 The protocol is derived in docs/deployment.md. May be imported by ``sfumato.cli`` and ``sfumato``; imports
 ``sfumato.simulation`` and what lies below it.

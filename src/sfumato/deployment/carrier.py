@@ -7,11 +7,12 @@ party that handed it in. So no party makes an aggregator do without another one.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, cast
 
+from sfumato.deployment.calls import Answers, Calls, in_turn
 from sfumato.errors import SfumatoError
 from sfumato.wire.errors import MessageError, MisroutedMessageError, UnknownSenderError
 from sfumato.wire.frames import parse_frame
@@ -64,15 +65,20 @@ class Carrier(Protocol):
 
 @dataclass
 class InProcess:
-    """Parties in this process, one frame at a time: one at the top, and others below it.
+    """Parties that this process reaches itself: one at the top, and others below it.
+
+    Frames go in waves: what is for parents is taken one by one, and what is for children is asked of all of
+    them by `calls`. Parents get answers in the order in which their children were asked.
 
     Attributes:
         parties: by number.
         parents: of every party but the one at the top, by number.
+        calls: makes calls to children: `in_turn`, or `at_once` where each is in a process of its own.
     """
 
     parties: Mapping[int, FrameReceiver]
     parents: Mapping[int, int]
+    calls: Calls = in_turn
     bytes_up: int = field(default=0, init=False)
     bytes_down: int = field(default=0, init=False)
 
@@ -97,23 +103,26 @@ class InProcess:
             SfumatoError: see `carry`.
         """
         (top,) = self.parties.keys() - self.parents.keys()
-        under_way, beyond = deque((top, data) for data in frames), list[bytes]()
-        while under_way:
-            origin, data = under_way.popleft()
-            parent = self.parents.get(origin)
-            try:
-                recipient = self._recipient(origin, data)
-            except MessageError as error:
-                if parent is None:
-                    raise
-                under_way.extend(self._without(parent, origin, error))
-                continue
-            if recipient == parent:
-                under_way.extend(self._up(origin, parent, data))
-            elif self.parents.get(recipient) == origin:
-                under_way.extend(self._down(origin, recipient, data))
-            else:
-                beyond.append(data)
+        wave, beyond = [(top, data) for data in frames], list[bytes]()
+        while wave:
+            following: list[tuple[int, bytes]] = []
+            asked: dict[int, list[bytes]] = {}
+            for origin, data in wave:
+                parent = self.parents.get(origin)
+                try:
+                    recipient = self._recipient(origin, data)
+                except MessageError as error:
+                    if parent is None:
+                        raise
+                    following += self._without(parent, origin, error)
+                    continue
+                if recipient == parent:
+                    following += self._up(origin, parent, data)
+                elif self.parents.get(recipient) == origin:
+                    asked.setdefault(recipient, []).append(data)
+                else:
+                    beyond.append(data)
+            wave = following + self._down(asked)
         return beyond
 
     def _recipient(self, origin: int, data: bytes) -> int:
@@ -142,18 +151,31 @@ class InProcess:
         except MessageError as error:
             return self._without(parent, child, error)
 
-    def _down(self, parent: int, child: int, data: bytes) -> list[tuple[int, bytes]]:
-        """What a child sends, and its number, when it has got a frame of its parent; or what the parent does
-        without it.
+    def _down(self, asked: Mapping[int, Sequence[bytes]]) -> list[tuple[int, bytes]]:
+        """What children send, and their numbers, when they have got frames of their parents; or what these do
+        without them.
 
         Raises:
-            SfumatoError: the aggregator cannot do without the child.
+            SfumatoError: an aggregator cannot do without a child.
         """
-        self.bytes_down += len(data)
-        try:
-            return [(child, sent) for sent in self.parties[child].receive(data)]
-        except SfumatoError as error:
-            return self._without(parent, child, error)
+        self.bytes_down += sum(len(data) for several in asked.values() for data in several)
+        answers = self.calls([partial(self._told, child, several) for child, several in asked.items()])
+        sent: list[tuple[int, bytes]] = []
+        for child, (frames, error) in zip(asked, answers, strict=True):
+            sent += [(child, data) for data in frames]
+            if error is not None:
+                sent += self._without(self.parents[child], child, error)
+        return sent
+
+    def _told(self, child: int, frames: Sequence[bytes]) -> Answers:
+        """What a child sends when it gets frames, one after the other, until it refuses one."""
+        sent: list[bytes] = []
+        for data in frames:
+            try:
+                sent += self.parties[child].receive(data)
+            except SfumatoError as error:
+                return sent, error
+        return sent, None
 
     def _without(self, parent: int, child: int, error: SfumatoError) -> list[tuple[int, bytes]]:
         """What an aggregator sends, and its number, when a child is refused or does not answer.

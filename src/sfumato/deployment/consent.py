@@ -33,7 +33,7 @@ from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.ledger import OwnersLedger, RunCost
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.section_files import read_section
-from sfumato.deployment.terms import DeploymentTerms
+from sfumato.deployment.terms import KEY_DIGITS, DeploymentTerms
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
@@ -58,6 +58,7 @@ def _limit(value: Any) -> Any:
 
 Limit: TypeAlias = Annotated[float | Literal["trusted", "any"], BeforeValidator(_limit)]
 _KINDS = ("device", "record")
+_MADE = "keys that whoever deployed made"
 _NEIGHBOURS = {
     "zero-out": "that contributes what it has, or zeros",
     "remove": "that takes part or does not",
@@ -91,6 +92,9 @@ class Consent(Section):
     )
     ledger: str = Field(description="path of the owner's ledger, outside run folders, which total is about")
     total: Total
+    data: str = Field(
+        default="data.npz", description="the file of the device's rows; a path that begins in its folder"
+    )
 
 
 class ConsentRefusedError(SfumatoError):
@@ -221,6 +225,24 @@ def proposed_consent(terms: DeploymentTerms, device: int, ledger: Path) -> Conse
     )
 
 
+def differences(consent: Consent, proposed: Consent) -> Iterator[str]:
+    """Where a consent says something else than a proposed one, a sentence each, in printable ASCII."""
+    found, expected = (_flat(one.model_dump(mode="json")) for one in (consent, proposed))
+    for key in sorted(found.keys() | expected.keys()):
+        ours, theirs = found.get(key, "nothing"), expected.get(key, "nothing")
+        if ours != theirs:
+            yield f"its consent says {ours} at {key}; proposed would be {theirs}."
+
+
+def _flat(value: Any, place: str = "") -> dict[str, str]:
+    """The values of nested sections, as they are printed, by dotted keys."""
+    if not isinstance(value, dict):
+        return {place: ascii(value)}
+    dotted = f"{place}." if place else ""
+    pieces = (_flat(inner, f"{dotted}{ascii(key)[1:-1]}") for key, inner in value.items())
+    return {key: text for piece in pieces for key, text in piece.items()}
+
+
 def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -> Agreement:
     """Compare ``terms`` with what the device's owner consents to. Nothing is booked: see `Agreement.book`.
 
@@ -279,16 +301,18 @@ def _compared(consent: Consent, terms: DeploymentTerms) -> list[str]:
 def _noise_of(terms: DeploymentTerms, device: int) -> Iterator[str]:
     """Who adds noise in this run, aggregators with their keys."""
     plan, everybody = terms.plan, np.arange(terms.cloud, dtype=np.int64)
-    steps = plan.releases.steps
+    steps, made = plan.releases.steps, set(terms.made_keys or ())
     noisy = np.any([plan.device_stds_of(index, everybody) > 0 for index in range(len(steps))], axis=0)
     if noisy[device]:
         yield f"{terms.name(device)} itself"
-    if np.delete(noisy, device).any():
-        yield "other devices"
+    if others := set(np.flatnonzero(noisy).tolist()) - {device}:
+        known = len(others & made)
+        yield f"other devices ({known:,} of {len(others):,} with {_MADE})" if known else "other devices"
     for node in range(terms.cloud, len(terms.keys)):
         tier, index = terms.place(node)
         if any(step.node_std[tier][index] > 0 for step in steps):
-            yield f"{terms.name(node)} (key {terms.keys[node].hex()[:16]}…)"
+            whose = f", one of the {_MADE}" if node in made else ""
+            yield f"{terms.name(node)} (key {terms.keys[node].hex()[:KEY_DIGITS]}…{whose})"
 
 
 def _in_words(row: Guarantee) -> str:
@@ -301,7 +325,7 @@ def _raw_in_words(terms: DeploymentTerms, row: Guarantee, device: int) -> str:
     """What a trusted observer sees, a sentence."""
     is_masked = terms.is_masked(terms.parent(device))
     sees = f"the sum of what {row.unit} and others send" if is_masked else f"what {row.unit} sends"
-    key = _key_of(terms, row)[:16]
+    key = _key_of(terms, row)[:KEY_DIGITS]
     observer = terms.plan.tree.titled(row.observer)
     return f"{row.relation.words}, {observer} (key {key}…): is trusted, and sees {sees} raw."
 
@@ -343,7 +367,7 @@ def _require_within(
             raise ConsentRefusedError(f"{name}: {learns}; {says}")
         if consent.trusted.get(observer) != trusts:
             pins = f"its consent does not pin this key at trusted.{observer}"
-            raise ConsentRefusedError(f"{name}: {learns} with the key {trusts[:16]}…; {pins}")
+            raise ConsentRefusedError(f"{name}: {learns} with the key {trusts[:KEY_DIGITS]}…; {pins}")
         return
     if not row.epsilon <= allowed:
         raise ConsentRefusedError(f"{name}: {learns}; its consent allows {number(allowed)} at {where}")

@@ -27,6 +27,29 @@ def taking_part(terms: DeploymentTerms, party: int) -> str:
     return f"{terms.name(party)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
 
 
+def whose_keys_were_made(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
+    """Whose secret keys whoever deployed has, as it says itself, and what that means for ``party``.
+
+    Args:
+        terms: of the run.
+        party: who is told.
+    """
+    made = terms.made_keys
+    if made is None:
+        return ("Whose secret keys whoever deployed made is not said.",)
+    if not made:
+        return ("Every owner made the keys of its own party, as whoever deployed says.",)
+    names = ", ".join(map(terms.name, sorted(set(made))))
+    said = (f"Whoever deployed made the secret keys of {names}, and can act as them.",)
+    parent = terms.cloud if party == terms.cloud else terms.parent(party)
+    held = len((terms.children(parent).keys() & set(made)) - {party})
+    if party == terms.cloud or not terms.is_masked(parent) or held <= terms.colluders(parent):
+        return said
+    hides = f"the sum below {terms.name(parent)} hides no message from whoever deployed"
+    more = f"Among them are {held:,} others below {terms.name(parent)}: if these side with it, {hides}."
+    return (*said, more)
+
+
 def _of_device(terms: DeploymentTerms, device: int) -> str:
     plan, grid, own = terms.plan, terms.grid(_FIRST), np.array([device], np.int64)
     clip = plan.spec.privacy.clip

@@ -53,6 +53,10 @@ class LocalData:
         if length != terms.parameters:
             raise SpecError("model.kind", plan.spec.model.kind, f"must have {terms.parameters:,} parameters")
         features = torch.from_numpy(data.train_features)
+        if plan.spec.data.vocabulary is None:
+            features = features.float()  # whole numbers are token ids only where the spec has tokens
+        elif features.is_floating_point():
+            raise DataError(f"features of {terms.name(device)} must be token ids, which are whole numbers")
         targets = torch.from_numpy(data.learnt(plan.spec.data.task)[0])
         loss = checked_loss(plan.spec, model, features, targets)
         self._engine = engine_of(model, features, targets, EngineSettings.default(), loss)

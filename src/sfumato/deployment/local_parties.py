@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,14 @@ from pathlib import Path
 from sfumato.data.dataset import Dataset
 from sfumato.data.features import taken
 from sfumato.data.partition import Partition
+from sfumato.deployment.calls import Calls, in_turn
 from sfumato.deployment.carrier import FrameReceiver, InProcess
 from sfumato.deployment.cloud import CloudParty
-from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.party_folder import PartyFolder, folder_names
 from sfumato.deployment.randomness import Randomness
 from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.rounds import DeployedRounds
-from sfumato.deployment.terms import DeploymentTerms
+from sfumato.deployment.terms import DeploymentTerms, new_label
 from sfumato.durable_files import replacing
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.rounds import TreeProtocol
@@ -45,9 +45,7 @@ class LocalParties:
         self._session = session
         parameters = ParameterLayout.of(session.model).total
         tree = require_deployable(session.plan, parameters).tree
-        names = [f"device-{number}" for number in range(tree.device_count)]
-        names += ["cloud", *(f"edge-{number}" for number in range(tree.leaf_count if tree.depth > 1 else 0))]
-        self.places = [folder / name for name in names]
+        self.places = [folder / name for name in folder_names(tree)]
         self.folders: dict[int, PartyFolder] = {}
         try:
             for number, place in enumerate(self.places):
@@ -69,7 +67,11 @@ class LocalParties:
         return [rows_of(made.data, made.partition, device) for device in range(self.terms.cloud)]
 
     def rounds(
-        self, parties: dict[int, FrameReceiver], randomness: Randomness, sources: Collection[str]
+        self,
+        parties: dict[int, FrameReceiver],
+        randomness: Randomness,
+        sources: Collection[str],
+        calls: Calls = in_turn,
     ) -> DeployedRounds:
         """The rounds of the run.
 
@@ -77,14 +79,15 @@ class LocalParties:
             parties: all but the cloud, or its children with all below them, by number; the cloud is added.
             randomness: of the cloud.
             sources: of all parties' secret choices.
+            calls: makes calls to them: see `InProcess`.
         """
         terms, own = self.terms, self.folders[self.terms.cloud]
         cloud = CloudParty(terms, own.identity, own.memory, randomness)
         parents = {number: terms.parent(number) for number in parties}
         simulated = self._session.protocol
         assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
-        carrier = InProcess({**parties, terms.cloud: cloud}, parents)
-        return DeployedRounds(terms, cloud, carrier, simulated, sources)
+        carrier = InProcess({**parties, terms.cloud: cloud}, parents, calls)
+        return DeployedRounds(terms, cloud, carrier, simulated, sources, "one machine")
 
     def forget(self, number: int) -> None:
         """Close the folder of a party and let go of its key: its own process has them from now on."""
@@ -101,7 +104,7 @@ def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:
     place = parties / f"label-{digest(b'run folder', str(run.resolve()).encode())[:8].hex()}"
     if resume and place.exists():
         return read_text(place).strip()
-    label = f"{name}/{secrets.token_hex(16)}"
+    label = new_label(name)
     with replacing(place) as file:
         file.write(f"{label}\n".encode())
     return label

@@ -15,20 +15,24 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
+from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties
+from sfumato.deployment.flower.relays import FlowerRelays
 from sfumato.deployment.invitation import write_invitation
 from sfumato.deployment.local_parties import LocalParties
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.rounds import DeployedRounds
-from sfumato.deployment.sockets import SOCKET, AwaitedParty, RemoteParty
+from sfumato.deployment.sockets import AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
+from sfumato.interrupts import wait_or_kill
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
 
-MOST_DEVICES = 64
+MOST_DEVICES, MOST_OVER_FLOWER = 64, 16
 _LOG = "log"
 _POLL_S, _PATIENCE_S = 0.1, 10.0
 
@@ -40,6 +44,7 @@ def deploy_locally(
     parties: Path,
     purpose: str,
     command: Callable[[Path], Sequence[str]],
+    flower: Path | None = None,
     resume: bool = False,
     force: bool = False,
     on_step: Callable[[str], object] = lambda name: None,
@@ -54,8 +59,9 @@ def deploy_locally(
         parties: the folder of the parties' own folders. Parties that are there already take part again: with
             their keys, their consent, and what they remember.
         purpose: what the data are used for.
-        command: starts the party of a folder, in a process that answers at `SOCKET` in it, and ends when its
+        command: starts the party of a folder, in a process that answers at its socket, and ends when its
             standard input does.
+        flower: the folder of Flower's environment: Flower carries all frames; left out: nobody is in between.
         resume: continue the run in ``out``; its parties go on where they were.
         force: replace the run that ``out`` holds.
         on_step: called with the name of every step that begins, except rounds.
@@ -70,17 +76,15 @@ def deploy_locally(
     opened = ExitStack()
 
     def played_by(session: Session) -> DeployedRounds:
-        _require_few(session.plan.parties.device_count)
+        _require_few(session.plan.parties.device_count, flower)
         local = LocalParties(session, parties, out, purpose, resume=resume)
         opened.callback(local.close)
-        _invite(local)
-        on_step("starting all parties")
-        there = _started(local, command, opened, on_words)
+        there = _all_started(local, command, flower, opened, on_step, on_words)
         for sentence in duties(local.terms, local.terms.cloud):
             on_words(sentence)
         on_step("training")
         draws = SystemRandomness()  # that of all parties' processes too
-        return local.rounds(there, draws, {draws.source})
+        return local.rounds(there, draws, {draws.source}, at_once)
 
     with opened:
         rounds = partial(run_rounds, spec, out=out, device="cpu", on_step=on_step, played_by=played_by)
@@ -89,35 +93,64 @@ def deploy_locally(
     return load_run(out)
 
 
-def _require_few(devices: int) -> None:
+def _require_few(devices: int, flower: Path | None) -> None:
     """Refuse more devices than a machine has room for.
 
     Raises:
         SpecError: there are more.
     """
-    if devices > MOST_DEVICES:
-        allowed = f"must be at most {MOST_DEVICES} devices: each is a process with PyTorch in it"
+    most, more = (MOST_DEVICES, "") if flower is None else (MOST_OVER_FLOWER, ", and Flower's beside it")
+    if devices > most:
+        allowed = f"must be at most {most} devices: each is a process with PyTorch in it{more}"
         raise SpecError("topology", f"{devices:,} devices", allowed)
 
 
-def _invite(local: LocalParties) -> None:
+def _all_started(
+    local: LocalParties,
+    command: Callable[[Path], Sequence[str]],
+    flower: Path | None,
+    opened: ExitStack,
+    on_step: Callable[[str], object],
+    on_words: Callable[[str], object],
+) -> dict[int, FrameReceiver]:
+    """The cloud's children; all parties, and Flower if it is to carry frames, end when ``opened`` does."""
+    relays = None
+    if flower is not None:
+        terms, names = local.terms, [place.name for place in local.places]
+        parents = {number: terms.parent(number) for number in range(len(names)) if number != terms.cloud}
+        relays = FlowerRelays(flower, names, parents, local.places[0].with_name("flower.log"))
+        opened.callback(relays.close)
+    doors = Doors.of_folders(local.places) if relays is None else relays.doors
+    _invite(local, doors)
+    on_step("starting all parties")
+    there = _started(local, doors, command, opened, on_words)
+    if relays is not None:
+        on_step("starting Flower")
+        on_words(relays.words)
+        relays.start()
+    return there
+
+
+def _invite(local: LocalParties, doors: Doors) -> None:
     """Write the folders of all parties but the cloud, and close them: their own processes open them."""
     rows, terms = local.rows(), local.terms
-    for number in range(len(local.places)):
+    for number, place in enumerate(local.places):
         if number != terms.cloud:
-            write_invitation(local.places, terms, number, rows[number] if number < terms.cloud else None)
+            data = rows[number] if number < terms.cloud else None
+            write_invitation(place, doors, terms, number, data)
             local.forget(number)
 
 
 def _started(
     local: LocalParties,
+    doors: Doors,
     command: Callable[[Path], Sequence[str]],
     opened: ExitStack,
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
     """The cloud's children; all parties are processes that answer now, and end when ``opened`` does."""
     processes = {
-        number: opened.enter_context(_Process(place, command(place)))
+        number: opened.enter_context(_Process(place, doors.own[number], command(place)))
         for number, place in enumerate(local.places)
         if number != local.terms.cloud
     }
@@ -125,9 +158,10 @@ def _started(
     most = local.terms.largest_answer(local.terms.cloud)
     for number, process in processes.items():
         name = local.terms.name(number)
-        process.await_answer(name)
+        process.await_answer(name, doors.relay_user)
         if local.terms.parent(number) == local.terms.cloud:
-            there[number] = remote = AwaitedParty(local.places[number] / SOCKET, name, most)
+            reached, user = doors.reached[number], doors.relay_user
+            there[number] = remote = AwaitedParty(reached, name, most, relay_user=user)
             opened.callback(remote.close)
         for sentence in process.words():
             on_words(sentence)
@@ -139,12 +173,13 @@ class _Process:
 
     Args:
         folder: of the party.
+        socket: where it will listen.
         command: that starts it.
     """
 
-    def __init__(self, folder: Path, command: Sequence[str]) -> None:
-        self._folder = folder
-        (folder / SOCKET).unlink(missing_ok=True)
+    def __init__(self, folder: Path, socket: Path, command: Sequence[str]) -> None:
+        self._folder, self._socket = folder, socket
+        socket.unlink(missing_ok=True)
         with (folder / _LOG).open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
 
@@ -153,24 +188,22 @@ class _Process:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        try:
-            self._process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        wait_or_kill(self._process, _PATIENCE_S)
         assert self._process.stdin is not None  # it is a pipe
         self._process.stdin.close()
 
-    def await_answer(self, name: str) -> None:
-        """Wait until the party answers.
+    def await_answer(self, name: str, relay_user: int | None) -> None:
+        """Wait until the party, whose name is for errors, answers.
+
+        ``relay_user``: whose its socket is, if it is not this user's.
 
         Raises:
             RunError: it has ended; the message is the last line that it said.
         """
         while self._process.poll() is None:
-            if (self._folder / SOCKET).exists():
+            if self._socket.exists():
                 with suppress(RunError):  # it is bound, and not listening yet
-                    RemoteParty(self._folder / SOCKET, name, most_bytes=0).close()
+                    RemoteParty(self._socket, name, most_bytes=0, relay_user=relay_user).close()
                     return
             time.sleep(_POLL_S)
         said = self.words()

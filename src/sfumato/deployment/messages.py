@@ -82,7 +82,7 @@ def decode_question(payload: bytes, length: int) -> tuple[RoundPosition, bytes, 
 
 
 def largest_answer(parameters: int, children: int) -> int:
-    """More bytes than any frame of a child to its parent has, plain or masked.
+    """More bytes than any frame between a parent and a child has, up or down, plain or masked.
 
     Args:
         parameters: M, each of which is 8 bytes in an answer, and 4 under masks.

@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sfumato.deployment.memory import PartyMemory
-from sfumato.deployment.private_files import require_own, require_private
-from sfumato.durable_files import replacing
+from sfumato.deployment.private_files import require_own, require_private, write_private
 from sfumato.errors import RunError
+from sfumato.network.tree import Tree
 from sfumato.user_text import read_bytes
 from sfumato.wire.keys import KEY_BYTES, Identity
 
 _KEY, _MEMORY = "key", "memory"
+_MISSING = "is missing: a party takes part with the key that is registered"
+
+
+def folder_names(tree: Tree) -> list[str]:
+    """The names of all parties' folders, by number: devices, the cloud, edges."""
+    edges = range(tree.leaf_count if tree.depth > 1 else 0)
+    devices = [f"device-{number}" for number in range(tree.device_count)]
+    return [*devices, "cloud", *(f"edge-{number}" for number in edges)]
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,17 @@ class PartyFolder:
 
     identity: Identity
     memory: PartyMemory
+
+    @classmethod
+    def open(cls, folder: Path) -> PartyFolder:
+        """Open the folder of a party that has its key already; see `open_or_create`.
+
+        Raises:
+            RunError: there is none: another one would not be that party's.
+        """
+        if not (folder / _KEY).exists():
+            raise RunError(f"{folder / _KEY}: {_MISSING}")
+        return cls.open_or_create(folder)
 
     @classmethod
     def open_or_create(cls, folder: Path) -> PartyFolder:
@@ -48,11 +67,8 @@ class PartyFolder:
         memory = PartyMemory(path) if known else PartyMemory.create(path)
         try:
             if not key.exists():
-                with replacing(key, private=True) as file:
-                    file.write(os.urandom(KEY_BYTES))
-            secret = read_bytes(key)
-            if len(secret) != KEY_BYTES:
-                raise RunError(f"{key}: holds {len(secret)} bytes; a key has {KEY_BYTES}")
+                write_private(key, os.urandom(KEY_BYTES))
+            secret = _secret(key)
         except BaseException:
             memory.close()
             raise
@@ -61,3 +77,29 @@ class PartyFolder:
     def close(self) -> None:
         """Close its memory."""
         self.memory.close()
+
+
+def read_identity(folder: Path) -> Identity:
+    """The signing key of a party, which takes part in nothing here: its memory stays closed.
+
+    Raises:
+        RunError: it is missing, no key, or others can read it.
+    """
+    key = folder / _KEY
+    if not key.exists():
+        raise RunError(f"{key}: {_MISSING}")
+    require_private(key)
+    secret = _secret(key)
+    return Identity(lambda size: secret)
+
+
+def _secret(key: Path) -> bytes:
+    """The bytes of a key.
+
+    Raises:
+        RunError: they are not as many as a key has.
+    """
+    secret = read_bytes(key)
+    if len(secret) != KEY_BYTES:
+        raise RunError(f"{key}: holds {len(secret)} bytes; a key has {KEY_BYTES}")
+    return secret

@@ -6,9 +6,20 @@ import os
 import stat
 from pathlib import Path
 
+from sfumato.durable_files import replacing
 from sfumato.errors import RunError
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only the user may read or write, whole or not at all.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    with replacing(path, private=True) as file:
+        file.write(content)
 
 
 def require_private(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.protocols.tree.state import DeployedState
 from sfumato.schedule.integer_grid import IntegerGrid
 
+Machines: TypeAlias = Literal["one machine", "machines of their own"]
+"""Where parties are: of one machine, whoever starts them has all keys and rows."""
+
 
 class DeployedRounds:
     """Plays the rounds of a tree with real parties; all else is as in a simulation.
@@ -32,6 +35,7 @@ class DeployedRounds:
         carrier: of frames between the cloud and everybody else.
         simulated: the protocol that would play the same plan.
         sources: where all parties' secret choices come from, for the run folder.
+        on: whose machines the parties are on, for the run folder.
     """
 
     metrics: ClassVar[tuple[str, ...]] = TreeProtocol.metrics
@@ -43,9 +47,10 @@ class DeployedRounds:
         carrier: Carrier,
         simulated: TreeProtocol,
         sources: Collection[str],
+        on: Machines,
     ) -> None:
         self._terms, self._cloud, self._carrier = terms, cloud, carrier
-        self._simulated, self._sources = simulated, sorted(sources)
+        self._simulated, self._sources, self._on = simulated, sorted(sources), on
         self.ranks: Ranks = ALONE
         self._server = server_optimizer(terms.plan.spec.training.server)
 
@@ -105,13 +110,13 @@ class DeployedRounds:
         return {}
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """That the run was deployed: its terms, the grid of the global average, whence draws come."""
+        """That the run was deployed: its terms, the grid, whence draws come, on whose machines."""
         terms = self._terms
         step = 1 / terms.grid(terms.at(0)).scale
         return {
             "sum_steps": [None] * (terms.last + 1),
             "deployed": {"session": terms.session.hex(), "purpose": terms.purpose, "step": step}
-            | {"draws": self._sources},
+            | {"draws": self._sources, "on": self._on},
         }
 
     def is_finite(self, state: DeployedState) -> bool:

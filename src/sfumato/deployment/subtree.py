@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sfumato.deployment.calls import Calls, in_turn
 from sfumato.deployment.carrier import AggregatingParty, FrameReceiver, InProcess
 
 
@@ -13,11 +14,15 @@ class Subtree:
     Args:
         node: the aggregator.
         children: by number, as it reaches them.
+        calls: makes calls to children: `in_turn`, or `at_once` where they are in processes of their own.
     """
 
-    def __init__(self, node: AggregatingParty, children: Mapping[int, FrameReceiver]) -> None:
+    def __init__(
+        self, node: AggregatingParty, children: Mapping[int, FrameReceiver], calls: Calls = in_turn
+    ) -> None:
         self._node = node
-        self._carrier = InProcess({node.number: node, **children}, dict.fromkeys(children, node.number))
+        parents = dict.fromkeys(children, node.number)
+        self._carrier = InProcess({node.number: node, **children}, parents, calls)
 
     def receive(self, data: bytes) -> list[bytes]:
         """Take a frame of the parent, and let all below do what follows from it; see `FrameReceiver`.

@@ -1,11 +1,12 @@
 """What all parties of a deployment know and agree on before the first message.
 
-Whoever has other terms (another spec, version, purpose, list of keys) is in another session: its frames are
-refused (`wire.frames`).
+Whoever has other terms (another spec, version, purpose, list of keys, or of those that whoever deployed made)
+is in another session: its frames are refused (`wire.frames`).
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,24 @@ from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.wire.errors import OutOfOrderMessageError
 from sfumato.wire.keys import digest
 
+KEY_DIGITS = 32
+"""So many digits of a key, or of a session, are compared by people: 128 bits."""
+
+
+def require_shown_as_is(purpose: str, place: str) -> None:
+    """Refuse a purpose with signs that change how it is shown; the message names ``place``.
+
+    Raises:
+        SpecError: it has some.
+    """
+    if not purpose.isprintable():
+        raise SpecError(place, purpose, "must be printable: it is read before consent")
+
+
+def new_label(name: str) -> str:
+    """A label for a run of the spec of that name, which no other run has."""
+    return f"{name}/{secrets.token_hex(16)}"
+
 
 @dataclass(frozen=True, eq=False)
 class DeploymentTerms:
@@ -37,6 +56,7 @@ class DeploymentTerms:
         purpose: what the data are used for.
         label: of this run; no two runs have the same.
         keys: public key of every party, by number.
+        made_keys: whose secret keys whoever deployed made, as it says itself, by number; ``None``: not said.
     """
 
     plan: TreePlan
@@ -45,22 +65,32 @@ class DeploymentTerms:
     purpose: str
     label: str
     keys: tuple[bytes, ...]
+    made_keys: tuple[int, ...] | None = None
 
     @classmethod
     def of(
-        cls, spec: Spec, *, parameters: int, purpose: str, label: str, keys: tuple[bytes, ...]
+        cls,
+        spec: Spec,
+        *,
+        parameters: int,
+        purpose: str,
+        label: str,
+        keys: tuple[bytes, ...],
+        made_keys: tuple[int, ...] | None = None,
     ) -> DeploymentTerms:
         """The terms of ``spec``; see the attributes. Every party makes them for itself.
 
         Raises:
-            SpecError: the spec cannot be deployed, or there is not one key for every party.
+            SpecError: the spec cannot be deployed, there is not one key for every party, or the purpose would
+                not be shown as it is.
         """
+        require_shown_as_is(purpose, "purpose")
         plan = require_deployable(resolve(spec), parameters)
         parties = plan.tree.device_count + sum(tier.size for tier in plan.tree.tiers)
         if len(keys) != parties or len(set(keys)) != parties:
             raise SpecError("keys", len(set(keys)), f"must be {parties} different keys, one for every party")
         fingerprint = FrozenSpec.of(plan.spec, {}, versions()).fingerprint
-        return cls(plan, fingerprint, parameters, purpose, label, keys)
+        return cls(plan, fingerprint, parameters, purpose, label, keys, made_keys)
 
     @cached_property
     def session(self) -> bytes:
@@ -69,7 +99,15 @@ class DeploymentTerms:
         It commits to what the spec was resolved to as well: sizes of data that stand in a file beside it, and
         the noise, bounds and rates of the releases that are accounted.
         """
-        texts = (versions()["sfumato"], self.fingerprint, str(self.parameters), self.purpose, self.label)
+        made = "not said" if self.made_keys is None else ",".join(map(str, sorted(set(self.made_keys))))
+        texts = (
+            versions()["sfumato"],
+            self.fingerprint,
+            str(self.parameters),
+            self.purpose,
+            self.label,
+            made,
+        )
         return digest(b"deployment", *(text.encode() for text in texts), *self._resolved(), *self.keys)
 
     def _resolved(self) -> Iterator[bytes]:
@@ -146,7 +184,7 @@ class DeploymentTerms:
         return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
 
     def largest_answer(self, node: int) -> int:
-        """More bytes than any frame of a child to an aggregator has."""
+        """More bytes than any frame between an aggregator and a child has, up or down."""
         return largest_answer(self.parameters, len(self.children(node)))
 
     def colluders(self, node: int) -> int:

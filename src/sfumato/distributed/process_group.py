@@ -20,7 +20,7 @@ from sfumato.arguments import Argument
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.ranks import IntArray
 from sfumato.errors import RunError, first_line
-from sfumato.interrupts import ended_by, interrupted_by
+from sfumato.interrupts import ended_by, interrupted_by, raise_lost
 
 T = TypeVar("T")
 
@@ -131,8 +131,11 @@ class ProcessGroup:
         not be.
 
         Raises:
+            KeyboardInterrupt: a signal came; also where the exception that it raised was lost. The ranks that
+                the same signal ended are then no failure.
             RunError: another rank has ended, or has not come for `PATIENCE`.
         """
+        raise_lost()
         try:
             work, pause = begin(), 2e-5
             while not work.is_completed():
@@ -140,6 +143,7 @@ class ProcessGroup:
                 pause = min(1.5 * pause, _LONGEST_SLEEP)
             work.wait()
         except RuntimeError as error:
+            raise_lost()
             minutes = PATIENCE.seconds // 60
             raise RunError(
                 f"another of the {self.count} processes of this run has ended, or gave no answer for "
@@ -187,8 +191,7 @@ def joined(launch: Launch, *, cuda: bool) -> Iterator[ProcessGroup]:
     except RuntimeError as error:  # dist.DistError is one
         said = first_line(error)
         raise RunError(f"the {launch.count} processes of this run did not find each other: {said}") from error
-    group = ProcessGroup(launch, store)
     with interrupted_by(signal.SIGINT, signal.SIGTERM, once=True):
-        yield group
+        yield ProcessGroup(launch, store)
     with suppress(RuntimeError):
         dist.destroy_process_group()

@@ -80,14 +80,23 @@ class Reading:
         return row is not None and share_hash(self.terms, dealer, holder, share) == row[0]
 
     def _admit_key(self, who: int, payload: bytes) -> None:
-        """Keep the public key of party ``who``; raises a MessageError if it was posted before."""
+        """Keep the public key of party ``who``, 32 bytes (`messages.decode_key`).
+
+        Raises:
+            MessageError: it is no key, or was posted before.
+        """
         key = messages.decode_key(payload)
         points = map(agreement_point, self.keys.values())
         require(agreement_point(key) not in points, f"party {who}: a public key was posted twice")
         self.keys[who] = key
 
     def _admit_commitment(self, who: int, payload: bytes) -> None:
-        """Keep the commitment of party ``who``, which must be new and have a share for every other party."""
+        """Keep the commitment of party ``who`` (`messages.decode_commitment`).
+
+        Raises:
+            MessageError: it is none, the party has no key, or shares are not for exactly all other parties.
+            CopiedCommitmentError: another party has posted the same.
+        """
         commitment = messages.decode_commitment(payload)
         require(who in self.keys, f"party {who}: a commitment without a key")
         others = self.keys.keys() - {who}
@@ -98,7 +107,13 @@ class Reading:
         self.commitments[who] = commitment
 
     def _admit_complaint(self, who: int, payload: bytes) -> None:
-        """Keep the complaints of party ``who`` about dealers that dealt it a share."""
+        """Keep the complaints of party ``who``: it says that a dealer's share for it is not what was hashed.
+
+        ``payload``: a table of `messages.decode_shares`, of which only the parties, the dealers, count.
+
+        Raises:
+            MessageError: it is no such table, or names a dealer that dealt the party no share.
+        """
         dealers = set(messages.decode_shares(payload))
         for dealer in dealers:
             held = dealer in self.commitments and who in self.commitments[dealer].shares
@@ -106,7 +121,14 @@ class Reading:
         self.complaints[who] = dealers
 
     def _admit_answer(self, who: int, payload: bytes) -> None:
-        """Keep the answers of dealer ``who`` to complaints, which must be the shares that it hashed."""
+        """Keep the answers of dealer ``who`` to complaints: the shares that it dealt, now in public.
+
+        ``payload``: the shares by holder (`messages.decode_shares`).
+
+        Raises:
+            MessageError: it is no such table, or answers a holder that did not complain.
+            InvalidOpeningError: a share is not the one that the dealer hashed.
+        """
         dealt = messages.decode_shares(payload)
         for holder, share in dealt.items():
             require(
@@ -117,7 +139,12 @@ class Reading:
         self.answers[who] = dealt
 
     def _admit_vouch(self, who: int, payload: bytes) -> None:
-        """Keep the digest that party ``who`` vouches for, which must be that of this board."""
+        """Keep the digest (32 bytes) that party ``who`` vouches for.
+
+        Raises:
+            MessageError: it is no digest.
+            NotAgreedError: it is not that of what this board held before anybody vouched.
+        """
         vouched = messages.decode_key(payload)
         if not self._digest:
             self._digest = board_digest(self.terms, self.before_vouching)
@@ -126,7 +153,12 @@ class Reading:
         self.vouches[who] = vouched
 
     def _admit_reveal(self, who: int, payload: bytes) -> None:
-        """Keep the nonce of party ``who``, which must open its commitment."""
+        """Keep the nonce (32 bytes) with which party ``who`` opens its commitment.
+
+        Raises:
+            MessageError: it is no nonce, or the party committed to nothing.
+            InvalidOpeningError: the commitment is to another nonce.
+        """
         nonce = messages.decode_key(payload)
         require(who in self.commitments, f"party {who} reveals, and committed to nothing")
         if not is_opening(self.terms, who, self.commitments[who], nonce):
@@ -134,7 +166,14 @@ class Reading:
         self.reveals[who] = nonce
 
     def _admit_recovery(self, who: int, payload: bytes) -> None:
-        """Keep the shares that party ``who`` has of silent dealers, which must be those that these hashed."""
+        """Keep the shares that party ``who`` holds of dealers, which recover the nonces of silent ones.
+
+        ``payload``: the shares by dealer (`messages.decode_shares`).
+
+        Raises:
+            MessageError: it is no such table.
+            InvalidOpeningError: a share is not the one that its dealer hashed.
+        """
         held = messages.decode_shares(payload)
         for dealer, share in held.items():
             if not self.fits(dealer, who, share):

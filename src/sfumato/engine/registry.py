@@ -38,7 +38,8 @@ def engine_of(
         loss: of every example.
         ranks: processes that share the devices; one alone by default.
     """
-    reason = why_not_batched(model, *Examples.of(features, labels, "cpu").none, loss)
+    none = Examples.of(features, labels, "cpu").none
+    reason = why_not_batched(model, *none, loss, settings.device)
     if reason is None:
         engine: LocalEngine | PerDeviceEngine = LocalEngine(model, features, labels, settings, loss)
     else:

@@ -21,7 +21,7 @@ from sfumato.run_folder.reader import SPEC_FILE, load_run
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
-from sfumato.spec.words_of_keys import key_in_words, value_in_words
+from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 
 _BESIDE = ("name", "seed", "versions", "hashes", "watch", "evaluate_every")
 _FIXED = ("data", "model", "topology")
@@ -221,8 +221,8 @@ def _is_number(value: object) -> bool:
 def _differences_phrase(different: Mapping[str, tuple[Any, Any]]) -> str:
     """A phrase on the keys in which two specs differ."""
     named = [
-        f"{key_in_words(key)} {value_in_words(theirs, 40)} instead of {value_in_words(ours, 40)}"
-        for key, (theirs, ours) in different.items()
+        f"{key_in_words(key)} {' instead of '.join(setting_in_words(key, value, 40) for value in values)}"
+        for key, values in different.items()
     ]
     if len(named) > _MOST_KEYS:
         named = [*named[:_MOST_KEYS], f"{len(named) - _MOST_KEYS} more keys that differ"]

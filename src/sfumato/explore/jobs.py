@@ -14,6 +14,7 @@ from typing import Literal
 
 from sfumato.errors import RunError, SfumatoError
 from sfumato.explore.edited_spec import with_name_suffix
+from sfumato.interrupts import wait_or_kill
 from sfumato.report.figures.curves import score_figures
 from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.figures.figure import Figure
@@ -146,11 +147,7 @@ class Jobs:
         for job in self._jobs.values():
             job.stop()
         for job in self._jobs.values():
-            try:
-                job.process.wait(_PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                job.process.kill()
-                job.process.wait()
+            wait_or_kill(job.process, _PATIENCE_S)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _start(self, spec: Spec, what: str, rounds: int) -> StartedRun:

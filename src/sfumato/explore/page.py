@@ -139,12 +139,10 @@ def _figure_sections() -> list[Any]:
         html.Section([
             html.H2("ε by class of device and observer"),
             html.Div([
-                html.Div([html.H3("The kept setting"), _plot("kept-heatmap")], id="kept-side", hidden=True),
                 html.Figure([
-                    html.H3(id="now-title"),
-                    _plot("heatmap"),
-                    html.Div(id="heatmap-lists", className="narrow"),
-                ]),
+                    html.H3("The kept setting"), _plot("kept-heatmap"), _narrow_lists("kept-lists"),
+                ], id="kept-side", hidden=True),
+                html.Figure([html.H3(id="now-title"), _plot("heatmap"), _narrow_lists("heatmap-lists")]),
             ], id="sides"),
             html.P(id="heatmap-caption", className="facts"),
             html.Details([html.Summary("Show the numbers"), html.Div(id="numbers")]),
@@ -176,6 +174,11 @@ def _plot(name: str) -> Any:
         html.Div(dcc.Graph(id=name, config=_PLOT, responsive=True), id=f"{name}-size"),
         id=f"{name}-frame", className="wide", role="img",
     )  # fmt: skip
+
+
+def _narrow_lists(name: str) -> Any:
+    """A place with the id ``name`` for lists that stand for a heatmap on a narrow screen."""
+    return html.Div(id=name, className="narrow")
 
 
 def _text_input(name: str, label: str) -> Any:

@@ -14,11 +14,12 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.first_screen import look_of_epsilon
 from sfumato.report.results.comparability import energy_text, stated_radio
+from sfumato.report.results.epsilon_words import epsilon_in_words
 from sfumato.report.results.matrix import Matrix
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
-from sfumato.spec.words_of_keys import key_in_words, value_in_words
+from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 
 _MOST = 12
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
@@ -123,11 +124,12 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
-    """A sentence on what the coalition of ``row`` learns at most about its unit."""
+    """Sentences on what the coalition of ``row`` learns at most about its unit, and how that is computed."""
     unit, observers = map(accounted.network.titled, (row.unit, row.observer))
+    gain = f"{epsilon_in_words(row.unit_kind, row.epsilon)} " if row.epsilon < math.inf else ""
     return (
         f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}. "
-        f"{text.sentence(row.why)}"
+        f"{gain}How it is computed: {row.why.rstrip('.')}."
     )
 
 
@@ -201,7 +203,8 @@ def changed_keys(before: Spec, now: Spec) -> list[str]:
         if key.partition(".")[0] not in _ELSEWHERE
     }
     said = [
-        f"{text.title(key_in_words(key))}: {value_in_words(old)} before, {value_in_words(new)} now."
+        f"{text.title(key_in_words(key))}: {setting_in_words(key, old)} before, "
+        f"{setting_in_words(key, new)} now."
         for key, (old, new) in found.items()
     ]
     more = len(said) - _MOST

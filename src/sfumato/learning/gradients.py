@@ -112,25 +112,31 @@ def _layers(model: nn.Module, features: Tensor, loss: Loss) -> list[Layer] | Non
 
 
 def why_not_batched(
-    model: nn.Module, features: Tensor, targets: Tensor, loss: Loss = CROSS_ENTROPY
+    model: nn.Module,
+    features: Tensor,
+    targets: Tensor,
+    loss: Loss = CROSS_ENTROPY,
+    device: str = "cpu",
 ) -> str | None:
     """The reason why gradients of several models cannot be computed at once; ``None`` where they can.
 
-    Tries one step of two models on the CPU. An operation that ``torch.func.vmap`` follows by a slow loop
-    of its own counts as one that it cannot follow. Of features and targets only the shapes and types matter.
+    Tries one step of two models on ``device``: GRUs can be batched on a CPU and not on a GPU. An operation
+    that ``torch.func.vmap`` follows by a slow loop of its own counts as one that it cannot follow. Only the
+    shapes and types of features and targets matter.
     """
     if _layers(model, features, loss) is not None:
         return None
-    own = deepcopy(model).cpu()
+    own = deepcopy(model).to(device)
     models = ParameterLayout.of(own).read(own).repeat(2, 1)
-    examples = torch.zeros(2, 3, *features.shape[1:], dtype=features.dtype)
-    wanted = torch.zeros(2, 3, *targets.shape[1:], dtype=targets.dtype)
+    examples = torch.zeros(2, 3, *features.shape[1:], dtype=features.dtype, device=device)
+    wanted = torch.zeros(2, 3, *targets.shape[1:], dtype=targets.dtype, device=device)
+    weights = torch.ones(2, 3, device=device)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*batching rule", category=UserWarning)
         try:
             gradient = FunctionalGradient(own, examples[0], loss)
             step = gradient.bind(models, torch.empty_like(models), examples, keep=0.0, scale=1.0)
-            step(wanted, torch.ones(2, 3), torch.ones(2, 3, gradient.dropout_floats))
+            step(wanted, weights, torch.ones(2, 3, gradient.dropout_floats, device=device))
         except (RuntimeError, UserWarning) as error:
             return first_line(error)
     return None

@@ -50,7 +50,10 @@ def _softmax_minus_one_hot(outputs: Tensor, labels: Tensor, out: Tensor) -> None
         torch.softmax(outputs, dim=2, out=out)
     else:  # by output, see `layers.Product`
         torch.softmax(outputs.mT, dim=1, out=out.mT)
-    out.scatter_add_(2, labels.unsqueeze(2), out.new_full((), -1.0).expand(*out.shape[:2], 1))
+    if out.is_cuda:  # where repeatable arithmetic sorts what is scattered
+        out.sub_((labels.unsqueeze(2) == torch.arange(out.shape[2], device=out.device)).float())
+    else:
+        out.scatter_add_(2, labels.unsqueeze(2), out.new_full((), -1.0).expand(*out.shape[:2], 1))
 
 
 def _sigmoid_minus_target(outputs: Tensor, targets: Tensor, out: Tensor) -> None:

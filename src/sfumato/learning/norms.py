@@ -49,7 +49,9 @@ def drop_non_finite_(stack: Tensor, norms: Tensor) -> None:
 
     A diverged device must not break a bound (``0 * nan`` is ``nan``), nor tell by an abort that it diverged.
     """
-    if not math.isfinite(float(norms.sum())):  # one operation; a sum that only overflows does no harm
+    if stack.is_cuda:  # to ask whether there is any would wait for the GPU
+        stack.masked_fill_(~norms.isfinite()[:, None], 0.0)
+    elif not math.isfinite(float(norms.sum())):  # one operation; a sum that only overflows does no harm
         stack[~norms.isfinite()] = 0.0
 
 

@@ -3,7 +3,8 @@
 What makes them fast on a CPU: a step is a fixed list of batched matrix products and in-place passes over
 scratch memory that is laid out once, so that little Python runs between them; the weights' gradients are
 added straight into their target, so that plain SGD passes over the weights twice a step; and activations
-lie channels-last, so that a convolution's patches are copied in long runs. On CUDA they run unchanged.
+lie channels-last, so that a convolution's patches are copied in long runs. On CUDA the same list is captured
+as a graph.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from sfumato.learning.captured_step import CapturedStep, GraphPool
 from sfumato.learning.convolution import Conv2dLayer
 from sfumato.learning.dropout import DropoutCall, SeededDropout
 from sfumato.learning.example_clip import ExampleClip
@@ -93,6 +95,7 @@ class SequentialGradient:
         self._spans = list(pairwise([0, *stops]))
         self._dropout = [layer for layer in layers if isinstance(layer, DropoutLayer)]
         self._first_trained = next(i for i, layer in enumerate(layers) if layer.size)
+        self._graph_pool: GraphPool | None = None
 
     @property
     def dropout_floats(self) -> int:
@@ -139,7 +142,7 @@ class SequentialGradient:
         keep: float,
         scale: float,
         example_clip: float | None = None,
-    ) -> SequentialStep:
+    ) -> SequentialStep | CapturedStep:
         """Make a step that does ``target <- keep target + scale gradient``, in place, each time it is called.
 
         Args:
@@ -163,7 +166,12 @@ class SequentialGradient:
         for i in range(len(self._layers) - 1, self._first_trained - 1, -1):
             dy = self._layers[i].backward(dy, slots[i], backward, wants_dx=i > self._first_trained)
         write = self._write_gradient
-        return SequentialStep(x, at_outputs, forward, backward, clip, write, self._dropout)
+        step = SequentialStep(x, at_outputs, forward, backward, clip, write, self._dropout)
+        if not models.is_cuda:
+            return step
+        if self._graph_pool is None:
+            self._graph_pool = GraphPool(models.device)
+        return CapturedStep(step, self._graph_pool)
 
 
 def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:

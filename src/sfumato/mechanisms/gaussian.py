@@ -29,7 +29,7 @@ from sfumato.wire.key_stream import KeyStream
 FloatArray = npt.NDArray[np.float64]
 _UNITS = np.array([[2.0**-31], [2.0**-63], [math.pi * 2.0**-31]], np.float32)  # of a pair's three words
 _BLOCK = 1 << 15  # coordinates worked on at once, few enough for a core's cache; another number, other noise
-_GPU_BLOCK = 1 << 22  # the same on a GPU; the noise does not depend on it
+_GPU_BLOCK = 1 << 24  # the same on a GPU; the noise does not depend on it
 
 
 class GaussianNoise:

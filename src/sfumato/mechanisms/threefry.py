@@ -7,8 +7,12 @@ a GPU makes all of them at once. Salmon, Moraes, Dror and Shaw, "Parallel random
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache
+
 import torch
 from torch import Tensor
+from torch.cuda import jiterator
 
 WORDS = 4  # of 64 bits, in a block
 _ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22), (32, 32))
@@ -26,14 +30,15 @@ def threefry_words(keys: Tensor, counters: Tensor) -> list[Tensor]:
     Returns:
         Four tensors, int64 ``[R, C]``.
     """
+    if keys.is_cuda:
+        return list(_gpu_kernel()(*keys.T[:, :, None], *counters[:, None]))
     key = [*keys.T[:, :, None], torch.full_like(keys[:, :1], _PARITY)]
     for word in key[:WORDS]:
         key[WORDS] = key[WORDS] ^ word
     state = [counter + word for counter, word in zip(counters, key[:WORDS], strict=True)]
     scratch = torch.empty_like(state[0])
-    for number in range(_ROUNDS):
-        pairs = ((0, 1), (2, 3)) if number % 2 == 0 else ((0, 3), (2, 1))
-        for (one, other), bits in zip(pairs, _ROTATIONS[number % len(_ROTATIONS)], strict=True):
+    for number, pairs in enumerate(_rounds()):
+        for one, other, bits in pairs:
             state[one].add_(state[other])
             _rotate_(state[other], bits, scratch)
             state[other].bitwise_xor_(state[one])
@@ -43,6 +48,42 @@ def threefry_words(keys: Tensor, counters: Tensor) -> list[Tensor]:
                 words.add_(key[(turn + place) % len(key)])
             state[-1].add_(turn)
     return state
+
+
+@cache
+def _gpu_kernel() -> Callable[..., tuple[Tensor, ...]]:
+    """Make the function that computes all rounds in one pass: from four words of a key and four of a counter,
+    int64 tensors that broadcast, the four words of the blocks.
+
+    Operation by operation, every round goes through memory a dozen times.
+    """
+    ins = ", ".join(f"T {kind}{word}" for kind in ("key", "counter") for word in range(WORDS))
+    outs = ", ".join(f"T& out{word}" for word in range(WORDS))
+    lines = [f"unsigned long long k{word} = key{word};" for word in range(WORDS)]
+    lines += [f"unsigned long long k{WORDS} = {_PARITY}ULL ^ k0 ^ k1 ^ k2 ^ k3;"]
+    lines += [f"unsigned long long x{word} = counter{word} + k{word};" for word in range(WORDS)]
+    for number, pairs in enumerate(_rounds()):
+        for one, other, bits in pairs:
+            lines += [f"x{one} += x{other};"]
+            lines += [f"x{other} = ((x{other} << {bits}) | (x{other} >> {64 - bits})) ^ x{one};"]
+        if number % 4 == 3:
+            turn = number // 4 + 1
+            lines += [f"x{place} += k{(turn + place) % (WORDS + 1)};" for place in range(WORDS)]
+            lines += [f"x{WORDS - 1} += {turn};"]
+    lines += [f"out{word} = x{word};" for word in range(WORDS)]
+    source = f"template <typename T> void threefry({ins}, {outs}) {{ {' '.join(lines)} }}"
+    made: Callable[..., tuple[Tensor, ...]] = jiterator._create_multi_output_jit_fn(source, num_outputs=WORDS)
+    return made
+
+
+def _rounds() -> Iterator[list[tuple[int, int, int]]]:
+    """For each round its two mixes: the word that the other is added to, the other, and by how many bits it
+    is rotated.
+    """
+    for number in range(_ROUNDS):
+        pairs = ((0, 1), (2, 3)) if number % 2 == 0 else ((0, 3), (2, 1))
+        rotations = _ROTATIONS[number % len(_ROTATIONS)]
+        yield [(one, other, bits) for (one, other), bits in zip(pairs, rotations, strict=True)]
 
 
 def _rotate_(words: Tensor, bits: int, scratch: Tensor) -> None:

@@ -181,12 +181,20 @@ def _best_choice_of_bounds(response: PlanResponse, pair_targets: Sequence[PairTa
 def _choose_bounds(
     weights: FloatArray, options: Sequence[_BoundOptions], chosen: list[int]
 ) -> tuple[Optimum, list[int]]:
-    """The optimum, and the index of each pair's bound, after pairs changed bounds while that helped.
+    """Local search over the bounds of the pairs, from ``chosen`` on.
+
+    Every pair takes the bound that is slackest at the last solution, until the variance falls no further.
 
     Args:
-        weights: of each source in the objective.
+        weights: variance in the global model by a unit of each source's intensity, ``[sources]``.
         options: the usable bounds of every pair.
         chosen: index of each pair's bound to begin with.
+
+    Returns:
+        The last solution, and the index of each pair's bound there.
+
+    Raises:
+        RunError: the solver finds no solution for ``chosen``.
     """
     best = minimise_variance(weights, [c.constraints[n] for c, n in zip(options, chosen, strict=True)])
     while True:

@@ -165,16 +165,19 @@ def _single_release(exposure: Exposure) -> Exposure:
 
 
 def measure_response(plan: Plan, sources: Sequence[NoiseSource]) -> PlanResponse:
-    """How the releases of ``plan`` depend on ``sources``, measured at intensities of 1 and of 2."""
+    """How the variances of the releases of ``plan`` depend on the intensities of ``sources``.
+
+    The plan is evaluated once with all at 1, and for each source once more with that one at 2.
+    """
     ones = np.ones(len(sources))
     probes = [with_intensities(plan, sources, ones + unit) for unit in np.eye(len(sources))]
     return PlanResponse(with_intensities(plan, sources, ones), tuple(sources), tuple(probes))
 
 
 def global_variance(plan: Plan) -> float:
-    """Variance per coordinate of all noise that training leaves in the global or the groups' models.
+    """Variance per parameter of all noise that is in the global model after the last round.
 
-    In squared units of a parameter; over groups it is the mean.
+    In squared units of a parameter. Of groups, which have a model each: the mean over the groups.
     """
     return family_of(plan.spec).planning().variance(plan)
 

@@ -5,6 +5,7 @@
     manifest.py       ``manifest.json``: hashes and sizes of all files
     metrics_table.py  ``metrics.parquet``
     recorded_privacy.py  ``privacy.json``: guarantees, claims, findings, and ε after the run
+    label_counts.py   ``test_labels.json``: how many test examples have each label
     headline.py       the score that a run is judged by
     rounds_log.py     ``rounds.jsonl``: one line for each round, appended during the run
     seal.py           the seal of ``checkpoint.pt``

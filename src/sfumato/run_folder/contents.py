@@ -18,6 +18,7 @@ from sfumato.run_folder.reader import (
     REPORT_FILE,
     SPEC_FILE,
     TENSORBOARD_FOLDER,
+    TEST_LABELS_FILE,
     VIEWS_FOLDER,
 )
 from sfumato.run_folder.rounds_log import NEXT_FILE, ROUNDS_FILE
@@ -28,7 +29,10 @@ _AT_THE_END = (METRICS_FILE, MODEL_FILE, GROUPS_FILE, REPORT_FILE)
 WHEN_FINISHED = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, REPORT_FILE)
 """Files of every finished run, beside the checkpoint and the log of rounds."""
 # The checkpoint is removed first: without it a run starts from the beginning, whatever other files exist.
-_FILES = (CHECKPOINT_FILE, *_AT_THE_END, SPEC_FILE, PRIVACY_FILE, LEDGER_FILE, ROUNDS_FILE, NEXT_FILE)
+_FILES = (
+    CHECKPOINT_FILE, *_AT_THE_END, SPEC_FILE, PRIVACY_FILE, LEDGER_FILE, TEST_LABELS_FILE, ROUNDS_FILE,
+    NEXT_FILE,
+)  # fmt: skip
 
 
 def is_own(name: str) -> bool:

@@ -19,6 +19,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -43,6 +44,7 @@ PRIVACY_FILE = "privacy.json"
 LEDGER_FILE = "ledger.json"
 MODEL_FILE = "model.pt"
 GROUPS_FILE = "groups.pt"
+TEST_LABELS_FILE = "test_labels.json"
 REPORT_FILE = "report.html"
 ATTACKS_FOLDER = "attacks"
 VIEWS_FOLDER = "views"
@@ -51,7 +53,7 @@ POINTS_FOLDER = "points"
 """In the folder of a sweep: the run folders of its points."""
 
 _HASHES_RECORD = "archive/sfumato.json"
-_READ = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE)
+_READ = (SPEC_FILE, METRICS_FILE, PRIVACY_FILE, LEDGER_FILE, MODEL_FILE, GROUPS_FILE, TEST_LABELS_FILE)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class RunFolder:
     def rounds(self) -> int:
         """The number of rounds in the spec."""
         return int(self.spec_dict["training"]["rounds"])
+
+    @cached_property
+    def ledger(self) -> dict[str, Any]:
+        """What ``ledger.json`` says, read when it is first asked for; `RunError` if it is damaged by then."""
+        return read_ledger(self.path)
 
     @property
     def observers(self) -> tuple[str, ...]:

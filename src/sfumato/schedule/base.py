@@ -69,6 +69,10 @@ class Plan(Protocol):
         """Whether participants are drawn, so that epsilon takes a while to compute."""
 
     @property
+    def warning_of_noise(self) -> str | None:
+        """A sentence where some add more noise than the target needs of them; ``None`` otherwise."""
+
+    @property
     def default_watch(self) -> tuple[str, ...]:
         """Observers to follow where the spec names none."""
 

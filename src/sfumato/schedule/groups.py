@@ -111,6 +111,11 @@ class GroupPlan:
         return np.array(self.cohort) / self.groups.sizes if self.cohort else self.rates
 
     @property
+    def warning_of_noise(self) -> str | None:
+        """``None``: it is looked for in trees only."""
+        return None
+
+    @property
     def default_watch(self) -> tuple[str, ...]:
         """The observers to follow by default: the worst worker of a common group, and the worst of all."""
         return ("peer", "device")

@@ -17,6 +17,7 @@ from sfumato.privacy.received import Hop
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.local_steps import Aggregation, learning_rate
 from sfumato.schedule.noise.placement import NoisePlan
+from sfumato.schedule.noise.shared_multiplier import cost_of_shared_multiplier
 from sfumato.schedule.participation import TreeParticipants
 from sfumato.spec.document import Spec
 
@@ -86,6 +87,11 @@ class TreePlan:
     def is_sampled(self) -> bool:
         """Whether participants are drawn."""
         return self.participants.kind != "all"
+
+    @property
+    def warning_of_noise(self) -> str | None:
+        """A sentence where devices move or trust changes and all have one multiplier; ``None`` otherwise."""
+        return cost_of_shared_multiplier(self)
 
     @property
     def default_watch(self) -> tuple[str, ...]:

@@ -115,7 +115,8 @@ class Run:
                 an array [N, ...] of examples as the model was trained on.
 
         Returns:
-            The number of the class, [N]; of a regression the numbers [N, K], on the scale of ``data.scale``
+            The label of the likeliest class, [N]: its text where the data have labels of text, else its
+            number; of a regression the numbers [N, K], on the scale of ``data.scale``
             if that names them; of label sets 0 or 1, [N, K]; of tokens the likeliest next ones, [N, T].
 
         Raises:

@@ -25,6 +25,7 @@ from sfumato.durable_files import hash_file, replacing, write_archive
 from sfumato.families import family_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.run_folder.contents import intact_other_files, remove_final_files, remove_run, remove_views
+from sfumato.run_folder.label_counts import write_test_labels
 from sfumato.run_folder.manifest import FileRecord, Manifest, write_manifest
 from sfumato.run_folder.metrics_table import METRICS_FILE, columns_of, read_metrics, tables_of, write_metrics
 from sfumato.run_folder.reader import (
@@ -34,6 +35,7 @@ from sfumato.run_folder.reader import (
     REPORT_FILE,
     SPEC_FILE,
     TENSORBOARD_FOLDER,
+    TEST_LABELS_FILE,
     add_hashes,
     write_ledger,
     write_privacy,
@@ -163,8 +165,8 @@ class FolderWriter:
         )
 
     def _write_declared_files(self) -> None:
-        """Write the files that are known before the first round: spec, guarantees, ledger, names of
-        observers.
+        """Write the files that are known before the first round: spec, guarantees, ledger, counts of test
+        labels, names of observers.
         """
         declared = self._session.plan.releases.to_dict() | {"certificates": self._certificates}
         files = {
@@ -172,6 +174,8 @@ class FolderWriter:
             PRIVACY_FILE: write_privacy(self._folder, self._privacy.to_dict(), self._spec.hashes),
             LEDGER_FILE: write_ledger(self._folder, declared, self._spec.hashes),
         }
+        if self._session.test_labels is not None:
+            files[TEST_LABELS_FILE] = write_test_labels(self._folder, self._session.test_labels)
         if self._session.recorders:
             observers = [recorder.name for recorder in self._session.recorders]
             files[OBSERVERS_FILE] = write_observers(self._folder, observers)

@@ -76,7 +76,15 @@ def predictions(model: nn.Module, spec: Spec, features: Any) -> npt.NDArray[np.g
         case "multi-label":
             return np.asarray((outputs > 0).long().numpy())
         case _:
-            return np.asarray(outputs.argmax(dim=-1).numpy())
+            return _labels_of(np.asarray(outputs.argmax(dim=-1).numpy()), spec)
+
+
+def _labels_of(classes: npt.NDArray[np.int64], spec: Spec) -> npt.NDArray[np.generic]:
+    """The labels of ``classes`` as text, where the data have labels of text; else ``classes``."""
+    if spec.data.task != "classification":
+        return classes
+    names = dataset_facts(spec.data, 1).label_names
+    return np.asarray(names)[classes] if names else classes
 
 
 def _scaled(frame: Any, spec: Spec) -> npt.NDArray[np.float64]:

@@ -37,7 +37,10 @@ from sfumato.spec.model import METRICS_OVER_DEVICES
 
 @dataclass(frozen=True)
 class Session:
-    """What a run holds in memory and never writes; ``hashes`` are those of its data and its model."""
+    """What a run holds in memory; ``hashes`` are those of its data and its model.
+
+    ``test_labels``: how many test examples have each label; ``None`` where no classes are learnt.
+    """
 
     ranks: Ranks
     speed: EngineSettings
@@ -49,6 +52,7 @@ class Session:
     epsilons: WatchedEpsilons
     recorders: tuple[Recorder, ...]
     hashes: Mapping[str, str]
+    test_labels: Mapping[str, int] | None
 
     @classmethod
     def prepare(
@@ -67,6 +71,10 @@ class Session:
             privacy: guarantees; without them no ε is followed.
             observers: whose views are recorded.
             ranks: the processes that share the training.
+
+        Raises:
+            SpecError: the partition cannot be kept, or the model or the loss does not fit the data.
+            DataError: the data cannot be read, or differ from those of the plan.
         """
         made = TrainingInputs.of(plan)
         spec, data, parts, model = plan.spec, made.data, made.partition, made.model
@@ -80,9 +88,7 @@ class Session:
         features, targets = as_trained_on(data.train_features), as_trained_on(learnt[0])
         engine = engine_of(model, features, targets, speed, loss, ranks)
         recorders = tuple(recorder_of(plan, name, layout.total) for name in observers)
-        protocol = protocol_of(
-            plan, engine, parts, layout.total, ListenerGroup(recorders) if recorders else None
-        )
+        listener = ListenerGroup(recorders) if recorders else None
         examination = Evaluator(
             model,
             test_features,
@@ -99,13 +105,14 @@ class Session:
             ranks=ranks,
             speed=speed,
             plan=plan,
-            protocol=protocol,
+            protocol=protocol_of(plan, engine, parts, layout.total, listener),
             model=model,
             start=start.to(speed.device),
             examination=examination,
             epsilons=WatchedEpsilons.of(plan, privacy),
             recorders=recorders,
             hashes=made.hashes,
+            test_labels=data.test_label_counts if spec.data.task == "classification" else None,
         )
 
     def initial_position(self) -> TrainingPosition:

@@ -25,6 +25,7 @@ from sfumato.spec.refusals import Refusals
 TABLE_SUFFIXES = (".csv", ".parquet", ".arrow")
 """How the names of tables end, without regard to case."""
 HDF5_SUFFIXES = (".h5", ".hdf5")
+"""How the names of TensorFlow Federated's files end, without regard to case."""
 BY_USER_SUFFIXES = (".json", *HDF5_SUFFIXES)
 """How the names of files end that say what each user has, without regard to case."""
 DATA_SUFFIXES = (*TABLE_SUFFIXES, ".npz", *BY_USER_SUFFIXES)

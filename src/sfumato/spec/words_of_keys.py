@@ -8,6 +8,7 @@ from typing import Any
 from sfumato import rounding
 
 WORDS: Mapping[str, str] = {
+    "privacy.unit": "who is protected",
     "privacy.noise.epsilon": "target ε",
     "privacy.noise.calibrated_from.epsilon": "target ε",
     "privacy.noise.multiplier": "noise multiplier",
@@ -15,7 +16,6 @@ WORDS: Mapping[str, str] = {
     "privacy.noise.kind": "how noise is stated",
     "privacy.clip.norm": "clip norm",
     "privacy.clip.kind": "what is clipped",
-    "privacy.unit": "who is protected",
     "trust.trusted_edges": "trusted edges",
     "trust.trusted_aggregators": "trusted masters",
     "trust.cloud": "trusted cloud",
@@ -68,6 +68,17 @@ def value_in_words(value: Any, most: int = 72) -> str:
         return f"{value:g}"
     shown = _list_in_words(value) if isinstance(value, list) else str(value)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def setting_in_words(key: str, value: Any, most: int = 72) -> str:
+    """`value_in_words` of the value at a dotted key; a number of trusted aggregators is a share of them.
+
+    >>> setting_in_words("trust.trusted_edges", 0.0), setting_in_words("trust.trusted_edges", 0.4)
+    ('none', '40 % of them')
+    """
+    if key.startswith("trust.trusted") and isinstance(value, float):
+        return "none" if value == 0 else "all" if value == 1 else f"{100 * value:g} % of them"
+    return value_in_words(value, most)
 
 
 def _list_in_words(values: list[Any]) -> str:

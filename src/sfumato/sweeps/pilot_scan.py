@@ -104,95 +104,107 @@ def plan_by_pilot(
     if not isinstance(over, Mapping):
         raise SpecError(Argument("over"), over, "must be a mapping of keys to values, like {'seed': [0, 1]}")
     axes = [Axis.of(keys, values) for keys, values in over.items()]
-    return scan(
-        spec,
-        targets,
-        axes,
-        accuracy=accuracy,
-        minimize=minimize,
-        seeds=seeds,
-        out=out,
-        device=device,
-        workers=workers,
-        on=on,
-        progress=progress,
-    )
+    scan = PilotScan.of(spec, targets, axes, accuracy=accuracy, minimize=minimize, seeds=seeds, out=out)
+    return scan.run(device=device, workers=workers, on=on, progress=progress)
 
 
-def scan(
-    spec: Spec,
-    targets: Mapping[str, float],
-    axes: Iterable[Axis],
-    *,
-    accuracy: float,
-    minimize: PilotMinimize,
-    seeds: int = 1,
-    out: str | Path | None = None,
-    device: str = "auto",
-    workers: int | None = None,
-    on: str = "local",
-    progress: bool = True,
-    otherwise: Callable[[PointProgress], None] = lambda progress: None,
-) -> PilotPlan:
-    """`plan_by_pilot` of axes that were read before; ``otherwise`` as of `run_request`."""
-    if not 0 < accuracy <= 1:
-        raise SpecError(Argument("accuracy"), accuracy, "must be above 0, at most 1")
-    if spec.data.task == "regression":
-        raise SpecError("data.task", spec.data.task, "has no accuracy to reach")
-    if minimize in ("energy", "delay") and not spec.counts_radio:
-        raise SpecError("radio", "none", f"has no {minimize} to minimise: give a radio")
-    solver()  # before anything is read
-    plans: dict[int, PlannedSpec] = {}  # by the identity of its spec
+@dataclass(frozen=True)
+class PilotScan:
+    """A grid whose points are planned for targets of ε; nothing is trained yet.
 
-    def planned(one: Spec) -> Spec:
-        found = plan(one, targets)
-        plans[id(found.spec)] = found
-        return found.spec
+    Attributes:
+        request: the sweep that trains the planned points.
+        plans: of every point and seed, by the `id` of the planned spec.
+        accuracy: at least so high at the end of the training, the mean over seeds.
+        minimize: as of `plan_by_pilot`.
+        seeds: of every point.
+    """
 
-    folder = Path(out) if out is not None else Path("runs") / f"{spec.name}-pilot"
-    request = SweepRequest.of(spec, tuple(axes), seeds=seeds, out=folder, prepare=planned)
-    swept = run_request(
-        request, device=device, workers=workers, on=on, progress=progress, otherwise=otherwise
-    )
-    points = _points(request, swept, plans, accuracy, minimize, seeds)
-    measured = (point for point in points if point.reaches and not math.isnan(point.cost))
-    best = min(measured, key=lambda point: (point.cost, -point.accuracy), default=None)
-    if best is None:
-        raise _none_is_accurate(points, accuracy, swept)
-    first = next(task for task in request.tasks if task.point.name == best.name)
-    marked = tuple(replace(point, chosen=point is best) for point in points)
-    return PilotPlan(plans[id(first.spec)], marked, swept)
+    request: SweepRequest
+    plans: Mapping[int, PlannedSpec]
+    accuracy: float
+    minimize: PilotMinimize
+    seeds: int
 
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        targets: Mapping[str, float],
+        axes: Iterable[Axis],
+        *,
+        accuracy: float,
+        minimize: PilotMinimize,
+        seeds: int = 1,
+        out: str | Path | None = None,
+    ) -> PilotScan:
+        """Plan every point of the grid of ``axes``; arguments and errors as of `plan_by_pilot`."""
+        if not 0 < accuracy <= 1:
+            raise SpecError(Argument("accuracy"), accuracy, "must be above 0, at most 1")
+        if spec.data.task == "regression":
+            raise SpecError("data.task", spec.data.task, "has no accuracy to reach")
+        if minimize in ("energy", "delay") and not spec.counts_radio:
+            raise SpecError("radio", "none", f"has no {minimize} to minimise: give a radio")
+        solver()  # before anything is read
+        plans: dict[int, PlannedSpec] = {}
 
-def _points(
-    request: SweepRequest,
-    swept: Sweep,
-    plans: Mapping[int, PlannedSpec],
-    accuracy: float,
-    minimize: PilotMinimize,
-    seeds: int,
-) -> tuple[PilotPoint, ...]:
-    """What was measured of every point that was planned; arguments as of `scan`."""
-    measured = {row["point"]: row for row in swept.summary().to_dict("records")}
-    found = []
-    for point in request.points:
-        tasks = [task for task in request.tasks if task.point == point]
-        if not tasks:
-            continue
-        row = measured[point.name]
-        is_whole = row["seeds"] == seeds
-        reached = float(row["accuracy"]) if is_whole else math.nan
-        match minimize:
-            case "rounds":
-                cost = float(tasks[0].spec.training.rounds)
-            case "noise":
-                cost = sum(plans[id(task.spec)].noise for task in tasks) / len(tasks)
-            case _:
-                cost = float(row["energy_j" if minimize == "energy" else "delay_s"])
-        half_width = float(row["accuracy_half_width"]) if is_whole else math.nan
-        reaches = reached >= accuracy
-        found.append(PilotPoint(point.name, dict(point.values), reached, half_width, cost, reaches))
-    return tuple(found)
+        def planned(one: Spec) -> Spec:
+            found = plan(one, targets)
+            plans[id(found.spec)] = found
+            return found.spec
+
+        folder = Path(out) if out is not None else Path("runs") / f"{spec.name}-pilot"
+        request = SweepRequest.of(spec, tuple(axes), seeds=seeds, out=folder, prepare=planned)
+        return cls(request, plans, accuracy, minimize, seeds)
+
+    def run(
+        self,
+        *,
+        device: str = "auto",
+        workers: int | None = None,
+        on: str = "local",
+        progress: bool = True,
+        otherwise: Callable[[PointProgress], None] = lambda progress: None,
+    ) -> PilotPlan:
+        """Train the points and choose the cheapest that is accurate enough; arguments as of `run_request`.
+
+        Raises:
+            SpecError: no point is accurate enough.
+        """
+        swept = run_request(
+            self.request, device=device, workers=workers, on=on, progress=progress, otherwise=otherwise
+        )
+        points = self._points(swept)
+        measured = (point for point in points if point.reaches and not math.isnan(point.cost))
+        best = min(measured, key=lambda point: (point.cost, -point.accuracy), default=None)
+        if best is None:
+            raise _none_is_accurate(points, self.accuracy, swept)
+        first = next(task for task in self.request.tasks if task.point.name == best.name)
+        marked = tuple(replace(point, chosen=point is best) for point in points)
+        return PilotPlan(self.plans[id(first.spec)], marked, swept)
+
+    def _points(self, swept: Sweep) -> tuple[PilotPoint, ...]:
+        """What ``swept`` measured of every point that was planned, in the order of the grid."""
+        measured = {row["point"]: row for row in swept.summary().to_dict("records")}
+        found = []
+        for point in self.request.points:
+            tasks = [task for task in self.request.tasks if task.point == point]
+            if not tasks:
+                continue
+            row = measured[point.name]
+            is_whole = row["seeds"] == self.seeds
+            reached = float(row["accuracy"]) if is_whole else math.nan
+            match self.minimize:
+                case "rounds":
+                    cost = float(tasks[0].spec.training.rounds)
+                case "noise":
+                    cost = sum(self.plans[id(task.spec)].noise for task in tasks) / len(tasks)
+                case _:
+                    cost = float(row["energy_j" if self.minimize == "energy" else "delay_s"])
+            half_width = float(row["accuracy_half_width"]) if is_whole else math.nan
+            reaches = reached >= self.accuracy
+            found.append(PilotPoint(point.name, dict(point.values), reached, half_width, cost, reaches))
+        return tuple(found)
 
 
 def _none_is_accurate(points: Sequence[PilotPoint], accuracy: float, swept: Sweep) -> SpecError:

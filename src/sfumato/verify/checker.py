@@ -33,7 +33,7 @@ class CheckOutcome:
         rows: rows of ``privacy.json`` that were checked.
         finite: bounds with a finite ε among them, each recomputed.
         unchecked_gaps: rows with ``certified`` and ``gap``, of which not all exposed sets were compared.
-        unchecked: what the folder has that is not checked, in words.
+        unchecked: what the folder has that is not checked, and whether that is a concern, in words.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -71,10 +71,10 @@ def check_run(folder: Path) -> CheckOutcome:
         outcome.problems.append(f"ledger.json: cannot be checked: {type(error).__name__}: {error}")
     outcome.unchecked = list_unchecked(spec, privacy, ledger)
     if outcome.unchecked_gaps:
-        rows = f"in {outcome.unchecked_gaps} of {outcome.rows} rows"
         outcome.unchecked.append(
-            f"{rows}, whether no exposed set is cheaper than certified and gap say: "
-            "ε of the stated set is recomputed and holds; a smaller ε might hold too"
+            f"in {outcome.unchecked_gaps:,} of {outcome.rows:,} rows, whether another set of messages would "
+            "give a smaller ε (certified, gap): ε of the stated set is recomputed and holds, so this is no "
+            "concern"
         )
     return outcome
 
@@ -152,7 +152,7 @@ def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
 
 
 def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
-    """Describe, one text each, what a run folder states and this checker takes on trust.
+    """Describe, one text each, what a run folder states and this checker takes on trust, and what of it.
 
     Args:
         spec: content of spec.yaml.
@@ -161,20 +161,24 @@ def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
     """
     rows = privacy["guarantees"]
     stated = {
-        "claims of papers and the figures beside them": privacy.get("claims"),
-        "coalitions of clients": privacy.get("coalitions"),
-        "what rows amount to after the run (ex_post)": any("ex_post" in row for row in rows),
-        "whether the run kept the budget of its privacy filter": spec.get("control"),
-        "whether moves that were drawn follow from the seed; each is written in spec.yaml": (
-            spec["topology"].get("moves")
+        "claims of papers and the figures beside them: no guarantee depends on them": privacy.get("claims"),
+        "the worst coalitions of clients (coalitions): no guarantee of a single observer depends on them": (
+            privacy.get("coalitions")
         ),
-        "the noise of the channel, whether it tells who was drawn, and how many devices are sure to be "
-        "heard: believed; they follow from the radio and not from one figure of spec.yaml": (
+        "what rows amount to after the run (ex_post): the guarantees given before it are recomputed": any(
+            "ex_post" in row for row in rows
+        ),
+        "whether the run kept the budget of its privacy filter: the budget itself is; the program that "
+        "trained stops at it, which no file can prove": spec.get("control"),
+        "whether moves that were drawn follow from the seed: ε is recomputed for the moves that spec.yaml "
+        "writes out, so this is no concern": spec["topology"].get("moves"),
+        "the noise of the radio channel, whether it tells who was drawn, and how many devices are sure to be "
+        "heard: believed, as they follow from the radio and not from one figure of spec.yaml; with less "
+        "noise than stated every ε is larger": (
             any(step.get("channel_noise_std") for step in ledger.get("steps", ()))
         ),
-        "the smallest ε of the units of a row (epsilon_range); the largest is the row's own": (
-            any("epsilon_range" in row for row in rows)
-        ),
+        "the smallest ε of the units of a row (epsilon_range): the largest is the guarantee and is "
+        "recomputed, so this is no concern": any("epsilon_range" in row for row in rows),
     }
     return [what for what, is_there in stated.items() if is_there] + _facts_not_determined(spec, ledger)
 
@@ -194,12 +198,19 @@ def _facts_not_determined(spec: Json, ledger: Json) -> list[str]:
     if sizes is not None:
         return []
     unit = "person" if spec["privacy"]["unit"] == "person" else "record"
-    what = (
-        f"how many {unit}s a device has follows from {unknown}, and the run folder does not hold these counts"
-    )
-    less = f"with fewer {unit}s than the run counted each is drawn more often, and its ε is larger"
-    found = [f"{unit} rates of all devices: believed; {what}: {less}"] if drawn else []
-    return found + ([f"weights of all devices: believed; {what}"] if capped else [])
+    found = []
+    if drawn:
+        found.append(
+            f"how many {unit}s each device has: believed, as they are counted in {unknown}, which is not in "
+            f"the folder; with fewer {unit}s than the run counted each is drawn more often, and its ε is "
+            "larger; whoever has the data can count them"
+        )
+    if capped:
+        found.append(
+            f"the weights of devices: believed, as they follow from {unknown}, which is not in the folder; a "
+            "device that weighs more than stated has a larger ε"
+        )
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:

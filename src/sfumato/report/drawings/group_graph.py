@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from sfumato.network.groups import BoolArray, FloatArray, Groups
 from sfumato.report import formatting as text
+from sfumato.report.drawings.network_canvas import MOST_LEAVES
 from sfumato.report.figures.figure import NEUTRAL, Figure, Json
 from sfumato.report.figures.worker_heatmap import BUTTONS
 from sfumato.report.results.grouped_run import GroupedRun
@@ -23,6 +24,22 @@ Places: TypeAlias = list[tuple[float, float]]
 """Where the groups in the drawing are."""
 
 
+def spread_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
+    """HTML on when the release of one group arrives in each of the others: the group graph, or a table.
+
+    It is a table where the drawing of the network shows all groups and which of them share workers.
+    ``place``: puts a figure on the page and returns its HTML.
+    """
+    groups = run.plan.groups
+    if groups.count > MOST_LEAVES:
+        return place(group_graph_figure(run))
+    order = list(range(groups.count))
+    rounds = run.releases.rounds
+    said, linked = _caption(groups, len(order), run.releases.merge_every)
+    table = _arrival_table(groups, order, order, _arrivals(run, order, order), rounds) if linked else ""
+    return f"<h3>How releases spread</h3>{text.paragraphs([said])}{table}"
+
+
 def group_graph_figure(run: GroupedRun) -> Figure:
     """The groups of a run as nodes and shared workers as edges.
 
@@ -33,10 +50,10 @@ def group_graph_figure(run: GroupedRun) -> Figure:
     places = _node_places(groups, order)
     every, rounds = run.releases.merge_every, run.releases.rounds
     sources = order[:_MOST_SOURCES]
-    arrivals = {source: 1 + every * groups.distances[source][order] for source in sources}
+    arrivals = _arrivals(run, order, sources)
     views = [_node_properties(groups, order, source, arrivals[source], rounds) for source in sources]
-    said, linked = _caption(groups, len(order), every, rounds)
-    not_counted = " A path that passes through the worker itself does not count." if linked else ""
+    said, linked = _caption(groups, len(order), every)
+    said = f"{said} Under a node: that round, of {rounds}." if linked else said
     drawn = [
         _edge_trace(groups, order, places),
         _node_trace(places, views[0]),
@@ -44,7 +61,7 @@ def group_graph_figure(run: GroupedRun) -> Figure:
     ]
     return Figure(
         title="The group graph, and how releases spread",
-        caption=said + not_counted,
+        caption=said,
         description=said,
         data=drawn,
         layout=_layout(groups, places, _shared_count_labels(groups, order, places), sources, views),
@@ -52,6 +69,15 @@ def group_graph_figure(run: GroupedRun) -> Figure:
         kind="spread",
         min_width=480,
     )
+
+
+def _arrivals(run: GroupedRun, order: Sequence[int], sources: Sequence[int]) -> dict[int, FloatArray]:
+    """For each group of ``sources`` the round in which each of ``order`` first trains from its release.
+
+    ∞ where no path leads there.
+    """
+    every, distances = run.releases.merge_every, run.plan.groups.distances
+    return {source: 1 + every * distances[source][list(order)] for source in sources}
 
 
 def _trace_on_nodes(places: Places, mode: str, hover: str, font: Json) -> Json:
@@ -118,13 +144,12 @@ def _layout(
     return layout
 
 
-def _caption(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, bool]:
-    """The caption of the graph, and whether any two groups share workers.
+def _caption(groups: Groups, drawn: int, every: int) -> tuple[str, bool]:
+    """Sentences on how releases spread, and whether any two groups share workers.
 
     Args:
         drawn: number of groups in the drawing.
         every: rounds from one merge of groups to the next.
-        rounds: of the training.
     """
     hidden = groups.count - drawn
     pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())
@@ -145,7 +170,7 @@ def _caption(groups: Groups, drawn: int, every: int, rounds: int) -> tuple[str, 
             f"Groups merge every {every} rounds, so what a group releases in round 1 is in the models from "
             f"which groups d links away train in round 1 + {every}d"
         )
-    return f"{said} (under the node: that round; of {rounds}).", True
+    return f"{said}. A path that passes through the worker itself does not count.", True
 
 
 def _groups_that_share(groups: Groups) -> BoolArray:
@@ -275,8 +300,8 @@ def _arrival_table(
     """An HTML table of the round from which each group trains on models that hold another's first release.
 
     Args:
-        order: the groups in the drawing.
-        sources: the groups in the menu.
+        order: the groups that receive.
+        sources: the groups that release.
         arrivals: of every source, the rounds by group as in ``order``; ∞ if never.
         rounds: of the training.
     """
@@ -292,6 +317,6 @@ def _arrival_table(
             (f"group {_group_label(groups, s)}", *(said(arrivals[s][at[g]]) for g in head))
             for s in sorted(sources)
         ],
-        caption="Epoch in which a group first trains from models that hold another's first release",
+        caption="Round in which a group first trains from models that hold another's first release",
         numeric=tuple(range(1, len(head) + 1)),
     )

@@ -148,7 +148,8 @@ def noise_sentence(network: Network) -> str:
         counts: dict[tuple[str, str], int] = {}
         for owner in network.noise:
             party, slash, devices = owner.partition("/devices")
-            whose = ("some devices under " if devices else "the devices under ") if slash else ""
+            named = text.pluralise(network.device_word)
+            whose = f"{'some' if devices else 'the'} {named} under " if slash else ""
             key = party.partition(":")[0], whose
             counts[key] = counts.get(key, 0) + 1
         said = [

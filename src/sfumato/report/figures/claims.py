@@ -13,6 +13,12 @@ _MOST_NAMED = 4
 _ONE_ROUND = "one round"  # as sources of claims say it
 
 
+def claim_in_words(source: str) -> str:
+    """The source of a claim, as files name it, with signs of formulas in place of their names."""
+    written = source.replace("2 pi^2 alpha/sigma^2", "2π²α/σ²").replace("mu for", "μ for")
+    return written.replace(" x ", " × ")
+
+
 def claims_sentence(claims: Sequence[Claim]) -> list[str]:
     """One sentence for each published claim of a source: the ε claimed, and the provable ones; [] without.
 
@@ -20,7 +26,8 @@ def claims_sentence(claims: Sequence[Claim]) -> list[str]:
     """
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
-        by_source.setdefault(claim.source.partition(",")[0], []).append(claim)
+        place = claim.source.rpartition(", ")[0] or claim.source  # without the formula or the rounds
+        by_source.setdefault(place, []).append(claim)
     return [_sentence_of_source(source, about) for source, about in by_source.items()]
 
 
@@ -32,7 +39,7 @@ def _sentence_of_source(source: str, claims: Sequence[Claim]) -> str:
     if first and later:
         worst = text.epsilon(max(claim.rigorous_epsilon for claim in later))
         seen = (
-            " (of a round in which the device takes part, for whoever sees that)"
+            " (the larger is of a round in which the device takes part, for whoever sees that)"
             if len({text.epsilon(claim.rigorous_epsilon) for claim in first}) > 1
             else ""
         )
@@ -78,7 +85,7 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
     source = shown[0].source
     alike = all(claim.source == source for claim in shown)
     labels = [
-        f"{'' if alike else text.wrapped(c.source, 30) + '<br>'}<span style='font-size:11px'>"
+        f"{'' if alike else text.wrapped(claim_in_words(c.source), 30) + '<br>'}<span style='font-size:11px'>"
         f"{text.wrapped(f'{c.unit} → {c.observer}', 40)}</span>"
         for c in shown
     ]
@@ -88,12 +95,12 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
     )
     data, layout = paired_bars(labels, pair, below=36, right=56, endless_colour=NO_GUARANTEE)
     return Figure(
-        title="Claimed and rigorous ε" + (f": {text.escape(source)}" if alike else ""),
+        title="Claimed and rigorous ε" + (f": {claim_in_words(source)}" if alike else ""),
         caption=f"{' '.join(_count_sentences(shown))} A claim holds where the rigorous ε does not exceed it."
         f"{_all_rounds_note(claims)}",
         description=" ".join(
-            f"{c.source}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, rigorous "
-            f"{text.epsilon(c.rigorous_epsilon)}."
+            f"{claim_in_words(c.source)}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, "
+            f"rigorous {text.epsilon(c.rigorous_epsilon)}."
             for c in shown
         ),
         data=data,
@@ -107,7 +114,7 @@ def _count_sentences(claims: Sequence[Claim]) -> list[str]:
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
         by_source.setdefault(claim.source, []).append(claim)
-    return [f"{source} {_holding(about)}." for source, about in by_source.items()]
+    return [f"{claim_in_words(source)} {_holding(about)}." for source, about in by_source.items()]
 
 
 def _all_rounds_note(claims: Sequence[Claim]) -> str:
@@ -127,7 +134,7 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
         [
             (
-                c.source, c.unit, c.observer, text.number(c.claimed_epsilon),
+                claim_in_words(c.source), c.unit, c.observer, text.number(c.claimed_epsilon),
                 text.epsilon(c.rigorous_epsilon), "yes" if c.holds else "no", c.why,
             )
             for c in claims
@@ -141,7 +148,8 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
 def _reasons_html(claims: Sequence[Claim]) -> str:
     """An HTML list of all reasons, each once, with the claims that it is about unless it is about all."""
     about: dict[str, list[str]] = {}
-    one_unit, own = len({claim.unit for claim in claims}) == 1, _own_words([claim.source for claim in claims])
+    one_unit = len({claim.unit for claim in claims}) == 1
+    own = _own_words([claim_in_words(claim.source) for claim in claims])
     for claim, source in zip(claims, own, strict=True):
         pair = f"towards {claim.observer}" if one_unit else _pair_as_text(claim)
         which = " ".join(filter(None, [source, pair])) if one_unit or source else f"for {pair}"

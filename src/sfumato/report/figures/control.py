@@ -14,7 +14,7 @@ from sfumato.report.figures.figure import Figure
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
-from sfumato.run_folder.reader import RunFolder, read_ledger
+from sfumato.run_folder.reader import RunFolder
 
 
 class _ControlVariable(NamedTuple):
@@ -47,7 +47,7 @@ def stop_reasons(one: Series) -> list[str]:
     """A sentence for each finished run (seed) of a series on why adaptive control ended it; else []."""
     said = []
     for run in one.runs:
-        ended = read_ledger(run.path).get("realised", {}).get("ended") if run.finished else None
+        ended = run.ledger.get("realised", {}).get("ended") if run.finished else None
         if ended:
             seed = f" (seed {run.spec_dict.get('seed', 0)})" if len(one.runs) > 1 else ""
             said.append(f"{_rounds_sentence(run)}{seed}: {ended}.")
@@ -99,6 +99,15 @@ def kept_choices(series: Sequence[Series]) -> list[str]:
     return said
 
 
+def noise_factor_sentence(one: Series) -> list[str]:
+    """A sentence on the factors by which adaptive control multiplied the noise of a run; else []."""
+    factors = one.curve("noise_factor").mean
+    if not len(factors) or float(np.ptp(factors)) == 0:
+        return []
+    least, most = text.number(float(factors.min())), text.number(float(factors.max()))
+    return [f"In this run adaptive control multiplied the noise below by {least} to {most}."]
+
+
 def _varies(found: Sequence[RunCurve]) -> bool:
     """Whether any of the curves changes over the rounds."""
     return any(float(np.ptp(one.curve.mean)) > 0 for one in found)
@@ -121,16 +130,15 @@ def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure 
     found = _curves_of_choice(series, kind)
     if not found or not _varies(found):
         return None
-    last = max(float(one.curve.rounds[-1]) for one in found)
-    ends = (
-        f"{one.name}: {one.curve.mean[0]:.3g} in the first round, {one.last:.3g} in the last."
+    ends = " ".join(
+        f"{text.title(one.name)}: {one.curve.mean[0]:.3g} in the first round, {one.last:.3g} in the last."
         for one in found
     )
     return curve_figure(
         found,
         title=kind.title,
-        caption=f"Chosen by adaptive control before each round; the last is round {last:.0f}.",
-        description=f"{kind.title} over rounds. {' '.join(ends)}",
+        caption=f"{ends} Adaptive control chooses before each round.",
+        description=f"{kind.title} over rounds. {ends}",
         y_axis={"title": {"text": kind.axis}, "rangemode": "tozero"},
         height=300,
         legend_at=-0.28,

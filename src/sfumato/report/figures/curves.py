@@ -9,6 +9,7 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
+    DASHES,
     Figure,
     Json,
     colour,
@@ -18,6 +19,7 @@ from sfumato.report.figures.figure import (
     round_axis,
     transparent,
 )
+from sfumato.report.results.dp_ogl_plus import note_between_releases
 from sfumato.report.results.series import Curve, Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 
@@ -81,8 +83,11 @@ def curve_figure(
     return Figure(title, caption, description, data, layout, table, kind)
 
 
-def score_figures(series: Sequence[Series]) -> list[Figure]:
-    """The headline score over rounds: a figure for each score, of the runs that are judged by it."""
+def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[Figure]:
+    """The headline score over rounds: a figure for each score, of the runs that are judged by it.
+
+    ``twin``: a run without noise that is otherwise the single run of ``series``; it is dashed.
+    """
     by_score: dict[Headline, list[RunCurve]] = {}
     for number, one in enumerate(series):
         score = headline_of(one.first.metrics)
@@ -90,11 +95,16 @@ def score_figures(series: Sequence[Series]) -> list[Figure]:
         if len(curve.rounds):
             by_score.setdefault(score, []).append(RunCurve(number, one.name, curve))
     seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""
-    return [_score_figure(score, curves, seeds) for score, curves in by_score.items()]
+    notes = seeds + note_between_releases(series)
+    if twin is not None:
+        (score,), number = by_score, len(series)
+        by_score[score].append(RunCurve(number, "without noise", twin.curve(score.column), DASHES[1]))
+        notes += f" Dashed: {twin.name}, which is the same but for noise."
+    return [_score_figure(score, curves, notes) for score, curves in by_score.items()]
 
 
-def _score_figure(score: Headline, curves: Sequence[RunCurve], seeds: str) -> Figure:
-    """The figure of one score over rounds, with a table; ``seeds``: text on seeds in the caption."""
+def _score_figure(score: Headline, curves: Sequence[RunCurve], notes: str) -> Figure:
+    """The figure of one score over rounds, with a table; ``notes``: sentences in the caption."""
     title = text.title(score.name)
     described = (
         f"{name}: {score.text(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
@@ -104,7 +114,7 @@ def _score_figure(score: Headline, curves: Sequence[RunCurve], seeds: str) -> Fi
     return curve_figure(
         curves,
         title=title,
-        caption=f"{title} on held-out data; measured by the simulator only, not accounted for.{seeds}",
+        caption=f"{title} on held-out data; measured by the simulator only, not accounted for.{notes}",
         description=f"{title} over rounds. {' '.join(described)}",
         y_axis=score_axis(score, curves),
         height=380,
@@ -139,6 +149,7 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
         caption=(
             "Mean accuracy over workers of their own models (the mean of their groups' models) on data "
             "distributed like their own; measured by the simulator only, not accounted for."
+            + note_between_releases(series)
         ),
         description=f"Personalised accuracy over rounds. {' '.join(ends)}",
         y_axis=score_axis(ACCURACY, curves),

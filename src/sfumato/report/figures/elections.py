@@ -14,7 +14,7 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import Figure, Json, colour, over_legend, transparent
 from sfumato.report.results.series import Series
-from sfumato.run_folder.reader import RunFolder, read_ledger
+from sfumato.run_folder.reader import RunFolder
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SupernodeTerms:
 
 def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
     """The elections of ``run``; ``None`` if there were none, or the run is not finished."""
-    ledger: Mapping[str, Any] = read_ledger(run.path) if run.finished else {}
+    ledger: Mapping[str, Any] = run.ledger if run.finished else {}
     supernodes = ledger.get("realised", {}).get("supernodes")
     if not supernodes or not supernodes[0][0]:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from sfumato.report.figures.figure import (
     over_legend,
     round_axis,
 )
-from sfumato.report.results.network import read_network
+from sfumato.report.results.network import parties_in_words, read_network
 from sfumato.report.results.series import FloatArray, Series
 from sfumato.report.results.summary import unit_of_run
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
@@ -48,7 +47,12 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
     """
     lines = [
         _EpsilonLine(
-            *(number, one.name, _in_words(names.titled(observer)), *one.worst(EPSILON_PREFIX + observer)),
+            *(
+                number,
+                one.name,
+                parties_in_words(names.titled(observer)),
+                *one.worst(EPSILON_PREFIX + observer),
+            ),
             unit_of_run(one.first),
             bool(one.first.spec_dict.get("control")),
         )
@@ -98,11 +102,6 @@ def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], tit
         ),
         kind="epsilon",
     )  # fmt: skip
-
-
-def _in_words(observer: str) -> str:
-    """An observer as drawings and tables name it: "edge 0" for ``edge:0``."""
-    return re.sub(r"\b([a-z][a-z0-9_-]*):([0-9]+)\b", r"\1 \2", observer)
 
 
 def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:

@@ -28,7 +28,11 @@ def finite_epsilons(matrices: Sequence[Matrix]) -> list[float]:
 
 
 def heatmap_figure(
-    matrix: Matrix, guarantees: Sequence[Guarantee], delta: float, finite: Sequence[float]
+    matrix: Matrix,
+    guarantees: Sequence[Guarantee],
+    delta: float,
+    finite: Sequence[float],
+    device: str = "device",
 ) -> Figure | None:
     """The matrix drawn, with a colour scale over ``finite``; ``None`` where the run has no guarantees.
 
@@ -37,6 +41,7 @@ def heatmap_figure(
         guarantees: for the table of numbers.
         delta: of every ε.
         finite: ε that the scale contains.
+        device: what a device is called.
     """
     if not matrix.cells:
         return None
@@ -49,7 +54,7 @@ def heatmap_figure(
         for (r, c), cell in sorted(matrix.cells.items(), key=lambda entry: entry[0])
     ]
     return Figure(
-        title="ε by class of device and observer",
+        title=f"ε by class of {device} and observer",
         caption=(
             f"ε{text.at_delta(delta)} of {_kinds_of_units(guarantees)} of each class (row) towards each "
             "observer (column), over the whole training. A cell that stands for several pairs shows the "

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sfumato.report import formatting as text
+from sfumato.report.figures.claims import claim_in_words
 from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json, log_ticks, needs_log_axis, tick_label
 from sfumato.report.results.grouped_run import GroupedRun, WorkerPair
 
@@ -111,7 +112,11 @@ def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Se
     if run.claims:
         shown = {view: [trace["name"] == view for trace in data] for view in ["exact", *run.claims]}
         buttons = [
-            {"label": text.label(_claim_label(view)), "method": "restyle", "args": [{"visible": visible}]}
+            {
+                "label": text.label(_claim_label(view)),
+                "method": "restyle",
+                "args": [{"visible": visible}],
+            }
             for view, visible in shown.items()
         ]
         row = {"type": "buttons", "direction": "right", "y": 1.01, "buttons": buttons}
@@ -197,8 +202,7 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
 
 def _claim_label(view: str) -> str:
     """The name of a claim, shortened for the menu."""
-    short = view.removeprefix("DP-OGL ").replace("2 pi^2 alpha/sigma^2", "2π²α/σ²")
-    return short.replace(" x ", " × ").replace("mu for", "μ for")
+    return claim_in_words(view).removeprefix("DP-OGL ")
 
 
 def _range_as_text(z: Any) -> tuple[str, str]:

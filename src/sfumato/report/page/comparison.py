@@ -12,7 +12,7 @@ from sfumato.report.results.summary import Summary, has_edges, score_text
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import differing_values
-from sfumato.spec.words_of_keys import key_in_words, value_in_words
+from sfumato.spec.words_of_keys import WORDS, key_in_words, setting_in_words
 
 _ALIKE = ("unit", "rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
@@ -54,7 +54,10 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
 
 
 def _spec_differences_table(series: Sequence[Series]) -> str:
-    """An HTML table of the keys in which the runs' specs differ; "" where they do not."""
+    """HTML of the keys in which the runs' specs differ, many of them in a second, folded table.
+
+    "" where they do not differ. Keys that have words come first, in the order of these.
+    """
     specs = [one.first.spec_dict for one in series]
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
     found = differing_values(compared)
@@ -62,14 +65,20 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
         return ""
     if "privacy.noise.calibrated_from.epsilon" in found:
         found.pop("privacy.noise.sources", None)  # they follow from it
-    rows = [(text.title(key_in_words(key)), *map(value_in_words, values)) for key, values in found.items()]
-    left = len(rows) - _MOST_KEYS
-    more = f"; {text.whole(left)} more keys differ" if left > 0 else ""
-    return text.html_table(
-        ["setting", *(one.name for one in series)],
-        rows[:_MOST_KEYS],
-        caption=f"What differs between the runs{more}",
-    )
+    order = {key: place for place, key in enumerate(WORDS)}
+    keys = sorted(found, key=lambda key: order.get(key, len(order)))
+    rows = [
+        (text.title(key_in_words(key)), *(setting_in_words(key, value) for value in found[key]))
+        for key in keys
+    ]
+    headers = ["setting", *(one.name for one in series)]
+    caption = "What differs between the runs"
+    first = text.html_table(headers, rows[:_MOST_KEYS], caption=caption, stacked=True)
+    if len(rows) <= _MOST_KEYS:
+        return first
+    more = text.html_table(headers, rows[_MOST_KEYS:], caption="What differs, too", stacked=True)
+    others = text.how_many(len(rows) - _MOST_KEYS, "more setting")
+    return f"{first}<details><summary>Show {others} in which they differ</summary>{more}</details>"
 
 
 def _raw_to_cloud(one: Series, summary: Summary) -> str:
@@ -127,5 +136,6 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         "guarantee, –: does not apply or was not measured. Own edge: where the edge is not trusted with raw "
         "updates. Raw devices: they send raw updates to a trusted edge",
         numeric=tuple(n for n, (title, _) in enumerate(kept) if title not in ("run", "unit")),
+        stacked=True,
     )
     return table + _spec_differences_table(series)

@@ -24,6 +24,7 @@ from sfumato.report.results.comparability import (
     warnings_of_series,
 )
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
+from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.series import Series
@@ -33,7 +34,6 @@ from sfumato.report.results.summary import (
     has_edges,
     kind_within_devices,
     protection_sentences,
-    protocol_warnings,
     score_sentence,
     score_text,
     unprotected_finding,
@@ -52,7 +52,11 @@ class _Tile(NamedTuple):
 
 
 def first_screen(
-    series: Sequence[Series], summaries: Sequence[Summary], matrices: Sequence[Matrix], pictures: str = ""
+    series: Sequence[Series],
+    summaries: Sequence[Summary],
+    matrices: Sequence[Matrix],
+    pictures: str,
+    twin: Series | None,
 ) -> str:
     """HTML of the top of a report: what the model is worth and who learns how much.
 
@@ -63,10 +67,11 @@ def first_screen(
         summaries: one for each series.
         matrices: one for each series.
         pictures: HTML of figures that compare the runs.
+        twin: of a single run, `twin_beside`.
     """
     parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:
-        parts.append(_answers_html(series[0], summaries[0], matrices[0]))
+        parts.append(_answers_html(series[0], summaries[0], matrices[0], twin))
     else:
         parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
         parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
@@ -87,7 +92,7 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     found: dict[str, list[str]] = {}
     told = []
     for one, matrix in zip(series, matrices, strict=True):
-        for said in _findings(one, matrix):
+        for said in [*_findings(one, matrix), *protocol_warnings(one.first.spec_dict)]:
             found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
@@ -134,7 +139,10 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
         f"{text.join_names(sorted({_receiver(hop) for hop in secure}))}."
     ]
     placed = network.over_air or network.step_noise > 0
+    shape = network.shape
+    numbered = isinstance(shape, GroupNetwork) and not shape.groups.worker_names
     return [
+        *(["Devices are called workers here: device:0 is worker 0."] if numbered else []),
         *moved,
         *([noise_sentence(network)] if placed else []),
         *protection_sentences(one, matrix),
@@ -152,15 +160,15 @@ def _receiver(hop: str) -> str:
     return "the cloud" if name == "cloud" else f"every {name}"
 
 
-def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
-    """HTML of the first screen of one run: three columns of sentences and tiles, and the warnings."""
+def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | None) -> str:
+    """HTML of the first screen of one run: a verdict on its protocol, three columns, and the warnings."""
     score, asked = headline_of(one.first.metrics), asks_for_energy([one])
     costs = [_Tile("Rounds", text.whole(summary.rounds))]
     costs.append(_Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)))
     if asked:
         time = text.quantity(summary.delay_s, text.SECONDS)
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
-    known, command = cost_of_privacy_or_commands(one)
+    known, command = cost_of_privacy_or_commands(one, twin)
     how = known.pop() if command else ""
     shown = _commands_html(how, command) if command else ""
     epsilons = [
@@ -179,7 +187,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix) -> str:
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
     findings = _findings_html(dict.fromkeys(_findings(one, matrix), ()))
-    return f'<div class="answers">{blocks}</div>{findings}'
+    verdict = _lead_html(list(map(text.sentence, protocol_warnings(one.first.spec_dict))))
+    return f'{verdict}<div class="answers">{blocks}</div>{findings}'
 
 
 def _commands_html(how: str, commands: str) -> str:
@@ -199,8 +208,8 @@ def _findings_html(found: Mapping[str, Sequence[str]]) -> str:
 
 
 def _findings(one: Series, matrix: Matrix) -> list[str]:
-    """The warnings about a run, as texts without a full stop."""
-    return [*unprotected_finding(matrix), *findings_of_run(one.first), *protocol_warnings(one.first)]
+    """The warnings about a run, as texts without a full stop, but for those about its protocol."""
+    return [*unprotected_finding(matrix), *findings_of_run(one.first)]
 
 
 def _energy_tile(one: Series, energy_j: float) -> _Tile:

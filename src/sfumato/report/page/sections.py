@@ -9,13 +9,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.drawings.group_graph import group_graph_figure
+from sfumato.report.drawings.group_graph import spread_html
 from sfumato.report.drawings.moving import places_figure
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.attacks import attacks_part
 from sfumato.report.figures.claims import claims_figure, claims_table
 from sfumato.report.figures.coalitions import coalitions_part
-from sfumato.report.figures.control import control_figures, kept_choices
+from sfumato.report.figures.control import control_figures, kept_choices, noise_factor_sentence
 from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
 from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_part
@@ -38,7 +38,7 @@ from sfumato.report.page.html import (
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
-from sfumato.report.results.cost_of_privacy import adds_noise
+from sfumato.report.results.cost_of_privacy import adds_noise, twin_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, read_network
@@ -88,9 +88,13 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         for unit in {one.unit for one in summaries}
     }
     title = text.join_names([one.name for one in series], 3)
-    first = first_screen(series, summaries, matrices, _pictures_html(series, summaries, figures))
     several = len(series) > 1  # then what compares them comes first
-    over_rounds = [_section_over_rounds(series, figures)] if several else []
+    twin = None if several else twin_beside(series[0])
+    pictures = _pictures_html(series, summaries, figures)
+    over_rounds = [_section_over_rounds(series, None, figures)] if several else []
+    if several and not pictures:
+        pictures, over_rounds = over_rounds[0], []
+    first = first_screen(series, summaries, matrices, pictures, twin)
     who = section(
         "Who learns what about whom",
         [
@@ -102,7 +106,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         first,
         *over_rounds,
         who,
-        *([] if several else [_section_over_rounds(series, figures)]),
+        *([] if several else [_section_over_rounds(series, twin, figures)]),
         *_by_run("Attacks and audits", series, lambda one: _attacks_html(one, figures)),
         *_by_run("Leakage through overlapping groups", series, lambda one: _overlap_html(one, figures)),
         *_elections_section(series, figures),
@@ -139,6 +143,7 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
         topology = spec.get("topology")
         said += ["devices move"] if isinstance(topology, Mapping) and topology.get("moves") else []
+        said += ["adaptive control"] if spec.get("control") else []
         said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
         facts[one.name] = " · ".join(said)
     if len(set(facts.values())) == 1:
@@ -158,9 +163,12 @@ def _by_run(title: str, series: Sequence[Series], content_of: Callable[[Series],
     return [section(title, parts)] if parts else []
 
 
-def _section_over_rounds(series: Sequence[Series], figures: PlacedFigures) -> str:
-    """The HTML section with scores, ε towards watched observers and adaptive control over rounds."""
-    scores, epsilon, personal = score_figures(series), epsilon_figures(series), personal_figure(series)
+def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures: PlacedFigures) -> str:
+    """The HTML section with scores, ε towards watched observers and adaptive control over rounds.
+
+    ``twin``: of a single run, that without noise, whose score is drawn too.
+    """
+    scores, epsilon, personal = score_figures(series, twin), epsilon_figures(series), personal_figure(series)
     parts = [
         *([figures.place(score) for score in scores] or [placeholder("The model was not evaluated.")]),
         *([figures.place(personal)] if personal else []),
@@ -177,9 +185,10 @@ def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figur
 
     ``finite``: ε that the colour scale contains.
     """
-    privacy, titled = one.first.privacy, read_network(one.first.spec_dict).titled
+    privacy, network = one.first.privacy, read_network(one.first.spec_dict)
+    titled = network.titled
     rows = [replace(g, unit=titled(g.unit), observer=titled(g.observer)) for g in privacy.guarantees]
-    figure = heatmap_figure(matrix, rows, privacy.delta, finite)
+    figure = heatmap_figure(matrix, rows, privacy.delta, finite, network.device_word)
     if figure is None:
         return placeholder("The run has no guarantees.")
     notes = [text.sentence(note) for note in privacy.notes]
@@ -207,9 +216,9 @@ def _overlap_html(one: Series, figures: PlacedFigures) -> str:
     if run is None:
         return ""
     drawn = [worker_heatmap_figure(run), per_worker_privacy_figure(run)]
-    if not run.plan.eras:  # when a release arrives depends on who is where until then
-        drawn.append(group_graph_figure(run))
-    return "".join(figures.place(figure) for figure in drawn if figure)
+    # where groups change, when a release arrives depends on who is where until then
+    spread = "" if run.plan.eras else spread_html(run, figures.place)
+    return "".join(figures.place(figure) for figure in drawn if figure) + spread
 
 
 def _elections_section(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
@@ -241,10 +250,10 @@ def _noise_html(one: Series, series: Sequence[Series]) -> str:
     """HTML on who takes part, what is clipped and who adds how much noise; "" where the spec adds none."""
     if not adds_noise(one):
         return ""
-    spec = one.first.spec_dict
-    return under_name_of_run(
-        one, series, f"<h3>Who adds noise</h3>{noise_part(noise_of(spec), training_of(spec))}"
-    )
+    spec, network = one.first.spec_dict, read_network(one.first.spec_dict)
+    factors = text.paragraphs(noise_factor_sentence(one))
+    noise = noise_part(noise_of(spec, network), training_of(spec, network))
+    return under_name_of_run(one, series, f"<h3>Who adds noise</h3>{factors}{noise}")
 
 
 def _claims_html(one: Series, figures: PlacedFigures) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.results.network import AT_STEPS, owners_in_words, read_network
+from sfumato.report.results.network import AT_STEPS, Network, owners_in_words
+from sfumato.report.results.secure_sums import drops_in_words
 from sfumato.rounding import number
 
 _CLIPPED = {"update": "every message", "step": "every local step", "example": "the gradient of every example"}
@@ -16,14 +17,13 @@ _STATED = (
 )  # fmt: skip
 
 
-def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     """Who adds how much noise by a resolved spec, as a mapping for `noise_part` and for statements.
 
     ``clip`` has the clipping, ``parties`` a list of parties with their noise multipliers (std over
-    sensitivity) by aggregating tier from the top down.
+    sensitivity) by aggregating tier from the top down. ``network``: that the spec describes.
     """
-    noise, network = spec["privacy"]["noise"], read_network(spec)
-    clip = spec["privacy"].get("clip")
+    noise, clip = spec["privacy"]["noise"], spec["privacy"].get("clip")
     found: dict[str, Any] = {"clip": clip, "parties": []}
     if noise["kind"] == "sources":
         found["parties"] = [
@@ -42,11 +42,16 @@ def noise_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def training_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a statement says of training: rounds, steps and participation, as the resolved spec has them."""
+def training_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
+    """What a statement says of training: rounds, steps and participation, as the resolved spec has them.
+
+    ``network``: that it describes.
+    """
     training = spec["training"]
     found = {key: training[key] for key in _STATED if key in training}
     found |= {"controlled": True} if spec.get("control") else {}
+    drops = drops_in_words(spec, network)
+    found |= {"dropouts": drops} if drops else {}
     return found | ({"star": True} if spec["topology"].get("kind") == "star" else {})
 
 
@@ -64,6 +69,8 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
             return f"In every round {many} devices are drawn without replacement."
         whose = "its edge or group" if isinstance(count, list) else "each edge or group"
         return f"In every draw {many} devices of {whose} are drawn without replacement."
+    if training.get("dropouts"):
+        return "Every device takes part in every round, unless it drops out."
     return "Every device takes part in every round."
 
 
@@ -74,7 +81,8 @@ def _rounds(training: Mapping[str, Any]) -> str:
             "Adaptive control chooses before every round how many local steps it has, how many devices of an "
             "edge take part, and the factor by which the noise below is multiplied."
         )
-    return f"The training has {text.whole(training['rounds'])} rounds. {sentence_of_participation(training)}"
+    said = f"The training has {text.whole(training['rounds'])} rounds. {sentence_of_participation(training)}"
+    return f"{said} {training.get('dropouts', '')}".rstrip()
 
 
 def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
@@ -89,13 +97,15 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
     if noise.get("channel"):
         said.append(noise["channel"])
     if not noise["parties"]:
-        said += [] if noise.get("channel") else ["No party adds noise of its own."]
-        return text.paragraphs(said)
+        nobody = (
+            "Devices and aggregators add none." if noise.get("channel") else "No party adds noise of its own."
+        )
+        return text.paragraphs([*said, nobody])
     depth = max(len(row["multipliers"]) for row in noise["parties"])
     rows = [
         (
             owners_in_words(row["parties"], 12),
-            *map(text.number, row["multipliers"]),
+            *(text.number(multiplier) if multiplier else "none" for multiplier in row["multipliers"]),
             *["–"] * (depth - len(row["multipliers"])),
         )
         for row in noise["parties"]

@@ -31,7 +31,8 @@ def headline(swept: ParetoPage) -> str:
     of = f" of {seeds} seeds each" if seeds > 1 else ""
     alone = " One seed each: a difference between points may be chance." if seeds == 1 else ""
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
-    said = [*_best_by_rule(swept), f"{counted}{of}{failed}.{alone}"]
+    bends = knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
+    said = [*_best_by_rule(swept), *bends, f"{counted}{of}{failed}.{alone}"]
     for name in varied_objectives(swept):
         known = [point for point in swept.points if math.isfinite(value_of(point, name))]
         if known:
@@ -48,8 +49,7 @@ def headline(swept: ParetoPage) -> str:
         for name in swept.measured
         if name.startswith(EPSILON_PREFIX) and (other := repeated_by(swept, name)) is not None
     ]
-    said += _trust_difference_sentence(swept)
-    said += knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
+    said += [*_trust_difference_sentence(swept), *_sentence_on_baseline(swept)]
     failures = ["Some points failed; they are listed below."] if swept.failures else []
     warnings = [*failures, *_large_epsilons(swept), *swept.notices]
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in warnings)
@@ -116,6 +116,18 @@ def _trust_difference_sentence(swept: ParetoPage) -> list[str]:
         "The points differ in how many devices send raw updates to a trusted edge "
         f"({text.join_names(raw, 5)}). The fronts do not count that: compare points of equal trust, too."
     ]
+
+
+def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
+    """One sentence on how to see what noise costs in all, where scores have no point without noise; else
+    [].
+    """
+    names = [name for name in swept.measured if name.startswith(EPSILON_PREFIX)]
+    known = [{value_of(point, name) for name in names} for point in swept.points]
+    silent = any(all(value == math.inf for value in values if not math.isnan(value)) for values in known)
+    if silent or not SCORES.keys() & set(swept.measured):
+        return []
+    return ["No point is without noise: sfumato run SPEC --baseline shows what noise costs in all."]
 
 
 def _raw_devices_note(points: Sequence[SweptPoint], name: str) -> str:

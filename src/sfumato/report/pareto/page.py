@@ -29,6 +29,7 @@ from sfumato.report.pareto.points import (
 )
 from sfumato.run_folder.reader import write_text
 
+_MOST_OPEN = 12  # points whose links are shown
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 
 
@@ -96,7 +97,8 @@ def _report_links(swept: ParetoPage) -> str:
     if not items:
         return ""
     words = "Reports of the points, in the folder of the sweep"
-    return f"<details><summary>{words}</summary><ul>{''.join(items)}</ul></details>"
+    unfolded = " open" if len(items) <= _MOST_OPEN else ""
+    return f"<details{unfolded}><summary>{words}</summary><ul>{''.join(items)}</ul></details>"
 
 
 def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool) -> Figure:

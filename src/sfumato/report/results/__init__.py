@@ -5,11 +5,13 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     attack_findings   results of attacks and audits in a run folder
     comparability     which figures of several runs cannot be compared
     cost_of_privacy   what privacy costs in accuracy, by a run without noise
+    dp_ogl_plus       the verdict on DP-OGL+, and its rounds without a release
     epsilon_words     what an ε means: how sure an observer may become, what is known after a run
     grouped_run       a run over overlapping groups: ε of any two workers
     matrix            the matrix of guarantees: classes of units towards kinds of observers
     network           the network of a run folder: tree or groups, trust, noise
     observer_labels   names of classes of devices, and of observers relative to a device
+    secure_sums       how many messages a sum under secure aggregation needs, and who may be missing
     series            one entry of a report: a run, or several seeds with mean and interval
     summary           the row of figures and the sentences of a run
     tree_labels       these names in trees, also where devices move

@@ -41,13 +41,14 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
         sign = 1 if score.higher_is_better else -1
         best, other = max(measured, key=lambda pair: sign * pair[0])
         lost = sign * (best - reached)
+        points = sign * (round(100 * best, 1) - round(100 * reached, 1))  # of the figures as they are shown
         on_air = sends_over_the_air(one.first.spec_dict)
         what = "noise, the receiver's included," if on_air else "privacy"
         amount = (
-            f"{100 * lost:.1f} points of accuracy" if score is ACCURACY else f"{number(lost)} of {score.name}"
+            f"{points:.1f} points of accuracy" if score is ACCURACY else f"{number(lost)} of {score.name}"
         )
         cost = f"{title(what)} costs {amount}"
-        seen = lost >= 0.0005 if score is ACCURACY else lost > 0
+        seen = points >= 0.05 if score is ACCURACY else lost > 0
         cost = cost if seen else f"No cost of {what} is seen"
         seeds = " (one seed each)" if len(one.runs) == len(other.runs) == 1 else ""
         said.append(
@@ -77,23 +78,33 @@ def _differ_in_noise_only(one: Series, other: Series) -> bool:
     return trains_alike_but_for_noise(one.first.spec_dict, other.first.spec_dict)
 
 
-def cost_of_privacy_or_commands(one: Series) -> tuple[list[str], str]:
-    """What privacy costs in accuracy, by a run in a folder beside this one; else how to find out.
+def twin_beside(one: Series) -> Series | None:
+    """The most recent finished run in a folder beside that of ``one``, of the same spec but for noise.
 
-    Returns:
-        Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
+    ``None`` where there is none, or ``one`` has no noise. Its name says in which folder it is.
     """
-    if not has_noise(one):
-        return [], ""
-    for folder in _folders_beside(one):
+    for folder in _folders_beside(one) if has_noise(one) else ():
         try:
             (other,) = load_series([folder])
         except (SfumatoError, OSError, ValueError):
             continue  # damaged, or being written
         if all(run.finished for run in other.runs):
             named = replace(other, name=f"the run in the folder {folder.name} beside it")
-            if said := cost_of_privacy([one, named]):
-                return said[:1], ""
+            if cost_of_privacy([one, named]):
+                return named
+    return None
+
+
+def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[str], str]:
+    """What privacy costs in accuracy, by the `twin_beside` of a run; else how to find out.
+
+    Returns:
+        Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
+    """
+    if twin is not None:
+        return cost_of_privacy([one, twin])[:1], ""
+    if not has_noise(one):
+        return [], ""
     folder = one.folder.resolve()
     spec = one.first.path.resolve().relative_to(folder.parent) / SPEC_FILE
     settings = " ".join(f"--set {setting}" for setting in settings_without_noise(one.first.spec_dict))

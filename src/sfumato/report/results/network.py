@@ -21,7 +21,7 @@ from sfumato.spec import topology as written
 from sfumato.spec.topology import Topology, Trust
 
 _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
-_NUMBERED = re.compile(r"([a-z][a-z0-9_-]*):([0-9]+)(/devices)?")  # an owner of noise without a title
+_NUMBERED = re.compile(r"\b([a-z][a-z0-9_-]*):([0-9]+)\b")  # a party without a title
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,13 @@ class Network:
         """Whether any party adds noise of its own; the receivers' noise over the air is not meant."""
         return bool(self.noise) or self.step_noise > 0
 
+    @property
+    def device_word(self) -> str:
+        """What a device is called: "worker" in overlapping groups, "site" in a star with names."""
+        if isinstance(self.shape, GroupNetwork):
+            return "worker"
+        return "site" if isinstance(self.shape, Tree) and self.shape.device_names else "device"
+
     def titled(self, name: str) -> str:
         """A party's name, or several joined by commas, with the titles that the topology gives."""
         if isinstance(self.shape, str):
@@ -143,10 +150,15 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     return Network(shape, _noise(spec), on_air, family, secure=secure, step_noise=_step_noise(spec))
 
 
+def parties_in_words(names: str) -> str:
+    """Names of parties, joined by commas or in a text, as drawings name them: "edge 0" for ``edge:0``."""
+    return _NUMBERED.sub(r"\1 \2", names)
+
+
 def owner_in_words(owner: str) -> str:
-    """The owner of a noise source in words: ``edge:3/devices`` is "every device under edge:3"."""
+    """The owner of a noise source in words: ``edge:3/devices:0-4`` is "devices 0-4 under edge 3"."""
     party, _, devices = owner.partition("/")
-    above = "the cloud" if party == "cloud" else party
+    above = "the cloud" if party == "cloud" else parties_in_words(party)
     if not devices:
         return above
     numbers = devices.partition(":")[2]
@@ -162,8 +174,9 @@ def owners_in_words(owners: Sequence[str], most: int = 4) -> str:
     numbers: dict[tuple[str, str], list[int]] = {}  # by the kind of the party, and "/devices" or ""
     said: list[str] = []
     for owner in owners:
-        if found := _NUMBERED.fullmatch(owner):
-            numbers.setdefault((found[1], found[3] or ""), []).append(int(found[2]))
+        above, slash, devices = owner.partition("/devices")
+        if (found := _NUMBERED.fullmatch(above)) and not devices:
+            numbers.setdefault((found[1], slash), []).append(int(found[2]))
         else:
             said.append(owner_in_words(owner))
     for (kind, devices), alike in numbers.items():

@@ -7,19 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
-from sfumato.findings import classes_of, findings_after
+import numpy as np
+
+from sfumato.findings import findings_after
+from sfumato.guessing import guessing_in_words
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import epsilon, join_names, number, percent, whole
+from sfumato.report.results.dp_ogl_plus import note_between_releases, rounds_to_a_release
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
-from sfumato.run_folder.reader import RunFolder, read_ledger
+from sfumato.run_folder.label_counts import read_test_labels
+from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _CLEARLY = 0.01  # of accuracy
@@ -114,27 +118,34 @@ def score_sentence(series: Series) -> str:
         return f"{after} the model has not been evaluated."
     several = f"mean of {len(series.runs)} seeds with its 95 % interval"
     seeds = f" ({several if len(series.runs) > 1 else 'one seed'})"
-    value = score_text(score, series)
+    value, between = score_text(score, series), note_between_releases([series])
     if score is not ACCURACY:
-        return f"{after} the model's {score.name} on held-out data is {value}{seeds}."
-    guessing, best = _guessing_sentence(series), _best_round_sentence(series)
-    return f"{after} the model is {value} accurate on held-out data{seeds}{guessing}.{best}"
+        return f"{after} the model's {score.name} on held-out data is {value}{seeds}.{between}"
+    guessing, best = guessing_of_run(series.first), _best_round_sentence(series)
+    than = f"; {guessing}" if guessing else ""
+    return f"{after} the model is {value} accurate on held-out data{seeds}{than}.{best}{between}"
 
 
 def _best_round_sentence(series: Series) -> str:
-    """A sentence on the best round if it was better than the last by a point of accuracy or more; else ""."""
+    """A sentence on the best round if it was better than the last by a point of accuracy or more; else "".
+
+    Rounds whose models are not released do not count.
+    """
     curve = series.curve(ACCURACY.column)
-    at = int(curve.mean.argmax())
+    released = np.flatnonzero(curve.rounds % rounds_to_a_release(series.first) == 0)
+    if not len(released):
+        return ""
+    at = released[curve.mean[released].argmax()]
     if curve.mean[at] - curve.mean[-1] < _CLEARLY:
         return ""
     return f" It was best after round {whole(curve.rounds[at])}: {percent(float(curve.mean[at]))}."
 
 
-def _guessing_sentence(series: Series) -> str:
-    """A clause on the accuracy of guessing; "" where the number of classes is not known."""
-    data = series.first.spec_dict.get("data")
-    classes = classes_of(str(data.get("source"))) if isinstance(data, Mapping) else None
-    return "" if classes is None else f"; guessing would give {percent(1 / classes)}"
+def guessing_of_run(run: RunFolder) -> str:
+    """A clause on the accuracy of guessing; "" where neither test labels nor classes are known."""
+    data = run.spec_dict.get("data")
+    source = str(data.get("source")) if isinstance(data, Mapping) else ""
+    return guessing_in_words(source, read_test_labels(run.path))
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
@@ -160,7 +171,9 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 others = " that has a guarantee" if len(finite) < len(rows) else ""
                 largest = f"exceeds ε = {epsilon(max(finite))}{at}"
                 said.append(f"Towards the {observer} no {kind}{others} {largest}.")
-                said += range_sentence([row for row in rows if row.epsilon < math.inf])
+                ranged = range_sentence([row for row in rows if row.epsilon < math.inf])
+                said += ranged
+                said += _why_sites_differ(series, kind) if ranged else []
                 said += [epsilon_in_words(kind, max(finite))] if kind == main else []
                 break
     said += after_run_sentence(series.first.privacy)
@@ -178,6 +191,22 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         said += _class_sentences(matrix)
         said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
+
+
+def _why_sites_differ(series: Series, kind: str) -> list[str]:
+    """One sentence on why ε of a record or person differs from site to site in a star; [] where it is not
+    sure.
+
+    With one noise and equal weights for all, what differs is the probability of being drawn for a batch: the
+    batch size over how many the site has.
+    """
+    spec, network = series.first.spec_dict, read_network(series.first.spec_dict)
+    training = spec["training"]
+    drawn = kind != "device" and training.get("batches") == "poisson" and network.device_word == "site"
+    equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
+    if not (drawn and equal):
+        return []
+    return [f"The fewer {kind}s a site has, the more often each is drawn for a batch, and the larger ε is."]
 
 
 def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
@@ -199,20 +228,6 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
     if worst_value < _SPREAD * least_value:
         return []
     return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
-
-
-def range_in_words(rows: Sequence[Guarantee]) -> str:
-    """``3.7 (bonn) to 4 (kiel)``: the least and the largest ε of the units of ``rows``, at least one row.
-
-    "–" where both are the same, ``up to 4`` where the least is not known; without the sites in brackets where
-    these have no names.
-    """
-    best, worst = _ends(rows)
-    if any(row.least_known is None for row in rows):
-        return f"up to {worst.epsilon}"
-    if best.epsilon == worst.epsilon:
-        return "–"
-    return " to ".join(f"{end.epsilon} ({end.sites})" if end.sites else end.epsilon for end in (best, worst))
 
 
 class _End(NamedTuple):
@@ -288,16 +303,18 @@ def findings_of_run(run: RunFolder) -> list[str]:
     network = read_network(run.spec_dict)
     noisy = network.has_noise or network.over_air
     with_faults = run.finished and run.spec_dict.get("faults")
-    lost = read_ledger(run.path)["realised"].get("lost_sums") if with_faults else None
+    lost = run.ledger["realised"].get("lost_sums") if with_faults else None
     kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
-    after = findings_after(source, clips, accuracy, adds_noise=noisy, clip_kind=kind, lost_sums=lost)
+    after = findings_after(
+        source,
+        clips,
+        accuracy,
+        adds_noise=noisy,
+        clip_kind=kind,
+        lost_sums=lost,
+        test_labels=read_test_labels(run.path),
+    )
     return [*run.privacy.findings, *(network.titled(finding.text) for finding in after)]
-
-
-def protocol_warnings(run: RunFolder) -> list[str]:
-    """For DP-OGL+ one text: why its rigorous ε is large, and which protocol to use instead; else []."""
-    every = run.spec_dict["training"].get("merge_every") or 1
-    return [DP_OGL_PLUS] if run.spec_dict["protocol"] == "dp-ogl+" and int(every) > 1 else []
 
 
 def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:

@@ -59,7 +59,7 @@ class TreeLabels(ObserverLabels):
             if 0 < len(names) <= MOST_NAMES:
                 devices = join_names(names)
             elif sites:
-                devices = how_many(len(sites), "device")
+                devices = how_many(len(sites), self.network.device_word)
             order, above = device if sites else 0, ""
         else:
             order, above = leaves[0], self._leaves_text(leaves)
@@ -171,7 +171,8 @@ class TreeLabels(ObserverLabels):
         path, tiers = self.tree.paths[leaf], reversed(list(enumerate(self.tree.tiers)))
         above = [(self.tree.node_name(depth, int(path[depth])), tier.name) for depth, tier in tiers]
         devices = self.network.noise_of_devices(above[0][0])
-        places = ["device" if devices.of_all else "some devices"] if devices.of_some else []
+        device = self.network.device_word
+        places = [device if devices.of_all else f"some {pluralise(device)}"] if devices.of_some else []
         places = ["every local step"] if devices.at_steps else places
         places += [name for node, name in above if self.network.adds_noise(node)]
         said = [f"noise at {join_names(places)}"] if places else []

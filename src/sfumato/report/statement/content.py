@@ -9,137 +9,59 @@ assumptions, by how much, whose noise does it, and which versions and files this
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee, json_number
-from sfumato.report.formatting import unit_of
+from sfumato.report.formatting import sentence, unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
-from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.report.results.dp_ogl_plus import protocol_warnings
+from sfumato.report.results.network import Network, read_network
+from sfumato.report.results.secure_sums import hops_in_words, least_of_sums
+from sfumato.report.statement import assumptions as assumed
+from sfumato.report.statement import words
+from sfumato.report.statement.assumptions import Assumed
+from sfumato.report.statement.pairs import RelatedPairs, SiteEpsilons, observer_in_words
+from sfumato.report.statement.trusted import TrustSince, noise_of_trusted, trust_by_round
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.spec.document import SPEC_HASH, fingerprint
 
-STATEMENT_FORMAT = 1
+STATEMENT_FORMAT = 2
 
-UNITS = {
-    "device": "all data of one device",
-    "record": "any one record (one row, one example) of one device or site",
-    "person": "any one person of one device or site: all rows with one value of data.person_column",
-}
-RELATIONS = {
-    "zero-out": (
-        "The compared worlds differ in this: in one the unit contributes what it has, in the other "
-        "everything that it contributes is zero. It takes part and counts as before in both. Numbers of "
-        "devices, and of examples or persons, weights and schedules are public."
-    ),
-    "remove": (
-        "The compared worlds differ in this: in one the device is there, in the other it is not, and its "
-        "weight is in no denominator. Towards whoever sees who takes part there is no guarantee."
-    ),
-    "replace": (
-        "The compared worlds differ in this: in the other one the unit has any other data instead of its "
-        "own. It takes part and counts as before in both. Numbers, weights and schedules are public."
-    ),
-}
-_THREATS = (
-    "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
-    "An observer may know the data of all other devices and every public setting, and may compute without "
-    "limit.",
-    "Each row is about one observer. Several that put together what they receive learn more; "
-    "the command sfumato account SPEC --observer A,B says how much.",
-    "Noise is drawn in secret by the party that adds it.",
-)
-_PERSONS = (
-    "To a local step a device brings each of its persons with one probability, and of a person one row.",
-    "A person is one value of data.person_column. A table in which one stands at two devices, or among rows "
-    "to train on and to test on, is refused. Whoever has another value at another device counts as two "
-    "persons, and less is guaranteed of the two together.",
-)
-_SIMULATED = "Whoever has the seed of a simulation can compute its noise."
-_DEPLOYED = "Real parties played the run. Noise is discrete Gaussian, exact, and drawn from: "
-_NOT_COVERED = (
-    "Losses, accuracies, shares of clipped messages and energies in the metrics. They are measured on "
-    "devices' data, for whoever runs the simulation.",
-    "The presence of a device on the network, and timing.",
-    "Parties that do not follow the protocol.",
-)
-
-
-_FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
+_SECRET_HASHES = "data.source"  # and data.source/FILE: of rows that somebody may know but for one
+_FILES = ("model.pt", "groups.pt")  # others can be computed from the spec and the hashes of the data
+_UNSEEN = re.compile(r"\bunseen\b")  # the accountant's word for a draw that the observer must not know
 _LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
 
 
 @dataclass(frozen=True)
-class RelatedPairs:
-    """All guarantees of one kind of unit towards observers of one relation; those that it trusts apart.
+class PlayedRun:
+    """What a statement says of the run itself.
 
     Attributes:
-        guarantees: at least one.
-        for_example: unit and observer of the largest ε.
+        verified: what a verification of the run found, a sentence.
+        mismatches: what did not match, a line each; empty if everything did.
+        unchecked: what the verification took on trust, lines ``WHAT: WHY``.
+        written: when its model was written by the clock of the machine, an ISO date; no file proves it.
+        files: hashes of the files of the run.
+        draws: where the secret draws of a deployed run came from; empty for a simulation.
+        purpose: of a deployed run, as its parties were told.
+        on: whose machines a deployed run was on, as of `sfumato.deployment.rounds.DeployedRounds`; "" if not
+            known.
     """
 
-    guarantees: tuple[Guarantee, ...]
-    for_example: str
-
-    @property
-    def worst(self) -> Guarantee:
-        """The guarantee with the largest ε."""
-        return max(self.guarantees, key=lambda row: row.epsilon)
-
-    @property
-    def pairs(self) -> int:
-        """The number of pairs of a unit and an observer that the guarantees stand for."""
-        return sum(row.stands_for for row in self.guarantees)
-
-    @property
-    def unprotected(self) -> int:
-        """How many of these pairs have no guarantee (ε = ∞)."""
-        return sum(row.stands_for for row in self.guarantees if row.epsilon == math.inf)
-
-    @property
-    def largest_finite(self) -> float | None:
-        """The largest ε of the pairs that have a guarantee; ``None`` if none has."""
-        return max((row.epsilon for row in self.guarantees if row.epsilon < math.inf), default=None)
-
-    @property
-    def observer(self) -> str:
-        """The observers of these pairs in words, such as "their own edge"."""
-        return _observer_in_words(self.worst)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The entry of ``largest`` in the JSON of a statement."""
-        worst = self.worst
-        return {
-            "unit": worst.unit_kind,
-            "observer_is": worst.relation.words,
-            "trusted_by_the_unit": worst.trusted,
-            "epsilon": json_number(worst.epsilon),
-            "largest_finite_epsilon": self.largest_finite,
-            "for_example": self.for_example,
-            "method": worst.method,
-            "pairs": self.pairs,
-            "pairs_without_a_guarantee": self.unprotected,
-            "why": worst.why,
-        }
-
-
-@dataclass(frozen=True)
-class SiteEpsilons:
-    """The largest ε of the units of one kind at a named site, by the observers in words."""
-
-    site: str
-    unit: str
-    epsilon: dict[str, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The entry of ``sites`` in the JSON of a statement; ∞ is "inf"."""
-        epsilons = {whom: json_number(value) for whom, value in self.epsilon.items()}
-        return {"site": self.site, "unit": self.unit, "epsilon": epsilons}
+    verified: str
+    mismatches: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    written: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    draws: tuple[str, ...] = ()
+    purpose: str = ""
+    on: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,18 +73,16 @@ class Statement:
         privacy: the guarantees, and what belongs to them.
         source: what it is made from: a spec before a run, or a run folder.
         versions: of the packages on which the figures depend.
-        verified: what a verification of the run found; empty before a run.
-        files: hashes of the files of the run.
-        draws: where the secret draws of a deployed run came from; empty for a simulation, or before a run.
+        made: when it is made, an ISO date.
+        run: what is known of the run; ``None`` before it.
     """
 
     spec: Mapping[str, Any]
     privacy: RecordedPrivacy
     source: str
     versions: Mapping[str, str]
-    verified: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
-    draws: tuple[str, ...] = ()
+    made: str = ""
+    run: PlayedRun | None = None
 
     @cached_property
     def _network(self) -> Network:
@@ -180,26 +100,106 @@ class Statement:
         return "another site" if shape.device_names else "another device"
 
     @property
+    def place(self) -> str:
+        """What a party with data is called: site or device."""
+        return words.place_of(self._network)
+
+    @property
+    def subject(self) -> str:
+        """Sentences on who trains what, and what for where a deployed run states it."""
+        purpose = self.run.purpose if self.run is not None else ""
+        said = words.training_in_words(self.spec, self._network, self._played)
+        return f"{said} {sentence(f'its stated purpose: {purpose}')}" if purpose else said
+
+    @property
+    def _played(self) -> words.Played:
+        """By whom the training was played, or that it was not yet."""
+        by_parties: dict[str, words.Played] = {
+            "one machine": "rehearsed",
+            "machines of their own": "deployed",
+        }
+        if self.run is None:
+            return "not yet"
+        if not self.run.draws:
+            return "simulated"
+        return by_parties.get(self.run.on, "by parties")
+
+    @property
+    def whoever_runs(self) -> str:
+        """Who has the data of everybody by running the training, in words; "" where nobody has."""
+        return words.whoever_runs(self._played)
+
+    @property
+    def draws(self) -> tuple[str, ...]:
+        """Where the secret draws of a deployed run came from; empty for others."""
+        return () if self.run is None else self.run.draws
+
+    @property
     def not_covered(self) -> tuple[str, ...]:
         """What the figures do not speak of, a sentence each."""
-        return _NOT_COVERED if self.draws else (*_NOT_COVERED, _FLOATS)
+        return assumed.not_covered(self.spec["data"], exact=bool(self.draws))
 
     @property
+    def findings(self) -> tuple[str, ...]:
+        """What is worth a warning, the verdict on the protocol first."""
+        return (*protocol_warnings(self.spec), *self.privacy.findings)
+
+    @cached_property
     def units(self) -> dict[str, str]:
-        """Each kind of unit (device, record, person) that has guarantees, to a sentence on what it is."""
+        """Each kind of unit (device, record, person) that has guarantees, to a phrase on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
-        return {kind: what for kind, what in UNITS.items() if kind in kinds}
+        return {kind: what for kind, what in words.UNITS.items() if kind in kinds}
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Sentences on what is assumed of observers, how noise was drawn, and the rows of a person."""
-        drawn = f"{_DEPLOYED}{', '.join(self.draws)}." if self.draws else _SIMULATED
-        return (*_THREATS, drawn, *(_PERSONS if "person" in self.units else ()))
+    def protected(self) -> str:
+        """Sentences on what is protected, for a layman."""
+        if all(row.epsilon == math.inf for row in self.privacy.guarantees):
+            return "Nothing is protected: there is no guarantee (ε = ∞) towards any observer."
+        return words.protected(self.promises, self.place, self.spec["data"])
+
+    @cached_property
+    def promises(self) -> tuple[words.Promise, ...]:
+        """What the guarantees of each kind of unit amount to."""
+        return tuple(map(self._promise, self.units))
+
+    def _promise(self, kind: str) -> words.Promise:
+        """What the guarantees of units of one kind amount to."""
+        rows = [row for row in self.privacy.guarantees if row.unit_kind == kind]
+        best = min(rows, key=lambda row: row.epsilon)
+        stated = str(self.spec["privacy"].get("neighbours", "zero-out"))
+        if best.neighbours in words.RELATIONS:
+            stated = best.neighbours
+        finite = [row.epsilon for row in rows if row.epsilon < math.inf]
+        return words.Promise(kind, stated, best.epsilon, max(finite, default=math.inf))
+
+    def titled(self, name: str) -> str:
+        """A party's or a unit's name with the title that the topology gives."""
+        return self._network.titled(name)
 
     @property
-    def neighbours(self) -> str:
-        """The neighbouring relation: ``zero-out``, ``remove`` or ``replace``."""
-        return str(self.spec["privacy"].get("neighbours", "zero-out"))
+    def not_protected(self) -> tuple[str, ...]:
+        """Sentences on what is not protected."""
+        finite = {one.kind for one in self.promises if one.least < math.inf}
+        clip = (self.spec["privacy"].get("clip") or {}).get("kind", "update")
+        return tuple(words.not_protected(tuple(self.units), finite, self.place, clip, self._played))
+
+    @cached_property
+    def assumptions(self) -> tuple[Assumed, ...]:
+        """What is assumed of observers, noise, files and the rows of a person."""
+        return (
+            *assumed.OF_OBSERVERS,
+            *assumed.of_ciphers(hops_in_words(self._network), least_of_sums(self.spec, self._network)),
+            *([assumed.OF_RECEIVERS] if self._network.over_air else []),
+            assumed.of_noise(self._played, self.draws),
+            *([assumed.OF_DRAWS] if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else []),
+            assumed.of_files(played=self.run is not None),
+            *(assumed.of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
+        )
+
+    @property
+    def unchecked(self) -> tuple[Assumed, ...]:
+        """What the verification of the run took on trust."""
+        return assumed.unchecked_as_assumed(() if self.run is None else self.run.unchecked)
 
     @cached_property
     def largest(self) -> tuple[RelatedPairs, ...]:
@@ -220,42 +220,61 @@ class Statement:
         found: dict[tuple[str, str], dict[str, float]] = {}
         for row in self.privacy.guarantees:
             for site in row.sites:
-                largest = found.setdefault((site, row.unit_kind), {})
-                largest[_observer_in_words(row)] = max(row.epsilon, largest.get(_observer_in_words(row), 0.0))
+                largest, whom = found.setdefault((site, row.unit_kind), {}), observer_in_words(row)
+                largest[whom] = max(row.epsilon, largest.get(whom, 0.0))
         ordered = sorted(found.items(), key=lambda one: -max(one[1].values()))
         return tuple(SiteEpsilons(site, unit, towards) for (site, unit), towards in ordered)
 
     @cached_property
     def noise(self) -> dict[str, Any]:
         """Who adds noise with which multipliers, as of `noise_of`."""
-        return noise_of(self.spec)
+        return noise_of(self.spec, self._network)
 
-    @property
+    @cached_property
     def training(self) -> dict[str, Any]:
         """Rounds, steps and participation, as of `training_of`."""
-        return training_of(self.spec)
+        return training_of(self.spec, self._network)
 
     @property
     def hashes(self) -> dict[str, str]:
-        """SHA-256 by name: of the spec, of files that it reads, and of the files of the run."""
-        inputs = {name: value for name, value in (self.spec.get("hashes") or {}).items() if name != SPEC_HASH}
-        return {SPEC_HASH: fingerprint(self.spec), **inputs, **self.files}
+        """SHA-256 by name: of the spec, of files of code and network that it reads, and of the models.
+
+        Left out are hashes of the data, of files that consist of these and what else is known, and from the
+        hash of the spec these and the seed: whoever knows all but one row, or a short seed, tries the rest.
+        """
+        inputs = {
+            name: value
+            for name, value in (self.spec.get("hashes") or {}).items()
+            if name != SPEC_HASH and not name.startswith(_SECRET_HASHES)
+        }
+        open_spec = {key: value for key, value in self.spec.items() if key != "seed"} | {"hashes": inputs}
+        files = {} if self.run is None else self.run.files
+        written = {name: value for name, value in files.items() if name in _FILES}
+        return {SPEC_HASH: fingerprint(open_spec), **inputs, **written}
+
+    @property
+    def trusted(self) -> list[str] | None:
+        """Titles of the parties that are trusted with raw updates in any round; ``None`` where the network is
+        not known.
+        """
+        if isinstance(self._network.shape, str):
+            return None
+        return list(dict.fromkeys(title for era in self.trust_by_round for title in era.trusted))
 
     @cached_property
-    def trusted(self) -> list[str] | None:
-        """Titles of the parties that are trusted with raw updates; ``None`` where the network is not
-        known.
-        """
-        shape = self._network.shape
-        if isinstance(shape, Tree):
-            return [
-                shape.titled(shape.node_name(t, int(i)))
-                for t, tier in enumerate(shape.tiers)
-                for i in np.flatnonzero(tier.trusted)
-            ]
-        if isinstance(shape, GroupNetwork):
-            return [shape.groups.titled(f"master:{group}") for group in np.flatnonzero(shape.trusted)]
-        return None
+    def trust_by_round(self) -> tuple[TrustSince, ...]:
+        """Who is trusted with raw updates, by title and round; () where the network is not known."""
+        return trust_by_round(self._network)
+
+    @property
+    def trusted_add_noise(self) -> str:
+        """A sentence on the noise of those that are trusted; "" where none is."""
+        return noise_of_trusted(self._network)
+
+    @property
+    def moves(self) -> bool:
+        """Whether devices move from edge to edge."""
+        return bool(self.spec["topology"].get("moves") or {})
 
     def to_dict(self) -> dict[str, Any]:
         """The whole statement as a JSON mapping."""
@@ -264,33 +283,57 @@ class Statement:
             "format": STATEMENT_FORMAT,
             "name": str(self.spec["name"]),
             "source": self.source,
+            "made": self.made,
+            "subject": self.subject,
             "protocol": str(self.spec["protocol"]),
             "units": self.units,
-            "neighbours": {"relation": self.neighbours, "meaning": RELATIONS[self.neighbours]},
+            "neighbours": {
+                one.kind: {"relation": one.relation, "meaning": words.RELATIONS[one.relation]}
+                for one in self.promises
+            },
             "delta": self.privacy.delta,
             "guarantees": list(self._rows()),
             "largest": [row.to_dict() for row in self.largest],
+            "after_run": list(self._after_run()),
             "sites": [row.to_dict() for row in self.sites],
-            "threat_model": list(self.assumptions),
+            "protected": self.protected,
+            "not_protected": list(self.not_protected),
+            "threat_model": [assumed.ATTACKER, *(f"{one.what} {one.why}" for one in self.assumptions)],
             "trust": {
                 "trusted_with_raw_updates": self.trusted,
+                "by_round": [one._asdict() for one in self.trust_by_round],
                 "raw_to_trusted_edge": None if raw is None else vars(raw),
             },
             "noise": self.noise,
             "training": self.training,
-            "findings": list(self.privacy.findings),
+            "findings": list(self.findings),
             "notes": list(self.privacy.notes),
             "not_covered": list(self.not_covered),
             "versions": dict(self.versions),
             "hashes": self.hashes,
-        } | ({"verified": self.verified} if self.verified else {})
+        } | self._of_run()
+
+    def _of_run(self) -> dict[str, Any]:
+        """The entries of the JSON that a statement of a run has, and that of a plan has not."""
+        if self.run is None:
+            return {}
+        return {
+            "run_written": self.run.written,
+            "verified": self.run.verified,
+            "mismatches": list(self.run.mismatches),
+            "not_checked": list(self.run.unchecked),
+        }
+
+    def _after_run(self) -> Iterator[dict[str, Any]]:
+        """The entries of ``after_run``: ε of units of which it is known in how many rounds they took part."""
+        for place, after in self.privacy.after_run.items():
+            row = self.privacy.guarantees[place]
+            yield {
+                "unit": row.unit, "observer": row.observer, "epsilon": json_number(after.epsilon),
+                "participations": after.participations,
+            }  # fmt: skip
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         """The rows of ``privacy.json`` without what a reader does not need."""
         for row in self.privacy.guarantees:
             yield {key: value for key, value in row.to_dict().items() if key not in _LEFT_OUT}
-
-
-def _observer_in_words(row: Guarantee) -> str:
-    """The observer of a row in words, such as "own edge"."""
-    return f"{row.relation.words}, trusted with raw updates" if row.trusted else row.relation.words

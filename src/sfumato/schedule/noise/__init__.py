@@ -7,4 +7,5 @@ Imported by ``schedule`` and what is above it; imports ``schedule`` and what ``s
     calibration      noise for a target: of trees, of trees that change, of groups
     least_noise      the search for the least noise that an account judges to be enough
     shared_factors   one factor for pairs that need nearly the same, where there are many
+    shared_multiplier   what one multiplier for all costs where devices move or trust changes
 """

@@ -59,7 +59,10 @@ def axis_heatmap(data: PanelData) -> Figure:
 
 
 def worker_heatmaps(data: PanelData) -> list[Figure]:
-    """ε, or a count, of every worker (row) towards every other (column): a figure a series that varies."""
+    """Heatmaps of ε, or of counts of releases, of every worker (row) towards every other (column).
+
+    One figure for each series; a series that is the same for all pairs has none (`constant_pairs`).
+    """
     return [_workers(data, matrix) for matrix in _matrices(data) if not matrix.is_constant]
 
 
@@ -114,7 +117,7 @@ class _Matrix:
         return text.number(value) if self.is_count else text.epsilon(value)
 
     def shown(self, mask: npt.NDArray[np.bool_]) -> Json:
-        """A Plotly heatmap with the cells of the mask."""
+        """A Plotly trace of a heatmap that shows the cells where ``mask`` ``[W, W]`` is set, others empty."""
         workers = [str(self.first + worker) for worker in range(len(self.values))]
         names = "releases" if self.is_count else "ε"
         z: list[list[float | None]] = []
@@ -131,7 +134,10 @@ class _Matrix:
 
 
 def _matrices(data: PanelData) -> list[_Matrix]:
-    """The values of all pairs of workers, for each series."""
+    """A matrix ``[W, W]`` of every series, in the order of the rows: the largest value of each pair.
+
+    W is one more than the largest number of a worker in the rows, which are counted from 0.
+    """
     of_pairs = data.rows[data.rows["unit"] >= 0]
     found = []
     for series in of_pairs["series"].unique():
@@ -145,7 +151,7 @@ def _matrices(data: PanelData) -> list[_Matrix]:
 
 
 def _workers(data: PanelData, matrix: _Matrix) -> Figure:
-    """One matrix; small ones have their numbers in the cells."""
+    """The heatmap of one series; of at most `MOST_WRITTEN` workers with numbers in the cells, ∞ in red."""
     values, count = matrix.values, len(matrix.values)
     finite = values[np.isfinite(values)]
     none, without = int(np.isnan(values).sum()) - count, int(np.isinf(values).sum())

@@ -1,0 +1,75 @@
+"""The relay beside an aggregator: a socket a child; what is said there goes to that child's node, by Flower.
+
+A question is 8 bytes of length and as many more. What comes back is passed on as it is.
+"""
+
+import os
+import select
+import socket
+import threading
+import time
+from contextlib import suppress
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+app = ServerApp()
+_SENDS = 3  # of a question that comes back with an error
+_calls = threading.Lock()  # of the grid, one at a time
+
+
+def _relay(grid: Grid, context: Context) -> None:
+    os.umask(0o177)  # sockets are for this user only
+    for child in str(context.run_config["children"]).split():
+        name, _, node = child.partition("=")
+        place = os.path.join(str(context.run_config["folder"]), name)
+        threading.Thread(target=_serve, args=(grid, int(node), place), daemon=True).start()
+    threading.Event().wait()  # until the process is ended
+
+
+def _serve(grid: Grid, node: int, place: str) -> None:
+    while True:  # until it is connected
+        with _calls:
+            if node in grid.get_node_ids():
+                break
+        time.sleep(0.5)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(place)
+        listening.listen(1)
+        while True:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError, EOFError):
+                connection.sendall(b"SFMT")
+                while True:
+                    question = _exactly(connection, int.from_bytes(_exactly(connection, 8), "big"))
+                    connection.sendall(_asked(grid, node, question, connection))
+
+
+def _asked(grid: Grid, node: int, question: bytes, connection: socket.socket) -> bytes:
+    for _ in range(_SENDS):  # a party that had the question sends the same bytes again
+        content = RecordDict({"frame": ConfigRecord({"bytes": question})})
+        with _calls:
+            pushed = list(grid.push_messages([Message(content, node, "train", ttl=3600.0)]))
+        answers: list[Message] = []
+        while not answers:
+            if select.select([connection], [], [], 0.2)[0]:  # nobody waits any more
+                raise EOFError
+            with _calls:
+                answers = list(grid.pull_messages(pushed))
+        if not answers[0].has_error():
+            answer: bytes = answers[0].content["frame"]["bytes"]
+            return answer
+    raise EOFError
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    parts = []
+    while count:
+        parts.append(part := connection.recv(min(count, 1 << 20)))
+        if not part:
+            raise EOFError
+        count -= len(part)
+    return b"".join(parts)
+
+
+app.main()(_relay)

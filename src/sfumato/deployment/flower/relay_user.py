@@ -1,0 +1,35 @@
+"""The user that Flower runs under: ``nobody``, where this process is root's and that user can run it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from typing import TypedDict
+
+NOBODY = "nobody"
+
+
+class RelayUser(TypedDict, total=False):
+    """How `subprocess` starts a program under another user; empty: under that of this process."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+def relay_user(python: str) -> RelayUser:
+    """The user that can run ``python``, which must be 3.11 or later and able to make environments."""
+    if os.geteuid() != 0:
+        return {}
+    try:
+        found = pwd.getpwnam(NOBODY)
+    except KeyError:
+        return {}
+    other: RelayUser = {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
+    code = "import sys, ensurepip; sys.exit(sys.version_info < (3, 11))"
+    try:
+        done = subprocess.run([python, "-I", "-c", code], capture_output=True, cwd="/", env={}, **other)
+    except OSError:
+        return {}
+    return other if done.returncode == 0 else {}

@@ -1,0 +1,82 @@
+"""The file ``hops.yaml`` of a party: whom it connects to, who connects to it, and by which certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sfumato.deployment.private_files import require_own
+from sfumato.deployment.section_files import read_section
+from sfumato.errors import SpecError
+from sfumato.spec.base import Section, Whole
+
+HOPS = "hops.yaml"
+"""The name of the file, in a party's folder."""
+
+_PORTS = range(1, 1 << 16)
+
+
+class Bound(Section):
+    """A certificate, DER in base64, and its binding by the owner's signing key (`hop_proofs`)."""
+
+    certificate: str
+    binding: str
+
+
+class Parent(Bound):
+    """Whom a device or an edge dials."""
+
+    address: str
+
+
+class Child(Bound):
+    """Who may dial an edge or the cloud; whoever is not listed, or not any more, is refused."""
+
+    number: Whole
+
+
+class Hops(Section):
+    """The file ``hops.yaml``."""
+
+    parent: Parent | None = None
+    listens: str | None = None
+    children: tuple[Child, ...] = ()
+
+
+def read_hops(folder: Path) -> Hops:
+    """The hops of a party's folder.
+
+    Raises:
+        SpecError: the file cannot be read, or holds something else.
+        RunError: others could change it.
+    """
+    path = folder / HOPS
+    require_own(path)
+    found = read_section(path, Hops)
+    if (found.listens is None) != (not found.children):
+        raise SpecError(
+            f"{path}: listens", found.listens, "must be there where there are children, and only there"
+        )
+    if found.parent is not None:
+        address_of(found.parent.address, f"{path}: parent.address")
+    if found.listens is not None:
+        address_of(found.listens, f"{path}: listens")
+    return found
+
+
+def address_of(text: str, place: str) -> tuple[str, int]:
+    """The host and the port of ``HOST:PORT``, an address of IPv6 in brackets.
+
+    Raises:
+        SpecError: it is something else; the message names ``place``.
+    """
+    host, _, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_bracketed else host
+    right = port.isascii() and port.isdigit() and int(port) in _PORTS
+    try:
+        host.encode("idna")  # as sockets do
+    except UnicodeError:
+        right = False
+    if not (host and right) or "/" in host or (":" in host and not is_bracketed):
+        raise SpecError(place, text, "must be HOST:PORT, such as graz.example.org:8470; every hop is TLS")
+    return host, int(port)

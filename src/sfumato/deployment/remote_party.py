@@ -1,0 +1,149 @@
+"""A party whose neighbours are on other machines: it starts from its folder, and reaches them over TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sfumato.deployment.calls import at_once
+from sfumato.deployment.carrier import InProcess
+from sfumato.deployment.duties import duties, taking_part
+from sfumato.deployment.hops_file import HOPS
+from sfumato.deployment.invitation import CONSENT, read_terms, start_party
+from sfumato.deployment.known_consents import note_agreed, require_known
+from sfumato.deployment.neighbours import read_neighbours
+from sfumato.deployment.party_folder import PartyFolder
+from sfumato.deployment.party_sheet import keys_in_words
+from sfumato.deployment.private_files import write_private
+from sfumato.deployment.randomness import SystemRandomness
+from sfumato.deployment.tls_hops import ChildrenDoor, answer_parent
+from sfumato.errors import RunError, SfumatoError, first_line
+from sfumato.spec.document import Spec
+from sfumato.user_text import read_text
+
+if TYPE_CHECKING:
+    from sfumato.simulation.run import RoundResult
+    from sfumato.simulation.training_loop import Session
+
+RUN = "run"
+"""The name of the run folder, in the cloud's folder."""
+
+_SESSION = "run-session"  # beside it: whose run it is
+
+Say = Callable[[str], object]
+
+
+def is_remote(folder: Path) -> bool:
+    """Whether the party of a folder has its neighbours on other machines."""
+    return (folder / HOPS).exists()
+
+
+def spec_of_cloud(folder: Path) -> Spec | None:
+    """The spec that the party of a folder plays; ``None`` if it is not the cloud.
+
+    Raises:
+        SfumatoError: its files cannot be used.
+    """
+    said, terms = read_terms(folder)
+    return terms.plan.spec if said.number == terms.cloud else None
+
+
+def require_own_run(folder: Path, session: bytes) -> None:
+    """Refuse a run folder of another session, which would pass for the run of these terms.
+
+    Args:
+        folder: of the cloud.
+        session: of the terms.
+
+    Raises:
+        RunError: there is one.
+    """
+    run, mark = folder / RUN, folder / _SESSION
+    if run.exists() and not (mark.exists() and read_text(mark).strip() == session.hex()):
+        raise RunError(f"{run}: is the run of other terms, or of another version of Sfumato; move it away")
+
+
+def serve_remotely(folder: Path, say: Say) -> None:
+    """Be a device or an edge, until the process is ended.
+
+    Args:
+        folder: of the party.
+        say: called with what the party agrees to, and what happens to its connections.
+
+    Raises:
+        SfumatoError: as `start_party` and `read_neighbours`.
+    """
+    said, terms = read_terms(folder)
+    hops = read_neighbours(folder, said.number, terms)
+    with ExitStack() as opened:
+        below = None
+        if hops.children:
+            door = ChildrenDoor(hops, say)
+            opened.callback(door.close)
+            below = door.parties(terms.largest_answer(said.number))
+        consent = folder / CONSENT if said.number < terms.cloud else None
+        if consent is not None and consent.exists():
+            require_known(consent, terms.session)
+        started = start_party(folder, below)
+        opened.callback(started.close)
+        if consent is not None:
+            note_agreed(consent)
+        for sentence in (*started.words, *keys_in_words(terms, said.number)):
+            say(sentence)
+
+        def refused(error: SfumatoError) -> None:
+            say(first_line(error))
+
+        most = terms.largest_answer(terms.parent(said.number))
+        answer_parent(started.party, hops, most, say, refused)
+
+
+def play_remotely(
+    folder: Path, say: Say, on_step: Callable[[str], object] = lambda name: None
+) -> Iterator[RoundResult]:
+    """Be the cloud: play the rounds, or those that are left of a run that was stopped, into ``run``.
+
+    Args:
+        folder: of the cloud.
+        say: called with what the cloud does, and what happens to its connections.
+        on_step: called with the name of every step that begins, except rounds.
+
+    Yields:
+        Every round when it is done.
+
+    Raises:
+        SfumatoError: files cannot be used, or ``run`` is of other terms; a child is not there, or refuses.
+    """
+    from sfumato.deployment.cloud import CloudParty  # PyTorch: edges need none
+    from sfumato.deployment.rounds import DeployedRounds
+    from sfumato.protocols.tree.rounds import TreeProtocol
+    from sfumato.simulation.run import run_rounds
+
+    said, terms = read_terms(folder)
+    require_own_run(folder, terms.session)
+    with ExitStack() as opened:
+        own = PartyFolder.open(folder)
+        opened.callback(own.close)
+        door = ChildrenDoor(read_neighbours(folder, said.number, terms), say)
+        opened.callback(door.close)
+        write_private(folder / _SESSION, f"{terms.session.hex()}\n".encode())
+        words = keys_in_words(terms, terms.cloud)
+        for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud), *words):
+            say(sentence)
+
+        def played_by(session: Session) -> DeployedRounds:
+            assert isinstance(session.protocol, TreeProtocol)  # what can be deployed is played by it
+            draws = SystemRandomness()  # that of all parties
+            cloud = CloudParty(terms, own.identity, own.memory, draws)
+            children = door.parties(terms.largest_answer(terms.cloud))
+            parents = dict.fromkeys(children, terms.cloud)
+            carrier = InProcess({terms.cloud: cloud, **children}, parents, at_once)
+            return DeployedRounds(
+                terms, cloud, carrier, session.protocol, {draws.source}, "machines of their own"
+            )
+
+        yield from run_rounds(
+            terms.plan.spec, out=folder / RUN, device="cpu", resume=True, on_step=on_step, played_by=played_by
+        )

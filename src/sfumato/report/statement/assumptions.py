@@ -1,0 +1,181 @@
+"""What a statement takes on trust, and what it does not cover, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sfumato.report import formatting as text
+from sfumato.report.results.secure_sums import BY_DEFAULT
+from sfumato.report.statement.words import Played
+
+ATTACKER = (
+    "An observer may know the data of all others and every public setting: that is assumed to its advantage, "
+    "and whoever knows less learns no more. It cannot break ciphers."
+)
+_RELEASED = (
+    "Losses, accuracies, shares of clipped messages and energies in the metrics, and counts of labels of the "
+    "test examples. They are measured on data, exactly, for whoever runs the training.",
+    "The presence of a device on the network, and timing.",
+    "Parties that do not follow the protocol.",
+    "Other trainings on the same data, also those by which settings were chosen: their ε add up.",
+    "Files of the run. model.pt and others hold the SHA-256 of the data: whoever knows all other rows can "
+    "hash what he guesses of the last one and compare. So this statement has no hash of data, nor of files "
+    "that follow from it and from what is known, and its hash of the spec leaves out those hashes and the "
+    "seed. Where a model may be given away, give its weights, not the file.",
+)
+_OF_TESTS = "No ε is about the people in them; accuracy and counts of labels among them are exact."
+_FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
+_WHOSE_KEYS: Mapping[Played, str] = {
+    "rehearsed": (
+        "One machine started all parties: a rehearsal. It made all keys and read all rows, so against "
+        "whoever started it nothing here holds."
+    ),
+    "deployed": (
+        "Every party had its own machine. Whoever made the keys of others, or handed out their rows, can act "
+        "as them, or has the rows: the sheet of each party says whose keys were made."
+    ),
+    "by parties": (
+        "The files do not say on which machines the parties were. Where one machine started all parties, it "
+        "made all keys and read all rows, and against whoever started it nothing here holds."
+    ),
+}
+
+
+class Assumed(NamedTuple):
+    """Something that is taken on trust, and whether that is a concern; both are sentences."""
+
+    what: str
+    why: str
+
+
+OF_OBSERVERS = (
+    Assumed(
+        "Every observer follows the protocol and keeps everything that it receives (honest but curious).",
+        "A party that sends something else, or leaves out its noise, is not covered. That is a concern where "
+        "a party would gain by breaking the rules.",
+    ),
+    Assumed(
+        "Observers do not put together what they receive.",
+        "Each line is about one observer. Several together learn more; the command sfumato account SPEC "
+        "--observer A,B says how much.",
+    ),
+)
+OF_RECEIVERS = Assumed(
+    "The receivers' noise is at least what the spec says.",
+    "It protects those who send, and no device makes it. Whoever hears better, or from nearer, learns more "
+    "than the figures say.",
+)
+"""Where messages are added over the air."""
+OF_DRAWS = Assumed(
+    "Who and which rows were drawn stays secret.",
+    "Figures that count a draw as unseen need that. Keep ledger.json, which says how often each took part, "
+    "and the keys of the parties.",
+)
+"""Where a draw that observers do not know hides units."""
+
+
+def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:
+    """What is assumed of those who compute.
+
+    Args:
+        hops: with secure aggregation, in words; "" for none.
+        least: how many parties of a sum have a threshold of shares, as of `least_of_sums`; "" if not known.
+    """
+    noise = Assumed(
+        "Nobody breaks the cipher that noise comes from.",
+        "Noise follows from a secret key by a cipher: against those who could break it nothing here holds.",
+    )
+    if not hops:
+        return (noise,)
+    many = f"at least {least} of them" if least[:1].isdigit() else f"{least or BY_DEFAULT} of them"
+    return (
+        noise,
+        Assumed(
+            f"Messages {hops} are added up under secure aggregation, and whoever adds them up sees the sum.",
+            f"Together with {many} it sees single messages, and so does whoever breaks the masks or holds "
+            "keys in the names of others: against these no figure holds. Each key must be that of the party "
+            "that it is said to be of.",
+        ),
+    )
+
+
+def of_noise(played: Played, draws: Sequence[str]) -> Assumed:
+    """Who can know the noise.
+
+    Args:
+        played: by whom the training was, or that it was not yet.
+        draws: where the secret draws of a deployed run came from; empty for others.
+    """
+    what = "Noise is drawn in secret by the party that adds it."
+    if played in _WHOSE_KEYS:
+        exact = f"Noise is discrete Gaussian, exact, and drawn from: {', '.join(draws)}."
+        return Assumed(what, f"{exact} {_WHOSE_KEYS[played]}")
+    if played == "not yet":
+        return Assumed(
+            what,
+            "A simulation draws it from its seed, a number that others can guess or try: whoever has it can "
+            "compute the noise. Real parties draw it anew, from a secret source.",
+        )
+    return Assumed(
+        what,
+        "This run is a simulation: one machine played all parties, and their noise follows from one number, "
+        "the seed, which is in spec.yaml and not on this page. A seed that others can guess, such as the "
+        "default 0, protects nobody, and none is longer than 53 bits, so all can be tried. Whoever finds it "
+        "computes the noise, and against them nothing here holds. Do not publish the model of a simulation "
+        "of data that must stay secret: deploy, and the parties draw their noise from a secret source.",
+    )
+
+
+def of_files(*, played: bool) -> Assumed:
+    """That the statement is about what was, or will be, done."""
+    if not played:
+        return Assumed(
+            "The training will be played by this plan.",
+            "The figures hold for no other: compare the hash of the resolved spec.",
+        )
+    return Assumed(
+        "The program did what the files of the run say.",
+        "Files cannot prove that, and whoever writes all of them anew has some that fit. That is a concern "
+        "where somebody would gain by it: keep the hashes below where nobody can change them, or sign this "
+        "statement.",
+    )
+
+
+def of_persons(column: str) -> tuple[Assumed, ...]:
+    """What is assumed of the rows of persons."""
+    return (
+        Assumed(
+            "To a local step a device brings each of its persons with one probability, and of a person one "
+            "row.",
+            "The program draws so; no file can prove it.",
+        ),
+        Assumed(
+            f"A person is one value of {column}.",
+            "A table in which one stands at two devices, or among rows to train on and to test on, is "
+            "refused. Whoever has another value at another device counts as two persons, and less is "
+            "guaranteed of the two together.",
+        ),
+    )
+
+
+def unchecked_as_assumed(lines: Sequence[str]) -> tuple[Assumed, ...]:
+    """What `verify` did not recompute, from its lines ``WHAT: WHY``."""
+    parts = (line.partition(": ") for line in lines)
+    return tuple(
+        Assumed(text.sentence(f"not recomputed: {what}"), text.sentence(why)) for what, _, why in parts
+    )
+
+
+def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:
+    """What the figures do not speak of, a sentence each.
+
+    Args:
+        data: section of the resolved spec.
+        exact: whether noise is discrete, as in deployments.
+    """
+    keys = [key for key in ("test_fraction", "test_column", "test_file") if data.get(key) is not None]
+    if not keys and data.get("label_column"):
+        keys = ["test_fraction"]  # its default
+    tested = [f"Rows that were set aside for testing (data.{key}). {_OF_TESTS}" for key in keys]
+    return (*_RELEASED, *tested, *(() if exact else (_FLOATS,)))

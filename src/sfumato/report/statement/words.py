@@ -1,0 +1,277 @@
+"""Sentences of a privacy statement that a reader without mathematics understands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from sfumato.families import family_of_topology
+from sfumato.findings import LARGE_EPSILON
+from sfumato.network.tree import Tree
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.report import formatting as text
+from sfumato.report.results.network import GroupNetwork, Network
+
+UNITS = {
+    "device": "all data of one device",
+    "record": "any one record (one row, one example) of one device or site",
+    "person": "any one person of one device or site: all rows with one value of data.person_column",
+}
+RELATIONS = {
+    "zero-out": (
+        "The compared worlds differ in this: in one the unit contributes what it has, in the other "
+        "everything that it contributes is zero. It takes part and counts as before in both. Numbers of "
+        "devices, and of examples or persons, weights and schedules are public."
+    ),
+    "remove": (
+        "The compared worlds differ in this: in one the device is there, in the other it is not, and its "
+        "weight is in no denominator. Towards whoever sees who takes part there is no guarantee."
+    ),
+    "replace": (
+        "The compared worlds differ in this: in the other one the unit has any other data instead of its "
+        "own. It takes part and counts as before in both. Numbers, weights and schedules are public."
+    ),
+}
+_HIDDEN = {
+    "zero-out": "Hidden is whether its data were used; that it is there and is counted is public.",
+    "remove": "Hidden is whether it took part, except from those who see who takes part.",
+    "replace": "Hidden is which data it has; that it is there and is counted is public.",
+}
+QUESTIONS = {
+    "zero-out": "whether the data of a certain {unit} were used.",
+    "remove": "whether a certain {unit} took part.",
+    "replace": "which of two data sets a certain {unit} has.",
+}
+"""What an observer may want to know, by neighbouring relation."""
+OF_GROUPS = (
+    "Each group has a model of its own. No figure is about the models in model.pt and groups.pt: give them "
+    "to nobody."
+)
+_MOST_NAMES = 6
+Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by parties"]
+"""Whether a training was played, and by whom; by parties of which it is not known on whose machines."""
+
+
+def place_of(network: Network) -> str:
+    """What a party with data is called: a site where the spec names each of them, else a device."""
+    return "site" if _parties(network)[1] else "device"
+
+
+def _parties(network: Network) -> tuple[int, Sequence[str], Sequence[str]]:
+    """How many devices there are, their names, and those of sites; 0 where the network is not known."""
+    match network.shape:
+        case Tree() as tree:
+            return tree.device_count, tree.device_names, tree.site_names
+        case GroupNetwork() as grouped:
+            groups = grouped.groups
+            return groups.workers, groups.device_names, groups.site_names
+        case _:
+            return 0, (), ()
+
+
+class Promise(NamedTuple):
+    """What the guarantees of one kind of unit amount to.
+
+    Attributes:
+        kind: device, record or person.
+        relation: neighbouring relation of its rows.
+        least: the smallest ε of a row; ∞ where none protects.
+        most: the largest ε that is finite; ∞ where none is.
+    """
+
+    kind: str
+    relation: str
+    least: float
+    most: float
+
+
+def training_in_words(spec: Mapping[str, Any], network: Network, played: Played) -> str:
+    """Sentences on who trains which model on what, and where the data are.
+
+    Args:
+        spec: resolved.
+        network: that it describes.
+        played: by whom, or that it was not yet.
+    """
+    count, names, sites = _parties(network)
+    who = text.how_many(count, "device") if count else "several devices"
+    if names:
+        who = f"{text.how_many(count, 'site')} ({text.join_names(names, _MOST_NAMES)})"
+    elif sites:
+        who += f" of {text.how_many(len(sites), 'site')} ({text.join_names(sites, _MOST_NAMES)})"
+    data = spec["data"]
+    labels, features = data.get("label_column"), data.get("feature_columns")
+    if labels:
+        predicted = text.join_names([labels] if isinstance(labels, str) else labels, _MOST_NAMES)
+        after = f" from {text.join_names(features, _MOST_NAMES)}" if features else ""
+        learned = f"that predicts {predicted}{after}"
+    else:
+        learned = f"on the data {PurePath(str(data['source'])).name}"
+    where = _where_data_are(played, count)
+    family = family_of_topology(spec["topology"]["kind"])
+    if family is None or family.one_model:
+        return f"{text.title(who)} train one model together {learned}. {where}"
+    parted = (
+        f" in {text.how_many(len(shape.trusted), 'group')}"
+        if isinstance(shape := network.shape, GroupNetwork)
+        else " in groups"
+    )
+    return f"{text.title(who)}{parted} train models {learned}. {OF_GROUPS} {where}"
+
+
+def _where_data_are(played: Played, count: int) -> str:
+    """Sentences on who has the data of the ``count`` devices, or of an unknown number (0)."""
+    stay = "the data stay where they are, and only messages about the model are sent"
+    everybody = f"all {count:,} devices" if count > 1 else "all devices"
+    match played:
+        case "not yet":
+            return f"With real parties {stay}. Whoever simulates it has the data of {everybody}."
+        case "deployed":
+            return f"Real parties played the run: {stay}."
+        case "by parties":
+            return (
+                f"Real parties played the run. On machines of their own {stay}; where one machine started "
+                f"all of them, whoever started it has the data of {everybody}."
+            )
+        case "rehearsed":
+            return (
+                "This was a rehearsal of real parties on one machine: it held the data and keys of "
+                f"{everybody}, and whoever started it has them. On machines of their own {stay}."
+            )
+        case _:
+            return (
+                f"This was simulated: one machine held the data of {everybody}, and whoever runs it sees all "
+                f"of them. With real parties {stay}."
+            )
+
+
+def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
+    """What one unit of ``kind`` is, as a noun phrase; ``data``: section of the spec."""
+    match kind:
+        case "record":
+            return f"one record (one row, or one example, of a {place})"
+        case "person":
+            column = data.get("person_column") or "person_column"
+            return f"one person (all rows of a {place} with the same {column})"
+        case _:
+            return f"a whole {place} (all its data together)"
+
+
+def protected(promises: Sequence[Promise], place: str, data: Mapping[str, Any]) -> str:
+    """Sentences on what is protected, in which sense, and on units that are not.
+
+    Args:
+        promises: one of each kind of unit.
+        place: what a party with data is called.
+        data: section of the spec.
+    """
+    said = []
+    for relation in dict.fromkeys(one.relation for one in promises):
+        alike = [one for one in promises if one.relation == relation and one.least <= LARGE_EPSILON]
+        if alike:
+            units = " and ".join(unit_in_words(one.kind, place, data) for one in alike)
+            said.append(f"Protected is {units}, over the whole training, all rounds together.")
+            said.append(_HIDDEN[relation])
+    for one in promises:
+        unit = unit_in_words(one.kind, place, data)
+        if one.least == math.inf:
+            said.append(f"{text.title(unit)} is not protected (ε = ∞ towards everybody).")
+        elif one.least > LARGE_EPSILON:
+            said.append(
+                f"{text.title(unit)} is hardly protected: where ε is finite it is above {LARGE_EPSILON:g}, "
+                "and that protects hardly anybody."
+            )
+        elif one.most > LARGE_EPSILON:
+            said.append(f"Towards some observers ε is above {LARGE_EPSILON:g}: that protects hardly anybody.")
+    return " ".join(said)
+
+
+def whoever_runs(played: Played) -> str:
+    """Who has the data of everybody by running the training; "" where nobody has."""
+    return {
+        "not yet": "whoever simulates it", "simulated": "whoever runs the simulation",
+        "rehearsed": "whoever started the rehearsal", "deployed": "", "by parties": "",
+    }[played]  # fmt: skip
+
+
+def not_protected(
+    kinds: Sequence[str], finite: Collection[str], place: str, clip: str, played: Played
+) -> list[str]:
+    """Sentences on what is not protected.
+
+    Args:
+        kinds: the kinds of units with rows.
+        finite: those of them with an ε that is finite.
+        place: what a party with data is called.
+        clip: ``privacy.clip.kind``; where examples are clipped nothing bounds what a whole device sends.
+        played: by whom, or that it was not yet.
+    """
+    whoever = whoever_runs(played)
+    said = [f"From {whoever} nothing is hidden: all data are on that machine."] if whoever else []
+    for kind in kinds:
+        if kind == "device":
+            said.append(f"From the {place} itself nothing is hidden: it has the data.")
+            continue
+        said.append(f"From the {place} that holds the data of a {kind} nothing is hidden: it has them.")
+        if kind == "record":
+            said.append(
+                "A person may be in several records. Of one with k of them up to k · ε is told, at a larger "
+                "δ."
+            )
+        if "device" not in finite:
+            whole = "there is no limit (ε = ∞)" if clip == "example" else "no limit is computed"
+            said.append(
+                f"A {place} as a whole is not protected: to what is learned of all its data together {whole}."
+            )
+    return [
+        *said,
+        "What holds for many alike is what the model is to learn. It may be told of somebody whose data were "
+        "not used, too.",
+    ]
+
+
+def observer_phrase(row: Guarantee, peer: str, place: str) -> str:
+    """Who observes, in words, such as "the cloud".
+
+    Args:
+        row: the guarantee.
+        peer: a device at the same place as the unit's.
+        place: what a party with data is called.
+    """
+    words = row.relation.words
+    match row.relation.kind:
+        case "cloud" | "public":
+            who = f"the {words}"
+        case "own-edge":
+            whose = f"the {place}'s" if row.unit_kind == "device" else f"the {row.unit_kind}'s"
+            who = words.replace("own", f"{whose} own", 1)
+        case "peer" if words == "peer":
+            who = peer
+        case _:
+            who = words
+    return f"{who}, trusted with raw updates" if row.trusted else who
+
+
+def holder_phrase(kind: str, place: str) -> str:
+    """The party that holds the data of one unit of ``kind``."""
+    return f"the {place} itself" if kind == "device" else f"the {place} that holds the data"
+
+
+def observers_explained(rows: Sequence[Guarantee], place: str) -> list[str]:
+    """A sentence on what each kind of observer in ``rows`` is and receives."""
+    kinds = {row.relation.kind for row in rows}
+    others = "peer" in kinds or "other-device" in kinds
+    said = {
+        "The cloud is the server at the top. It receives what is sent up to it and makes the global model.": (
+            "cloud" in kinds
+        ),
+        "The public is whoever sees every global model that is ever sent out.": "public" in kinds,
+        f"A {place}'s own edge or master is the party that it sends its messages to.": "own-edge" in kinds,
+        "An edge or master elsewhere is above others; it receives what is sent down to it.": (
+            "other-edge" in kinds
+        ),
+        f"Another {place} takes part as well and receives models to go on from.": others,
+    }
+    return [sentence for sentence, is_there in said.items() if is_there]

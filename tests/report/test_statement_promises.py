@@ -1,0 +1,223 @@
+"""What a statement promises follows from the guarantees and the ledger: nothing more, and no secret told."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from statements import SPEC, made, played, words_of
+
+import sfumato as sf
+from sfumato.run_folder.recorded_privacy import AfterRun
+
+GROUPS = Path(__file__).parents[1] / "spec" / "specs" / "ogl-ring.yaml"
+POISSON = "{kind: poisson, rate: 0.5}"
+RECORDS = SPEC | {
+    "protocol": "dp-fedavg",
+    "topology": {"kind": "star", "devices": 3},
+    "trust": {"cloud": False},
+    "training": {"rounds": 3, "local_steps": 1, "batches": "poisson", "batch_size": 5, "learning_rate": 1.0},
+    "privacy": {"unit": "record", "clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 1.0}},
+}  # fmt: skip
+
+
+def test_the_seed_is_not_told_and_no_hash_lets_it_be_tried():
+    one, other = (played(sf.load_spec(SPEC | {"seed": seed})) for seed in (4871234567, 4881234567))
+    for said in (words_of(one), json.dumps(one.to_dict()), json.dumps(one.to_dict(), indent=1)):
+        assert "4871234567" not in said
+    assert "their noise follows from one number, the seed, which is in spec.yaml and not on this page" in (
+        words_of(one)
+    )
+    assert "such as the default 0, protects nobody" in words_of(one)
+    assert one.hashes == other.hashes
+
+
+def test_no_hash_on_the_page_depends_on_the_data():
+    """Whoever knows all other rows would hash what he guesses of the last one, and compare."""
+    plan = played(
+        sf.load_spec(SPEC), files=dict.fromkeys(["spec.yaml", "privacy.json", "model.pt"], "c" * 64)
+    )
+    hashes = {"data.source": "a" * 64, "data.source/visits.csv": "a" * 64, "model.kind": "b" * 64}
+    stated = replace(plan, spec={**plan.spec, "hashes": hashes})
+    assert set(stated.hashes) == {"spec", "model.kind", "model.pt"}
+    assert "a" * 64 not in words_of(stated) + json.dumps(stated.to_dict())
+    changed = replace(plan, spec={**plan.spec, "hashes": hashes | {"data.source": "d" * 64}})
+    assert changed.hashes == stated.hashes
+    assert any("model.pt and others hold the SHA-256 of the data" in said for said in stated.not_covered)
+
+
+def test_whoever_simulates_has_the_data():
+    found = played(sf.load_spec(SPEC))
+    words = words_of(found)
+    assert (
+        "This was simulated: one machine held the data of all 9 devices, and whoever runs it sees all of "
+        "them." in words
+    )
+    assert "Whoever runs the simulation–has the datahas the data" in words  # a line of the table
+    assert "From whoever runs the simulation nothing is hidden" in words
+    plan = words_of(made(sf.load_spec(SPEC)))
+    assert "With real parties the data stay where they are" in plan
+    assert "Whoever simulates it has the data of all 9 devices." in plan
+
+
+@pytest.mark.parametrize(
+    ("on", "said", "unsaid"),
+    [
+        ("one machine", "This was a rehearsal of real parties on one machine", "Real parties played the run"),
+        ("machines of their own", "Real parties played the run: the data stay", "whoever started it"),
+        ("", "where one machine started all of them, whoever started it has the data", "rehearsal"),
+    ],
+)
+def test_a_rehearsal_protects_nobody_from_whoever_starts_it(on, said, unsaid):
+    found = played(sf.load_spec(SPEC), draws=("operating system",), on=on)
+    words = words_of(found)
+    assert said in words
+    assert unsaid not in words
+    assert ("Whoever started the rehearsal–has the data" in words) == (on == "one machine")
+    assert ("against whoever started it nothing here holds" in words) == (on != "machines of their own")
+
+
+def test_nobody_may_break_ciphers_and_secure_aggregation_bears_few_colluders():
+    found = made(sf.load_spec(SPEC | {"transport": {"devices_to_edge": "secure-aggregation"}}))
+    words = words_of(found)
+    assert "compute without limit" not in words
+    assert "Nobody breaks the cipher that noise comes from." in words
+    assert "Together with at least 3 of 3 of them it sees single messages" in words
+    assert any("secure aggregation" in said for said in found.to_dict()["threat_model"])
+    assert "secure aggregation" not in words_of(made(sf.load_spec(SPEC)))
+
+
+def test_the_relation_is_that_of_the_rows():
+    """Records are zeroed out also where devices are removed."""
+    found = made(sf.load_spec(RECORDS, ["privacy.neighbours=remove", "training.participation=" + POISSON]))
+    assert {row.neighbours for row in found.privacy.guarantees} == {"zero-out"}
+    assert found.to_dict()["neighbours"]["record"]["relation"] == "zero-out"
+    assert "Towards whoever sees who takes part there is no guarantee" not in words_of(found)
+
+
+def test_only_units_with_a_finite_epsilon_are_called_protected():
+    found = made(sf.load_spec(RECORDS, ["privacy.unit=both"]))
+    assert {row.epsilon for row in found.privacy.guarantees if row.unit_kind == "device"} == {math.inf}
+    assert "Protected is one record" in found.protected
+    assert "A whole device (all its data together) is not protected (ε = ∞ towards everybody)." in (
+        found.protected
+    )
+
+
+def test_trust_is_listed_by_round():
+    found = made(sf.load_spec(SPEC | {"trust": {"from": {0: [], 3: [0]}}}))
+    words = words_of(found)
+    assert "No aggregator is declared as trusted" not in words
+    assert "from round 1 on nobody; from round 3 on edge:0." in words
+    assert found.to_dict()["trust"]["trusted_with_raw_updates"] == ["edge:0"]
+    assert found.to_dict()["trust"]["by_round"][1] == {"from_round": 3, "trusted": ("edge:0",)}
+
+
+def test_whoever_is_trusted_and_adds_no_noise_is_not_said_to():
+    noisy, bare = made(sf.load_spec(SPEC)), made(sf.load_spec(SPEC, ["privacy.noise={kind: none}"]))
+    assert "edge:1. They add noise to what they send on." in words_of(noisy)
+    assert "edge:1. They add no noise to what they send on." in words_of(bare)
+
+
+def test_groups_have_models_of_their_own_that_no_figure_is_about():
+    words = words_of(made(sf.load_spec(GROUPS, ["training.rounds=2"])))
+    assert "train one model together" not in words
+    assert "No figure is about the models in model.pt and groups.pt: give them to nobody." in words
+
+
+def test_whoever_drops_out_is_not_said_to_take_part():
+    words = words_of(
+        made(
+            sf.load_spec(
+                SPEC | {"transport": {"devices_to_edge": "secure-aggregation"}},
+                ["faults.dropout_rate=0.2", "topology.devices_per_edge=6"],
+            )
+        )
+    )
+    assert "Every device takes part in every round." not in words
+    assert (
+        "In every aggregation a device drops out with probability 0.2. A sum needs at least 5 of 6 of its "
+        "devices; the noise of only so many is counted." in words
+    )
+
+
+def test_a_large_epsilon_is_not_called_protection():
+    words = words_of(made(sf.load_spec(RECORDS, ["privacy.noise={multiplier: 0.05}"])))
+    assert "Protected is" not in words
+    assert "is hardly protected: where ε is finite it is above 10" in words
+
+
+def test_whom_nothing_protects_from_is_told_first():
+    short = words_of(made(sf.load_spec(SPEC))).partition("In short")[2]
+    first = short.index("Not protected at all (ε = ∞) from: the device's own edge, trusted with raw updates.")
+    assert first < short.index("Protected is")
+
+
+def test_what_delta_and_a_change_of_contents_allow_is_told():
+    zero_out = words_of(made(sf.load_spec(RECORDS)))
+    assert "they hold that for as likely as a coin toss" in zero_out
+    assert "but for a probability of about" not in zero_out
+    assert "often some ten times δ = 1e-5 (1 in 100,000)" in zero_out
+    assert "the odds can change by more: by e^(2ε), at a larger δ" in zero_out
+    replaced = words_of(made(sf.load_spec(RECORDS, ["privacy.neighbours=replace"])))
+    assert "wants to know which of two data sets a certain record has." in replaced
+    assert "e^(2ε)" not in replaced
+
+
+def test_what_must_stay_secret_and_what_no_figure_covers():
+    found = made(sf.load_spec(RECORDS))
+    words = words_of(found)
+    assert "Who and which rows were drawn stays secret." in words
+    assert "Keep ledger.json, which says how often each took part" in words
+    assert "Other trainings on the same data, also those by which settings were chosen" in words
+    assert "Of one with k of them up to k · ε is told" in words
+    assert "Who and which rows were drawn" not in words_of(made(sf.load_spec(SPEC)))
+    data = replace(found, spec={**found.spec, "data": found.spec["data"] | {"test_fraction": 0.1}})
+    assert "Rows that were set aside for testing (data.test_fraction). No ε is about the people in them" in (
+        words_of(data)
+    )
+
+
+def test_epsilon_after_the_run_is_told_by_observer():
+    found = made(sf.load_spec(SPEC))
+    place = next(i for i, row in enumerate(found.privacy.guarantees) if row.observer == "cloud")
+    privacy = replace(found.privacy, after_run={place: AfterRun(99.0, 3)})
+    after = replace(found, privacy=privacy)
+    assert "has ε = 99 towards the cloud" in words_of(after)
+    assert "For a unit of which it is known how often it took part, rely on the larger ε." in words_of(after)
+    (told,) = after.to_dict()["after_run"]
+    assert (told["observer"], told["epsilon"], told["participations"]) == ("cloud", 99.0, 3)
+
+
+def test_a_statement_of_a_run_that_did_not_pass_has_nothing_to_sign():
+    run = played(
+        sf.load_spec(RECORDS),
+        mismatches=("guarantees[0]: ε: 1",),
+        unchecked=("gaps: ε of the set holds, so this is no concern",),
+    )
+    words = words_of(run)
+    assert "1 figure of the run did not pass the check. Do not rely on this statement." in words
+    for absent in (
+        "I have read this statement",
+        "no concern",
+        "becomes at most",
+        "Protected is",
+        "all agree",
+    ):
+        assert absent not in words
+
+
+def test_the_verdict_on_dp_ogl_plus_is_in_the_statement():
+    found = made(sf.load_spec(GROUPS.with_name("ogl-ring.yaml"), ["training.rounds=2"]))
+    spec = {**found.spec, "protocol": "dp-ogl+", "training": {**found.spec["training"], "merge_every": 2}}
+    assert "DP-OGL+ as published gives no privacy towards workers" in words_of(replace(found, spec=spec))
+
+
+def test_devices_that_move_are_told_of():
+    spec = SPEC | {"topology": SPEC["topology"] | {"moves": {"rate": 0.3}}}
+    assert "Devices move from edge to edge during the training. Who is where, and when, is public." in (
+        words_of(made(sf.load_spec(spec)))
+    )

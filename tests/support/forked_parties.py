@@ -1,0 +1,149 @@
+"""The parties of a folder as processes that are connected over TLS, all but the cloud.
+
+    python forked_parties.py SETTINGS
+
+Processes are forked from this one, which has loaded everything: starting Python anew takes longer than a run.
+They end when standard input does. `forked` starts all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from sfumato.cli import main
+from sfumato.deployment import invitation, remote_party
+from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.invitation import Started, read_terms
+from sfumato.deployment.randomness import SystemRandomness
+
+ANSWERS, LOG = "answers", "log"
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the processes do.
+
+    Attributes:
+        folder: of the parties' folders.
+        simulated: whether they draw what `run` does.
+        deaths: who is killed by force, after how many answers: the last one is kept, and not sent yet.
+        back: whether those who were killed are started again.
+    """
+
+    folder: str
+    simulated: bool = False
+    deaths: Mapping[str, int] = field(default_factory=dict)
+    back: bool = True
+
+
+@contextmanager
+def forked(settings: Settings) -> Iterator[None]:
+    """All parties but the cloud, each in a process; each keeps its answers in its folder, a line each."""
+    words = [sys.executable, __file__, json.dumps(asdict(settings))]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment) as process:
+        try:
+            yield
+        finally:
+            assert process.stdin is not None  # it is a pipe
+            process.stdin.close()
+            assert process.wait() == 0
+
+
+def answers(folder: Path) -> list[str]:
+    """What a party answered, in hexadecimal digits, one after the other."""
+    return (folder / ANSWERS).read_text().splitlines()
+
+
+@dataclass
+class _Noting:
+    """A party that keeps what it answers, and is killed when it has answered so often."""
+
+    party: FrameReceiver
+    log: Path
+    last: int | None
+    answered: int = 0
+
+    def receive(self, data: bytes) -> list[bytes]:
+        frames = self.party.receive(data)
+        self.answered += 1
+        with self.log.open("a") as file:
+            file.writelines(f"{frame.hex()}\n" for frame in frames)
+        if self.answered == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return frames
+
+
+def _be(settings: Settings, name: str, last: int | None) -> None:
+    """Be a party, in a process of its own."""
+    folder, real = Path(settings.folder) / name, remote_party.start_party
+
+    def started(own: Path, below: Mapping[int, FrameReceiver] | None = None) -> Started:
+        made = real(own, below)
+        return replace(made, party=_Noting(made.party, folder / ANSWERS, last))
+
+    remote_party.start_party = started
+    if settings.simulated:
+        _draw_what_run_does(folder)
+    with (folder / LOG).open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    os._exit(main(["party", name, "--folder", settings.folder]))
+
+
+def _draw_what_run_does(folder: Path) -> None:
+    """Let the party of a folder draw what `run` does."""
+    from rehearsals import SimulatedRandomness
+
+    from sfumato.schedule.resolve import resolve
+    from sfumato.schedule.tree import TreePlan
+    from sfumato.simulation.training_inputs import TrainingInputs
+
+    said, terms = read_terms(folder)
+    plan = cast(TreePlan, resolve(terms.plan.spec))
+    drawn = SimulatedRandomness(plan, TrainingInputs.of(plan), said.number)
+    invitation.SystemRandomness = cast(Callable[[], SystemRandomness], lambda: drawn)  # type: ignore[misc]
+
+
+def _keep(settings: Settings) -> None:
+    """Start all parties, and those that were killed again, until standard input ends."""
+    there: dict[int, str] = {}
+
+    def start(name: str, last: int | None) -> None:
+        process = os.fork()
+        if process == 0:
+            _be(settings, name, last)
+        there[process] = name
+
+    for folder in sorted(Path(settings.folder).iterdir()):
+        if (folder / "terms.yaml").exists() and folder.name != "cloud":
+            start(folder.name, settings.deaths.get(folder.name))
+    while not select.select([sys.stdin], [], [], _POLL_S)[0]:
+        ended, status = os.waitpid(-1, os.WNOHANG) if there else (0, 0)
+        if ended:
+            name = there.pop(ended)
+            if settings.back and os.waitstatus_to_exitcode(status) == -signal.SIGKILL:
+                start(name, None)
+    for process in there:
+        os.kill(process, signal.SIGTERM)
+    for process in there:
+        os.waitpid(process, 0)
+
+
+if __name__ == "__main__":
+    import rehearsals  # noqa: F401  # and with it all that parties need
+    import torch
+
+    torch.set_num_threads(1)
+    _keep(Settings(**json.loads(sys.argv[1])))
