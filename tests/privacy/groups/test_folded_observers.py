@@ -142,6 +142,9 @@ def test_a_pair_that_is_asked_for_is_not_folded(monkeypatch: pytest.MonkeyPatch)
 ELSEWHERE: dict[str, dict[str, Any]] = {
     "cohorts": {"training": GROUPS["training"] | {"participation": {"kind": "fixed", "count": 2}}},
     "noise of devices": {"trust": {"trusted_aggregators": []}},
+    "a group without noise": {
+        "privacy": GROUPS["privacy"] | {"noise": {"multiplier": [1.5, 1.5, 1.5, 1.5, 0.0]}}
+    },
     "masked sums": {"transport": {"devices_to_master": "secure-aggregation"}},
     "records": {
         "training": GROUPS["training"] | {"batches": "poisson"},

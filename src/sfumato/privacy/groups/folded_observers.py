@@ -9,7 +9,8 @@ observers"). This holds at every δ and after every round.
 
 Elsewhere it does not: workers who add noise know their own, members of a fixed cohort know who of them was
 drawn, and members of a masked sum take part in removing masks. Where groups change, the groups of all eras
-would have to be compared. There all observers have rows of their own.
+would have to be compared. There all observers have rows of their own. So they have where some groups have
+noise and others have none: a row that is ∞ would stand for workers that have a guarantee.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def may_fold(facts: GroupFacts) -> bool:
         and facts.transport == "plain"
         and facts.noised_by_masters
         and not (facts.raw_inside or facts.cohort or facts.least_survivors)
+        and len({multiplier > 0 for multiplier in facts.noise_multiplier}) == 1
     )
 
 
