@@ -3,7 +3,7 @@
 *Why it may.* Let worker B be in some of the groups of worker A only, and let masters add the noise, workers
 be drawn by Poisson draws or not at all, and messages be sent plainly and all arrive. Then the coalition of A
 and B receives what A receives: the models of the groups of A. Neither owns noise, neither makes a draw, and
-no rule above charges more for one more worker in it. So every bound towards A is one towards A and B
+nothing is charged more for one more worker in the coalition. So every bound towards A is one towards A and B
 together, and what they learn at most, B learns at most (docs/leakage.md, "Rows that stand for several
 observers"). This holds at every δ and after every round.
 
@@ -66,7 +66,7 @@ def stand_ins(
     """For every place of observers, the one that stands for it: itself, unless another sees more.
 
     Args:
-        places: numbers of places, quick to look up; each is that of a kind of workers that are there.
+        places: of observers, quick to look up; a place has the number of one of its kinds of workers.
         place_of_kind: the place of every kind of workers, equal for kinds that a symmetry exchanges which
             leaves the unit where it is, ``[kinds]``.
         wider: of every kind, from `wider_kinds`.
@@ -83,7 +83,7 @@ def stand_ins(
             for kind in wider[place]
             if int(place_of_kind[kind]) in places and relation(int(place_of_kind[kind])) == relation(place)
         ]
-        # one in the most groups has none of the same relation above it
+        # none of these is in more groups than that in the most, whose place so stands for itself
         most = max(some, key=lambda kind: (len(kinds.groups[kind][0]), -kind), default=place)
         found[place] = int(place_of_kind[most])
     return found
