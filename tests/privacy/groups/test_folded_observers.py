@@ -111,6 +111,11 @@ def test_rows_stand_for_all_pairs_and_none_of_these_has_a_larger_epsilon(
     folded = sf.account(spec)
     assert len(folded.guarantees) < len(one_by_one.guarantees)
     assert any(row.kinds > 1 for row in folded.guarantees)
+    unprotected = [
+        sum(row.stands_for for row in report.guarantees if math.isinf(row.epsilon))
+        for report in (one_by_one, folded)
+    ]
+    assert unprotected[0] == unprotected[1]
     exact = {(row.unit, row.observer): row.epsilon for row in one_by_one.guarantees}
     for row in folded.guarantees:
         assert folded.epsilon(row.unit, row.observer) == row.epsilon
