@@ -143,14 +143,14 @@ def merging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rows]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(folded_observers, "MOST_PAIRS", 0)
         found = Rows(tmp_path_factory.mktemp("merging"), MERGING)
-        charge, kept = CheckedGroupPairs._charge_upstream, dict[Any, Any]()
+        charge, kept = CheckedGroupPairs._charge, dict[Any, Any]()
 
         def charge_once(self: CheckedGroupPairs, unit: int, observer: Any) -> Any:
             if (unit, observer) not in kept:
                 kept[unit, observer] = charge(self, unit, observer)
             return kept[unit, observer]
 
-        patched.setattr(CheckedGroupPairs, "_charge_upstream", charge_once)
+        patched.setattr(CheckedGroupPairs, "_charge", charge_once)
         yield found
 
 
@@ -264,3 +264,28 @@ def test_groups_in_which_nobody_stands_for_others_are_told_apart(
     document = OVERLAPPING | {"trust": {"trusted_aggregators": []}}
     problems = check_run(certified_folder(tmp_path, load_spec(document))).problems
     assert any("no observer stands for others" in problem for problem in problems)
+
+
+# --- rows of one kind of pairs ------------------------------------------------------------------------------
+
+REPLACED = of_members([[0, 1, 2, 3, 6], [1, 2, 3], [0, 4], [1, 5]]) | {
+    "training": GROUPS["training"] | {"rounds": 5, "merge_every": 2},
+    "privacy": {
+        "clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 1.0}, "neighbours": "replace",
+    },
+}  # fmt: skip
+
+
+def test_a_row_whose_pairs_are_counted_in_one_of_equal_upstream_charge_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``replace`` the smaller bound is often that of what is received, and not of what is upstream."""
+    monkeypatch.setattr(folded_observers, "MOST_PAIRS", 2_000)
+    found = Rows(tmp_path, REPLACED)
+    assert not any(map(is_folded, found.rows))
+    assert found.problems(found.rows) == []
+    finite = [number for number, row in enumerate(found.rows) if row["epsilon"] != "inf"]
+    at = {(row["unit"], row["observer"]): number for number, row in enumerate(found.rows)}
+    tried = [(at["device:2", "master:3"], at["device:2", "device:5"])]
+    tried += [(number, other) for number in finite for other in found.milder(number)]
+    assert all(found.is_refused(less, more, found.rows[less]["stands_for"]) for less, more in tried)

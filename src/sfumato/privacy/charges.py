@@ -280,10 +280,9 @@ def smallest_epsilon(
             charged as seen, which is quick and still a bound. ∞: none is known.
 
     Returns:
-        The bound: ε, its method, and ``how`` of the way that gave it, the first one among equals; and
-        whether it charges hidden draws as seen, told of rough ways only.
+        The bound, of the first way among equals; marked where a rough way charges hidden draws as seen.
     """
-    found = []
+    found, told = [], False
     for charge in ways:
         if charge.failure_probability >= delta:
             epsilon, method = math.inf, "gdp"
@@ -291,9 +290,10 @@ def smallest_epsilon(
             left = delta - charge.failure_probability
             epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known, charge.roughly)
         hides_draws = any(term.sampling and not _is_seen(term.sampling) for term in charge.terms)
-        told = charge.roughly and known < epsilon < math.inf and method == "gdp" and hides_draws
-        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how, draws_told=told))
-    return min(found, key=lambda bound: bound.epsilon)
+        told |= charge.roughly and epsilon < math.inf and method == "gdp" and hides_draws
+        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
+    least = min(found, key=lambda bound: bound.epsilon)
+    return replace(least, draws_told=told and known < least.epsilon < math.inf)
 
 
 def is_surely_within(

@@ -69,8 +69,8 @@ class Guarantee:
             coalition, with its raw updates.
         as_seen_by: a coalition that contains the observer, where the bounds are those towards it; what it
             learns at most, the observer learns at most. Empty: the observer itself.
-        least_epsilon: the smallest ε that is known of a unit that the row stands for; that of ``unit`` is the
-            largest.
+        least_epsilon: the smallest ε of a unit that the row stands for; that of ``unit`` is the largest. NaN
+            where it is not known.
         sites: names of the sites that these units are at, where a user named any.
         kinds: of how many kinds the pairs are that the row stands for; of several, it is about the worst.
     """
@@ -112,10 +112,10 @@ class Guarantee:
     def least_known(self) -> float | None:
         """The smallest ε of the units that the row stands for; ``None`` where it is not known.
 
-        It is not of a row of several kinds of pairs without an `epsilon_range`: its ε is that of the worst.
+        It is not of a row of several kinds of pairs, of which only the worst were charged.
         """
-        if self.epsilon_range is not None:
-            return self.epsilon_range[0]
+        if not math.isnan(self.least_epsilon):
+            return self.least_epsilon
         return self.epsilon if self.kinds == 1 else None
 
     @property
@@ -155,8 +155,8 @@ class Guarantee:
             "trusted": self.trusted,
             "why": self.why,
         }
-        if self.epsilon_range is not None:
-            row["epsilon_range"] = [json_number(epsilon) for epsilon in self.epsilon_range]
+        if self.epsilon_range is not None or (self.kinds > 1 and self.least_known is not None):
+            row["epsilon_range"] = [json_number(self.least_epsilon), json_number(self.epsilon)]
         if self.kinds > 1:
             row["kinds_of_pairs"] = self.kinds
         if self.sites:
@@ -185,7 +185,13 @@ class Guarantee:
         method = str(row.get("method", "–"))
         stated = row.get("bounds", {}) | {name: {"epsilon": epsilon, "releases": row.get("releases", 0)}}
         bounds = {
-            bound: EpsilonBound(float(one["epsilon"]), int(one["releases"]), method, neighbours)
+            bound: EpsilonBound(
+                float(one["epsilon"]),
+                int(one["releases"]),
+                method,
+                neighbours,
+                draws_told=bool(one.get("draws_told", False)),
+            )
             for bound, one in stated.items()
         }
         words, observer = str(row.get("relation", "")), str(row["observer"])

@@ -14,8 +14,8 @@ from sfumato.verify.json_values import Party
 
 
 class CheckedGroupPairs:
-    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed,
-    by how often the unit and linking workers move what the observer receives, and by trust.
+    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed
+    and if nothing is but what the observer receives, and by trust.
 
     To find them each pair is looked at once of those that counting neighbours again and again (colour
     refinement) does not tell apart: such pairs are charged alike.
@@ -27,6 +27,7 @@ class CheckedGroupPairs:
         self._known: dict[Any, int] = {}
         self._charges: dict[Any, Any] = {}
         self._colours: dict[int, tuple[list[int], list[int]]] = {}
+        self._classes: dict[int, int] = {}
 
     def _number_of_key(self, key: Any) -> int:
         """A small integer for a hashable key; equal keys have the same."""
@@ -77,33 +78,49 @@ class CheckedGroupPairs:
         Equal keys are (nearly always) pairs that a symmetry exchanges. Its first entry numbers the class of
         units, the second is ``device`` or ``master``.
         """
-        kinds, groups = self.refined_colours(int(self.facts.kind_of[unit]))
+        unit_kind = int(self.facts.kind_of[unit])
+        kinds, groups = self.refined_colours(unit_kind)
+        if unit_kind not in self._classes:
+            self._classes[unit_kind] = self._number_of_key((tuple(sorted(kinds)), tuple(sorted(groups))))
         who, _, index = observer
         place = kinds[int(self.facts.kind_of[index])] if who == "device" else groups[index]
-        return self._number_of_key((tuple(sorted(kinds)), tuple(sorted(groups)))), who, place
+        return self._classes[unit_kind], who, place
 
     def key_of(self, unit: int, observer: Party) -> Any:
         """A hashable key of a pair, equal for pairs of a worker and an observer that are charged alike."""
         place = self.place_of(unit, observer)
         if place not in self._charges:
-            self._charges[place] = self.facts.trusts(unit, observer), self._charge_upstream(unit, observer)
+            self._charges[place] = self.facts.trusts(unit, observer), self._charge(unit, observer)
         return self._charges[place]
 
-    def _charge_upstream(self, unit: int, observer: Party) -> Any:
-        """A hashable summary of what is charged if everything upstream of the observer is exposed.
+    def _charge(self, unit: int, observer: Party) -> Any:
+        """A hashable summary of what is charged if everything upstream of the observer is exposed, and if
+        only what it receives is.
 
         It is "unprotected" where a received release with the unit's message has no noise.
         """
-        facts, found = self.facts, Counter[Any]()
+        facts = self.facts
         seen = facts.received_releases([observer])
-        exposed = facts.releases_upstream(unit, seen)
-        charged = facts.charged_sums(unit, seen)[0]
-        received = [row for row in charged if row[2]]
-        of_unit = [release for row in received for release, *_ in facts.releases(row, seen, [observer])]
+        received = facts.charged_sums(unit, seen)[0]
+        of_unit = [
+            release for row in received if row[2] for release, *_ in facts.releases(row, seen, [observer])
+        ]
         if any(release.own > 0 and not release.noise.any() for release in of_unit):
             return "unprotected"  # whatever else is exposed
-        for row, count in facts.charged_sums(unit, exposed)[0].items():
-            for release, drawn, times in facts.releases(row, seen, [observer]):
+        upstream = facts.charged_sums(unit, facts.releases_upstream(unit, seen))[0]
+        return tuple(self._amounts(sums, seen, observer) for sums in (upstream, received))
+
+    def _amounts(self, sums: Counter[Any], seen: Sequence[int], observer: Party) -> frozenset[Any]:
+        """The different releases that an observer is charged for sums, each with how many there are.
+
+        Args:
+            sums: of `CheckedGroups.charged_sums`.
+            seen: how many releases of each group the observer receives.
+            observer: who receives them.
+        """
+        found = Counter[Any]()
+        for row, count in sums.items():
+            for release, drawn, times in self.facts.releases(row, seen, [observer]):
                 figures = release.own, release.others, float(release.noise.sum()), drawn["rate"]
                 rest = release.draw_independent, release.linking, release.amplifies_propagated
                 rounded = tuple(f"{figure:.6g}" for figure in figures)

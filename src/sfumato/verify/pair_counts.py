@@ -8,9 +8,8 @@ from typing import Any
 
 from sfumato.verify import read
 from sfumato.verify.facts import Facts
-from sfumato.verify.folded_group_rows import folded_group_problems
 from sfumato.verify.folded_rows import FoldedRows, is_folded
-from sfumato.verify.group_exposures import CheckedGroups
+from sfumato.verify.group_pair_counts import group_count_problems
 from sfumato.verify.group_pairs import CheckedGroupPairs
 from sfumato.verify.json_values import ROUNDING, Json, is_within_device, kind_and_index
 from sfumato.verify.moving import CheckedMovingPairs, CheckedMovingTree
@@ -35,38 +34,31 @@ def pair_problems(
         yield from moving.problems(rows)
         yield from _record_rate_and_site_problems(rows, facts, moving, sites)
         return
-    pairs = CheckedTreePairs(facts) if isinstance(facts, CheckedTree) else CheckedGroupPairs(facts)
-    yield from _count_problems(rows, facts, pairs, relation)
-    yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
-
-
-def _count_problems(
-    rows: Sequence[Json],
-    facts: CheckedTree | CheckedGroups,
-    pairs: CheckedTreePairs | CheckedGroupPairs,
-    relation: str,
-) -> Iterator[str]:
-    """Yield a line where rows do not stand for every pair of a network that stays as often as it is there.
-
-    Args:
-        rows: rows of privacy.json about one kind of unit.
-        facts: of the network.
-        pairs: its classes of pairs.
-        relation: ``zero-out``, ``remove`` or ``replace``.
-    """
     of_one = [row for row in rows if "," not in row["observer"]]
     for row in rows:
         if "," in row["observer"]:
             yield f"privacy.json: {row['unit']} towards {row['observer']}: is no pair with one observer"
-    folded = [row for row in of_one if is_folded(row)]
-    if folded and not all(map(_is_of_device, folded)):
+    pairs = CheckedTreePairs(facts) if isinstance(facts, CheckedTree) else CheckedGroupPairs(facts)
+    if not all(_is_of_device(row) for row in of_one if is_folded(row)):
         yield "privacy.json: kinds_of_pairs: only rows about devices stand for several kinds"
-        return
-    if folded and isinstance(pairs, CheckedGroupPairs):
-        yield from folded_group_problems(of_one, pairs)
-        return
+    elif isinstance(pairs, CheckedTreePairs):
+        yield from _tree_count_problems(of_one, pairs, relation)
+    else:
+        yield from group_count_problems(of_one, pairs)
+    yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
+
+
+def _tree_count_problems(rows: Sequence[Json], pairs: CheckedTreePairs, relation: str) -> Iterator[str]:
+    """Yield a line where rows do not stand for every pair of a tree that stays as often as it is there.
+
+    Args:
+        rows: rows of privacy.json about one kind of unit towards one observer.
+        pairs: classes of pairs of the tree.
+        relation: ``zero-out``, ``remove`` or ``replace``.
+    """
+    folded, facts = [row for row in rows if is_folded(row)], pairs.facts
     stated, named = Counter[Any](), dict[Any, str]()
-    for row in of_one:
+    for row in rows:
         if not is_folded(row):
             pair = pairs.key_of(kind_and_index(row["unit"])[1], facts.party_named(row["observer"]))
             stated[pair] += read.count(row["stands_for"])
@@ -77,8 +69,6 @@ def _count_problems(
             of_kind.update({pair[0]: units[0] for pair in found})
         wanted.update({pair: len(units) * count for pair, count in found.items()})
     if folded:
-        assert isinstance(facts, CheckedTree)
-        assert isinstance(pairs, CheckedTreePairs)
         left = Counter({pair: count for pair, count in wanted.items() if pair not in stated})
         yield from FoldedRows(facts, pairs, relation).problems(folded, left, of_kind)
         wanted = Counter({pair: count for pair, count in wanted.items() if pair in stated})

@@ -1,10 +1,11 @@
-"""Rows that stand for several kinds of pairs in groups: whether every pair is in a row that bounds it.
+"""Whether every pair of a worker and an observer in groups is counted in a row that bounds it.
 
 Pairs are told apart by the position of the unit in the groups, by whether the observer is a master, and by
 whether it is near: the master of a group of the unit, or a worker in a common group. Every such circle of
 pairs is counted by itself, and a row counts pairs of its own circle only. Of these
 
-- a row of one kind counts those that are charged like its own once everything upstream is exposed;
+- a row of one kind counts those that are charged like its own, both once everything upstream is exposed and
+  where only what the observer receives is;
 - a row of several kinds counts those with workers that are in groups of its observer only. Such a worker
   receives nothing that the row's observer does not, so the row bounds the pair (docs/leakage.md, "Rows that
   stand for several observers").
@@ -39,14 +40,14 @@ class _Counted(NamedTuple):
     places: frozenset[Any]
 
 
-def folded_group_problems(rows: Sequence[Json], pairs: CheckedGroupPairs) -> Iterator[str]:
+def group_count_problems(rows: Sequence[Json], pairs: CheckedGroupPairs) -> Iterator[str]:
     """Yield a line where pairs are in no row that bounds them, or rows count more pairs than there are.
 
     Args:
-        rows: all rows of privacy.json about devices towards one observer, some of several kinds of pairs.
+        rows: all rows of privacy.json about one kind of unit towards one observer.
         pairs: classes of pairs of the groups.
     """
-    if not pairs.observers_may_fold:
+    if any(map(is_folded, rows)) and not pairs.observers_may_fold:
         yield "privacy.json: kinds_of_pairs: in these groups no observer stands for others"
         return
     there: defaultdict[Any, Counter[Any]] = defaultdict(Counter)
