@@ -114,6 +114,17 @@ def test_draws_are_told_only_where_another_bound_is_surely_smaller(
         assert "draws_told" not in bound.to_dict()
 
 
+def test_a_bound_is_marked_if_another_way_to_charge_it_is_told_all_draws() -> None:
+    """Composed as hidden, the other way might give less than the one that is taken."""
+    seen = GaussianTerm(1.0, 20, Sampling.revealed(0.9))
+    told = Composition((seen, GaussianTerm(1.0, 20, Sampling.poisson(0.9))), "zero-out", "", roughly=True)
+    plain = Composition((GaussianTerm(2.0, 20),), "zero-out", "", roughly=True)
+    alone = [smallest_epsilon([way], 20, delta=1e-5, known=1.0) for way in (told, plain)]
+    assert alone[0].epsilon > alone[1].epsilon > 1
+    assert [bound.draws_told for bound in alone] == [True, False]
+    assert smallest_epsilon([told, plain], 20, delta=1e-5, known=1.0).draws_told
+
+
 UNEQUAL: dict[str, Any] = {
     "name": "unequal",
     "protocol": "h2fdp",

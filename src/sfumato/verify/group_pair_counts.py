@@ -104,17 +104,20 @@ def _most_dealt_out(stated: Sequence[_Counted], there: Counter[Any]) -> int:
     Raises:
         ValueError: there are more pairs than SciPy's flows can count.
     """
-    unit = math.gcd(*(counted.pairs for counted in stated), *there.values()) or 1
+    rows = Counter[frozenset[Any]]()  # rows that may count the same pairs are one
+    for counted in stated:
+        rows[counted.places] += counted.pairs
+    unit = math.gcd(*rows.values(), *there.values()) or 1
     if there.total() // unit > np.iinfo(np.int32).max:
         raise ValueError(f"stands_for: {there.total()} pairs of one class are too many for this checker")
-    number = {place: 1 + len(stated) + i for i, place in enumerate(there)}
-    sink = 1 + len(stated) + len(there)
-    edges = [(0, i, counted.pairs) for i, counted in enumerate(stated, 1)]
+    number = {place: 1 + len(rows) + i for i, place in enumerate(there)}
+    sink = 1 + len(rows) + len(there)
+    edges = [(0, i, pairs) for i, pairs in enumerate(rows.values(), 1)]
     edges += [(number[place], sink, count) for place, count in there.items()]
     edges += [
-        (i, number[place], min(counted.pairs, there[place]))
-        for i, counted in enumerate(stated, 1)
-        for place in counted.places
+        (i, number[place], min(pairs, there[place]))
+        for i, (places, pairs) in enumerate(rows.items(), 1)
+        for place in places
     ]
     tails, heads, counts = np.array(edges, dtype=np.int64).T
     capacity = csr_array(((counts // unit).astype(np.int32), (tails, heads)), shape=(sink + 1, sink + 1))
