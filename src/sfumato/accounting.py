@@ -345,6 +345,8 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         mildest = ObservedUnit.of_class(observed.kind, observed.mildest)
         mild = mildest.charge(plan, declared, drawn_like=mildest.least).epsilon(delta)
         least = mild if mild < least * (1 - _ROUNDING) else least
+    elif observed.kinds > 1:
+        least = math.nan  # of pairs whose own ε is not computed
     elif of_record and observed.least is not None and 0 < least < math.inf:
         least = observed.charge(plan, declared, drawn_like=observed.least).epsilon(delta)
     larger = _join_names(declared, coalition) if coalition != observed.coalition else ""

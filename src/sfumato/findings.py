@@ -171,7 +171,9 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
     worst = max(large, key=lambda row: row.epsilon)
     pairs = sum(row.stands_for for row in large)
     kinds = " or ".join(f"a {kind}" for kind in sorted({row.unit_kind for row in large}))
+    some_less = any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in large)
     many = f"{pairs:,} {'pair' if pairs == 1 else 'pairs'} of {kinds} and an observer"
+    many = f"up to {many}" if some_less else many
     return (
         f"ε is finite but above {LARGE_EPSILON:g} for {many}, up to {upper_bound(worst.epsilon)} "
         f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as an "

@@ -249,6 +249,7 @@ class GroupPlan:
             cohort=self.cohort,
             least_survivors=self._least_survivors(transport),
             named=bool(self.groups.worker_names),
+            rows_may_fold=self.spec.privacy.unit == "device" and not self.groups.worker_names,
         )
 
     def _least_survivors(
