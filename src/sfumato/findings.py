@@ -147,10 +147,10 @@ def large_delta(delta: float, count: int, what: str) -> str | None:
 
 
 def protected_units(plan: Plan) -> tuple[int, str]:
-    """How many units there are that ε is about, and what they are: devices, records or persons.
+    """How many units ε is about, and what they are: devices, records or persons; δ is compared with 1/count.
 
     Where both devices and records are protected, records, of which there are more. Where the sizes of the
-    data are not known, devices: each has at least one record, so δ is too large for them as well.
+    data are not known, devices: a δ that is too large for so many is too large for more records too.
     """
     devices, unit = plan.parties.device_count, plan.spec.privacy.unit
     if unit != "device":
@@ -163,7 +163,7 @@ def protected_units(plan: Plan) -> tuple[int, str]:
 
 
 def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
-    """A warning about a largest finite ε that promises little; ``None`` otherwise."""
+    """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none."""
     rows = list(guarantees)
     large = [row for row in rows if LARGE_EPSILON < row.epsilon < math.inf]
     if not large:

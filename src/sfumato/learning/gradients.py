@@ -59,7 +59,7 @@ class StackedGradient(Protocol):
         """Write flat vectors ``[n, M]`` to ``out`` in the packed order, in which steps keep parameters."""
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` to ``out`` in the flat order."""
+        """Write packed vectors ``[n, M]`` to ``out`` in the flat order: the inverse of `pack`."""
 
     def bind(
         self,

@@ -150,7 +150,7 @@ class GroupPlan:
         return self.kind not in ("ms-fedavg", "dp-ogl+")
 
     def interval_start(self, number: int) -> int:
-        """The first round of the interval that round ``number`` is in."""
+        """The first round of the interval of ``merge_every`` rounds that round ``number`` is in."""
         return number - number % self.merge_every
 
     def releases_after(self, number: int) -> bool:
