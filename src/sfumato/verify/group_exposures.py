@@ -16,6 +16,8 @@ from sfumato.verify.group_structure import CheckedGroupStructure
 from sfumato.verify.json_values import ROUNDING, Json, Party
 from sfumato.verify.releases import MOST_COMPARED, ExpectedRelease, release_problems, sampling_problems
 
+_SINGLE = "single messages"
+
 
 class CheckedGroups(CheckedGroupStructure):
     """Overlapping groups, and the releases that a coalition meets in them."""
@@ -133,7 +135,7 @@ class CheckedGroups(CheckedGroupStructure):
             drawn = {**drawn, "kind": "fixed", "population": room, "sample": min(count, room)}
         if by_devices and master:
             noise = np.array([each, 0.0, 0.0])
-            mine = ExpectedRelease(name, "single messages", norm, 0.0, noise, sure)
+            mine = ExpectedRelease(name, _SINGLE, norm, 0.0, noise, sure)
             linked = mine._replace(own=0.0, others=2 * norm, linking=1)
             # of a fixed number workers are not drawn independently: those there is room for count as drawn
             theirs = drawn if count is None else {"kind": "all", "rate": 1.0, "hidden": False}
@@ -177,16 +179,18 @@ class CheckedGroups(CheckedGroupStructure):
         # a session that may end without a sum tells of the draw; so does the noise of who is left
         return self.ledger["transport"] != "secure-aggregation" and not noisy
 
-    def _messages_behind(
+    def messages_behind(
         self, row: tuple[int, int, bool, int], found: ExpectedRelease
     ) -> list[tuple[ExpectedRelease, int]]:
-        """Single messages that may be charged in place of a sum, and how many of each; [] where they may not.
+        """Single messages that may be charged in place of a sum, and how many of each; [] where they may not,
+        or are what is received.
 
         They are the unit's own and those of workers that link, each with an equal part of the sum's noise.
         """
         group, _, own, linking = row
         drawn = float(self.ledger["poisson_rate_per_group"][group]) < 1 and not self.raw_inside
-        if not (drawn and self.devices_add_noise[group] and own + linking > 1):
+        is_sum = found.vector != _SINGLE and own + linking > 1
+        if not (drawn and self.devices_add_noise[group] and is_sum):
             return []
         each = found._replace(vector=f"messages of {found.vector}", noise=found.noise / (own + linking))
         linked = each._replace(own=0.0, others=found.others / linking, linking=1)
@@ -259,7 +263,7 @@ class CheckedGroups(CheckedGroupStructure):
         alike: dict[Any, tuple[ExpectedRelease, Json]] = {}
         for row, count in self.charged_sums(unit, exposed)[0].items():
             (release, drawn, _), *more = charged = self.releases(row, seen, coalition)
-            messages = () if more else self._messages_behind(row, release)
+            messages = () if more else self.messages_behind(row, release)
             if any(((part.name, part.vector, part.own > 0),) in stated for part, _ in messages):
                 charged = [(part, drawn, times) for part, times in messages]
             for release, drawn, times in charged:

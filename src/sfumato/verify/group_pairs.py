@@ -113,6 +113,8 @@ class CheckedGroupPairs:
     def _amounts(self, sums: Counter[Any], seen: Sequence[int], observer: Party) -> frozenset[Any]:
         """The different releases that an observer is charged for sums, each with how many there are.
 
+        Where single messages may be charged in place of a sum, they are what is compared.
+
         Args:
             sums: of `CheckedGroups.charged_sums`.
             seen: how many releases of each group the observer receives.
@@ -121,11 +123,12 @@ class CheckedGroupPairs:
         found = Counter[Any]()
         for row, count in sums.items():
             for release, drawn, times in self.facts.releases(row, seen, [observer]):
-                figures = release.own, release.others, float(release.noise.sum()), drawn["rate"]
-                rest = release.draw_independent, release.linking, release.amplifies_propagated
-                rounded = tuple(f"{figure:.6g}" for figure in figures)
-                left = drawn.get("population"), drawn.get("sample")
-                found[(*rounded, *rest, drawn["kind"], drawn["hidden"], *left)] += times * count
+                draw = drawn["kind"], drawn["hidden"], drawn.get("population"), drawn.get("sample")
+                for one, more in self.facts.messages_behind(row, release) or [(release, 1)]:
+                    figures = one.own, one.others, float(one.noise.sum()), drawn["rate"]
+                    rounded = tuple(f"{figure:.6g}" for figure in figures)
+                    rest = one.draw_independent, one.linking, one.amplifies_propagated
+                    found[(*rounded, *rest, *draw)] += times * count * more
         return frozenset(found.items())
 
     @property
