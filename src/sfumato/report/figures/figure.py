@@ -23,6 +23,14 @@ NOISE = "#B87F00"
 RAW = "#D55E00"
 SECURE = "#009E73"
 NEUTRAL = "#8A8F98"
+EPSILON_SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
+"""ColorBrewer's Blues from the second step on: readable in print and without colour vision."""
+EPSILON_ENDS = (-1.0, 2.0)
+"""Logarithms to base 10 of the ε at both ends of the colour scale, which is the same in every figure."""
+EPSILON_BAR: Json = {
+    "title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1,
+    "tickvals": [-1, 0, 1, 2], "ticktext": ["≤ 0.1", "1", "10", "≥ 100"],
+}  # fmt: skip
 LEGEND: Json = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
 MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
 _LEGEND_LINE = 20  # px
@@ -64,6 +72,12 @@ def transparent(hex_colour: str, alpha: float) -> str:
     """The colour ``#rrggbb`` as CSS ``rgba(...)`` with this opacity, from 0 to 1."""
     red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
+
+
+def epsilon_shade(epsilon: float) -> float:
+    """The place of a finite ε between `EPSILON_ENDS`."""
+    low, high = EPSILON_ENDS
+    return min(max(math.log10(max(epsilon, 1e-9)), low), high)
 
 
 def needs_log_axis(values: Iterable[float]) -> bool:

@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json, log_ticks, tick_label
+from sfumato.report.figures.figure import (
+    EPSILON_BAR,
+    EPSILON_ENDS,
+    EPSILON_SCALE,
+    NO_GUARANTEE,
+    Figure,
+    Json,
+    epsilon_shade,
+)
 from sfumato.report.results.matrix import Cell, Matrix
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
@@ -17,30 +25,21 @@ MOST_OPEN = 3
 BY_TRUST = "∞ (trusted)"
 """What stands for ε towards an observer that the unit trusts with its raw updates."""
 _FEWEST_ROWS = 4  # of a drawing without columns that say ∞ of every class
-# ColorBrewer's Blues from the second step on: readable in print and without colour vision.
 _TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
-_SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
-
-
-def finite_epsilons(matrices: Sequence[Matrix]) -> list[float]:
-    """All positive, finite ε in the cells of several matrices, for a common colour scale."""
-    return [c.epsilon for matrix in matrices for c in matrix.cells.values() if 0 < c.epsilon < math.inf]
 
 
 def heatmap_figure(
     matrix: Matrix,
     guarantees: Sequence[Guarantee],
     delta: float,
-    finite: Sequence[float],
     device: str = "device",
 ) -> Figure | None:
-    """The matrix drawn, with a colour scale over ``finite``; ``None`` where the run has no guarantees.
+    """The matrix drawn; ``None`` where the run has no guarantees.
 
     Args:
         matrix: of the guarantees.
         guarantees: for the table of numbers.
         delta: of every ε.
-        finite: ε that the scale contains.
         device: what a device is called.
     """
     if not matrix.cells:
@@ -62,7 +61,7 @@ def heatmap_figure(
             f"empty cell: there is no such pair, or another row stands for it.{left_out}"
         ),
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
-        data=_heatmap_traces(matrix, delta, finite),
+        data=_heatmap_traces(matrix, delta),
         layout=_heatmap_layout(matrix, columns, upright=upright),
         table=_guarantee_table(guarantees, delta),
         narrow=matrix_as_list(matrix),
@@ -139,20 +138,16 @@ def _meaning_of_colours(matrix: Matrix) -> str:
     return " (grey: the observer is trusted with raw updates)" if trusted == {True, False} else ""
 
 
-def _heatmap_traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]:
-    """Plotly heatmaps: finite ε on a logarithmic colour scale; without a guarantee red, or grey if trusted.
-
-    ``finite``: ε that the scale contains.
-    """
-    low, high = _scale_ends(finite)
+def _heatmap_traces(matrix: Matrix, delta: float) -> list[Json]:
+    """Plotly heatmaps: finite ε on the colour scale; without a guarantee red, or grey if trusted."""
     width = len(matrix.columns)
     common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
     common |= {"xgap": 3, "ygap": 3, "hoverinfo": "text", "texttemplate": "%{text}"}
     epsilons = [cell.epsilon for cell in matrix.cells.values()]
-    scale = {"zmin": math.log10(low), "zmax": math.log10(high), "colorscale": _SCALE}
-    bar = {"showscale": min(epsilons) < math.inf, "colorbar": _colorbar(low, high)}
+    scale = {"zmin": EPSILON_ENDS[0], "zmax": EPSILON_ENDS[1], "colorscale": EPSILON_SCALE}
+    bar = {"showscale": min(epsilons) < math.inf, "colorbar": EPSILON_BAR}
     cells = _heatmap_cells(
-        matrix, delta, lambda c: math.log10(max(c.epsilon, low)) if c.epsilon < math.inf else None
+        matrix, delta, lambda c: epsilon_shade(c.epsilon) if c.epsilon < math.inf else None
     )
     traces = [common | cells | scale | bar | {"textfont": {"size": 14 if width <= 14 else 9}}]
     if math.inf in epsilons:
@@ -273,27 +268,6 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
     if worst.why:
         facts.append(f"<i>{text.wrapped(worst.why)}</i>")
     return "<br>".join([f"<b>{text.label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])
-
-
-def _scale_ends(finite: Sequence[float]) -> tuple[float, float]:
-    """The least and the largest ε of the colour scale for the values ``finite``.
-
-    They are at least a factor of 10 apart, so that close values get similar colours.
-    """
-    if not finite:
-        return 0.1, 10.0
-    low, high = max(min(finite), 1e-6), max(finite)
-    if high < 10 * low:
-        centre = math.sqrt(low * high)
-        low, high = centre / math.sqrt(10), centre * math.sqrt(10)
-    return low, high
-
-
-def _colorbar(low: float, high: float) -> Json:
-    """Plotly's colour bar from ``low`` to ``high``, logarithms of ε to base 10."""
-    inside = log_ticks(low, high)
-    ticks = {"tickvals": [math.log10(s) for s in inside], "ticktext": [tick_label(s) for s in inside]}
-    return {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1} | ticks
 
 
 def _row_label(title: str, detail: str) -> str:

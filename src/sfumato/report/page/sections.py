@@ -21,7 +21,7 @@ from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_part
 from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.figures.figure import Figure
-from sfumato.report.figures.heatmap import after_run_table, finite_epsilons, heatmap_figure
+from sfumato.report.figures.heatmap import after_run_table, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
 from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
@@ -83,10 +83,6 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
     by_name = {one.name: matrix for one, matrix in zip(series, matrices, strict=True)}
-    finite = {
-        unit: finite_epsilons([m for m, s in zip(matrices, summaries, strict=True) if s.unit == unit])
-        for unit in {one.unit for one in summaries}
-    }
     title = text.join_names([one.name for one in series], 3)
     several = len(series) > 1  # then what compares them comes first
     twin = None if several else twin_beside(series[0])
@@ -98,8 +94,8 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     who = section(
         "Who learns what about whom",
         [
-            under_name_of_run(one, series, _guarantees_html(one, matrix, finite[summary.unit], figures))
-            for one, matrix, summary in zip(series, matrices, summaries, strict=True)
+            under_name_of_run(one, series, _guarantees_html(one, matrix, figures))
+            for one, matrix in zip(series, matrices, strict=True)
         ],
     )
     sections = [
@@ -180,15 +176,12 @@ def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures:
     return section("Accuracy and privacy over rounds", [panels, text.paragraphs(said)])
 
 
-def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
-    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees.
-
-    ``finite``: ε that the colour scale contains.
-    """
+def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
+    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees."""
     privacy, network = one.first.privacy, read_network(one.first.spec_dict)
     titled = network.titled
     rows = [replace(g, unit=titled(g.unit), observer=titled(g.observer)) for g in privacy.guarantees]
-    figure = heatmap_figure(matrix, rows, privacy.delta, finite, network.device_word)
+    figure = heatmap_figure(matrix, rows, privacy.delta, network.device_word)
     if figure is None:
         return placeholder("The run has no guarantees.")
     notes = [text.sentence(note) for note in privacy.notes]
