@@ -58,7 +58,7 @@ def heatmaps(
     ``None`` for a setting without guarantees, and in the second place where ``kept`` is ``None``.
     """
     both = [accounted] if kept is None else [accounted, kept]
-    drawn = [heatmap_figure(one.matrix, one.report.guarantees, one.report.delta) for one in both]
+    drawn = [heatmap_figure(one.matrix, one.report.delta) for one in both]
     return drawn[0], drawn[1] if kept is not None else None
 
 

@@ -48,8 +48,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
             f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of the paper. "
             "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
             + (
-                " The buttons switch to the paper's claims: a cell that becomes lighter has a claim that is too "
-                "low."
+                " The buttons switch to the paper's claims: a cell that becomes lighter has too low a claim."
                 if run.claims
                 else ""
             )
