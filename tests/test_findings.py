@@ -107,7 +107,7 @@ def test_epsilon_above_ten_is_large() -> None:
     assert "up to 45.45 (δ = 1e-5; device:0 towards cloud)" in text
     assert text.startswith("ε is above 10 for 30 of 87 devices towards the cloud, up to 45.45")
     assert str(large_epsilon([row(45.0, 50)])).startswith(
-        "ε is above 10 of all devices towards every observer"
+        "ε is above 10 for all devices towards every observer"
     )
     own = dataclasses.replace(row(99.0, 80), observer="edge:1", relation=Relation.edge("edge"))
     some = str(large_epsilon([own, row(3.0)]))

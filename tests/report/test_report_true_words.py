@@ -187,6 +187,14 @@ def test_a_single_point_is_a_sentence_not_a_plot(run_folder: Make) -> None:
     assert "-accuracy" not in page.split('id="figures">')[1].split("</script>")[0]
 
 
+def test_the_line_below_the_title_says_who_there_is_and_what_is_protected(run_folder: Make) -> None:
+    star = {"topology": {"kind": "star", "devices": 5}, "trust": {}}
+    rows = rows_of(("record:0", "cloud", 1.76, 5))
+    page = shown(run_folder("a", clipped("example") | star, privacy=rows))
+    assert " · 5 devices · one record is protected · seed 0" in page
+    assert " · 5 edges, 200 devices · seed 0" in shown(run_folder("b"))
+
+
 def test_several_runs_are_compared_in_a_table_before_any_plot(run_folder: Make) -> None:
     folders = [run_folder(name, quickstart_spec(name=name, seed=seed)) for seed, name in enumerate("ab")]
     page = shown(*folders)

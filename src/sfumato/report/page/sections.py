@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sfumato.network.tree import Tree
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import spread_html
@@ -132,7 +133,7 @@ def _pictures_html(series: Sequence[Series], summaries: Sequence[Summary], figur
 
 
 def _subtitle_html(series: Sequence[Series]) -> str:
-    """HTML lines below the title: protocol, data and model of every run; one line where they are alike."""
+    """HTML lines below the title: protocol, data, model and network of every run; one line if all are alike."""
     facts: dict[str, str] = {}
     for one in series:
         spec = one.first.spec_dict
@@ -140,6 +141,8 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         said = [f"protocol {spec['protocol']}"]
         said += [f"data {data_of(one)}"] if data_of(one) else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
+        said += _parties_in_words(read_network(spec).shape)
+        said += [] if unit_of_run(one.first) == "device" else [f"one {unit_of_run(one.first)} is protected"]
         said += _moves_in_words(topology.get("moves")) if isinstance(topology, Mapping) else []
         said += ["adaptive control"] if spec.get("control") else []
         said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
@@ -147,6 +150,17 @@ def _subtitle_html(series: Sequence[Series]) -> str:
     if len(set(facts.values())) == 1:
         return f'<p class="facts">{text.escape(next(iter(facts.values())))}</p>'
     return "".join(f'<p class="facts">{text.escape(f"{name}: {said}")}</p>' for name, said in facts.items())
+
+
+def _parties_in_words(shape: Tree | GroupNetwork | str) -> list[str]:
+    """A phrase on how many aggregators and devices there are; [] where that is not known."""
+    if isinstance(shape, str):
+        return []
+    if isinstance(shape, GroupNetwork):
+        return [text.how_many(shape.groups.workers, "worker")]
+    tiers = [text.how_many(tier.size, tier.name) for tier in shape.tiers[1:]]
+    devices = "site" if shape.device_names else "device"
+    return [", ".join([*tiers, text.how_many(shape.device_count, devices)])]
 
 
 def _moves_in_words(moves: Any) -> list[str]:
