@@ -26,7 +26,7 @@ from sfumato.report.page.sections import page_of
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import summarise
-from sfumato.report.results.watched_epsilons import epsilon_lines
+from sfumato.report.results.watched_epsilons import budgets, epsilon_lines
 
 Make = Callable[..., Path]
 INF = float("inf")
@@ -86,6 +86,19 @@ def test_the_guarantee_of_a_controlled_run_is_its_budget(run_folder: Make) -> No
     assert level["y"] == [8.0, 8.0]
     assert "ε, cloud" in comparison([one], [summarise(one)])
     assert "8 (budget)" in comparison([one], [summarise(one)])
+
+
+def test_no_budget_towards_an_edge_is_stated_too_small(run_folder: Make) -> None:
+    """The row of edge 1 is about edge 4, too; that which names edge 4 is about devices elsewhere."""
+    found = [
+        guarantee("device:0", "edge:0", INF, 120, relation="own edge", trusted=True),
+        guarantee("device:40", "edge:1", 45.4, 80, relation="own edge"),
+        guarantee("device:0", "edge:4", 11.0, 480, relation="edge elsewhere"),
+    ]
+    frame = metrics(4, epsilons={"edge:4": 40.0, "edge:0": INF})
+    spec = quickstart_spec(control={"energy": 1.0})
+    (one,) = load_series([run_folder("c", spec, frame=frame, privacy=rows_of() | {"guarantees": found})])
+    assert {name: budget.given for name, budget in budgets(one).items()} == {"edge:4": 45.4, "edge:0": INF}
 
 
 def test_the_lines_of_other_runs(run_folder: Make) -> None:

@@ -119,10 +119,10 @@ def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
 
     Its values are the largest of theirs, which differ in digits that are not shown.
     """
-    alike: dict[tuple[int, tuple[float, ...], tuple[str, ...]], list[_EpsilonLine]] = {}
+    alike: dict[tuple[object, ...], list[_EpsilonLine]] = {}
     for line in lines:
         read = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
-        alike.setdefault((line.number, *read), []).append(line)
+        alike.setdefault((line.number, text.epsilon(line.budget), *read), []).append(line)
     return [
         same[0]._replace(
             observer=text.join_names([line.observer for line in same], len(same)),

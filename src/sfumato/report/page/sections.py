@@ -133,7 +133,7 @@ def _pictures_html(series: Sequence[Series], summaries: Sequence[Summary], figur
 
 
 def _subtitle_html(series: Sequence[Series]) -> str:
-    """HTML lines below the title: protocol, data, model and network of every run; one line if all are alike."""
+    """HTML lines below the title: protocol, data, model and network; one line if all runs are alike."""
     facts: dict[str, str] = {}
     for one in series:
         spec = one.first.spec_dict

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import at_delta, epsilon
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
@@ -20,7 +21,7 @@ class Budget(NamedTuple):
 
 
 def budgets(series: Series) -> dict[str, Budget]:
-    """The `Budget` towards each watched observer that the guarantees name; {} without control.
+    """The `Budget` towards each watched observer; {} without control.
 
     The guarantee is the budget. What was spent is that of the seed that spent the most.
     """
@@ -29,10 +30,23 @@ def budgets(series: Series) -> dict[str, Budget]:
         return {}
     found = {}
     for observer in series.observers:
-        given = [row.epsilon for row in of_main_unit(first.privacy.guarantees) if row.observer == observer]
-        if given:
-            found[observer] = Budget(max(given), float(series.worst(EPSILON_PREFIX + observer)[1][-1]))
+        spent = float(series.worst(EPSILON_PREFIX + observer)[1][-1])
+        rows = [row for row in of_main_unit(first.privacy.guarantees) if _is_about(row, observer)]
+        if given := [row.epsilon for row in rows if spent == math.inf or not row.is_raw]:
+            found[observer] = Budget(max(given), spent)
     return found
+
+
+def _is_about(row: Guarantee, observer: str) -> bool:
+    """Whether a row may be about pairs with ``observer``.
+
+    A row stands for all pairs like it, so one of an edge may be about any edge, and the largest ε of all of
+    them is taken: no budget is stated too small.
+    """
+    if "," in observer or observer in ("cloud", "public"):
+        return row.observer == observer
+    kinds = ("peer", "other-device") if observer.startswith("device:") else ("own-edge", "other-edge")
+    return row.relation.kind in kinds
 
 
 def epsilon_lines(series: Series) -> list[str]:
