@@ -150,7 +150,7 @@ def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
     table = metrics(15, epsilons={"edge:0": INF})
     page = page_of(run_folder("one", quickstart_spec(), frame=table))
     assert "epsilon" not in figures_of(page)
-    assert "No ε towards a watched observer is finite." in page
+    assert "No ε towards a watched observer is finite: the worst device has ∞ towards edge 0." in page
 
 
 def test_several_runs_are_compared_first(run_folder: Make) -> None:
@@ -195,7 +195,10 @@ def test_a_curve_of_what_control_has_spent_says_so(run_folder: Make, *, controll
     spec = quickstart_spec(**({"control": {"energy": 1.0}} if controlled else {}))
     folder = run_folder("one", spec, frame=metrics(15, epsilons={"cloud": 6.0}))
     (figure,) = epsilon_figures(load_series([folder]))
-    assert ("the guarantee is the budget" in figure.caption) == controlled
+    assert ("The dotted line is the budget of adaptive control" in figure.caption) == controlled
+    assert [trace["y"] for trace in figure.data if trace["line"]["dash"] == "dot"] == [
+        [8.0, 8.0]
+    ] * controlled
     assert "the worst device towards each watched observer" in figure.caption
 
 
@@ -203,7 +206,7 @@ def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     page = unescape(page_of(run_folder()))
     part = page.split("Who adds noise")[1].split("</section>")[0]
     assert "Every device takes part in every round." in part
-    assert "The norm of every message is at most 1." in part
+    assert "Every message is clipped to norm 1 (privacy.clip.norm)." in part
     cells = '<td>edges 0, 2, 3</td><td class="n">3.21</td><td class="n">3.21</td>'
     assert cells in part
     assert "noise multiplier, one level below" in part
