@@ -56,10 +56,9 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
 
 
 def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str]:
-    """Sentences on the largest ε of a ``kind`` of unit towards the cloud, or the public where the cloud has raw
-    updates; [] where both are infinite.
+    """Sentences on the largest ε of a ``kind`` of unit towards the cloud, or else the public.
 
-    ``at``: text with δ.
+    The public is told of where nobody has a guarantee towards the cloud. ``at``: text with δ.
     """
     every = [row for run in series.runs for row in run.privacy.guarantees]
     of_kind = [row for row in every if row.unit_kind == kind]
