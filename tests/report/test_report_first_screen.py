@@ -155,8 +155,9 @@ def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
 
 def test_several_runs_are_compared_first(run_folder: Make) -> None:
     one, two = run_folder("one"), run_folder("star", star_spec(name="star"), privacy=star(trusted=True))
-    first = first_of(page_of(one, two))
-    assert first.index("<table>") < first.index("<h3>")
+    page = page_of(one, two)
+    first = first_of(page)
+    assert page.index('<table class="stacked">') < page.index("<figure")
     headers = re.findall(r"<th scope=\"col\"[^>]*>(.*?)</th>", first)
     assert "seeds" not in headers  # one each
     assert "rounds" not in headers
@@ -297,19 +298,19 @@ def test_places_of_papers_are_explained_on_the_page(run_folder: Make) -> None:
     assert set(targets) == set(ids)
 
 
-def test_several_runs_are_compared_in_a_picture_first(run_folder: Make) -> None:
+def test_several_runs_are_compared_in_a_table_then_in_a_picture(run_folder: Make) -> None:
     weaker = quickstart_privacy()
     for row in weaker["guarantees"]:
         row["epsilon"] = row["epsilon"] if row["epsilon"] == "inf" else 2 * row["epsilon"]
     page = page_of(run_folder("one"), run_folder("two", quickstart_spec(), privacy=weaker))
     first = first_of(page)
-    assert first.index("Accuracy against ε towards the cloud") < first.index("Comparison of the runs")
+    assert first.index("Comparison of the runs") < first.index("Accuracy against ε towards the cloud")
     drawn = figures_of(page)["score-against-epsilon"]
     assert len(drawn["data"]) == 2
     assert page.index("Accuracy and privacy over rounds") < page.index("Who learns what about whom</h2>")
     mixed = page_of(run_folder("one"), run_folder("alike"))  # no two ε differ: nothing to draw against ε
     assert "Accuracy against ε" not in mixed
-    assert mixed.index("Accuracy and privacy over rounds") < mixed.index("Comparison of the runs")
+    assert mixed.index("Comparison of the runs") < mixed.index("Accuracy and privacy over rounds")
     assert mixed.count("Accuracy and privacy over rounds") == 1
 
 
