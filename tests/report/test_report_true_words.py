@@ -41,8 +41,9 @@ def first_of(page: str) -> str:
 
 
 def rows_of(*rows: tuple[str, str, float, int], **more: Any) -> dict[str, Any]:
+    placed = {"cloud": "cloud", "public": "public", "edge": "own edge", "device": "peer"}
     found = [
-        guarantee(unit, observer, epsilon, count, **({"relation": observer} if ":" not in observer else {}))
+        guarantee(unit, observer, epsilon, count, relation=placed[observer.partition(":")[0]])
         for unit, observer, epsilon, count in rows
     ]
     return {"spec": "x", "delta": 1e-5, "guarantees": found, "claims": []} | more
