@@ -102,6 +102,15 @@ def test_no_budget_towards_an_edge_is_stated_too_small(run_folder: Make) -> None
     assert {name: budget.given for name, budget in budgets(one).items()} == {"edge:4": 45.4, "edge:0": INF}
 
 
+def test_no_observer_without_a_budget_is_in_a_line_of_budgets(run_folder: Make) -> None:
+    rows = rows_of(("device:0", "cloud", 8.0, 200))
+    frame = metrics(4, epsilons={"cloud": 6.0, "edge:1": 7.0})
+    (one,) = load_series(
+        [run_folder("c", quickstart_spec(control={"energy": 1.0}), frame=frame, privacy=rows)]
+    )
+    assert epsilon_lines(one) == ["ε cloud 8 (δ = 1e-5): the budget; the rounds spent 6 of it"]
+
+
 def test_the_lines_of_other_runs(run_folder: Make) -> None:
     (one,) = load_series([run_folder("a")])
     assert epsilon_lines(one) == ["ε cloud 8, ε edge:0 ∞, ε edge:1 71.3 (δ = 1e-5)"]
