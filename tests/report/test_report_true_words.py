@@ -150,7 +150,8 @@ def noisy(name: str, noise: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_claimed_target_is_called_so_and_noise_is_given_as_used(run_folder: Make) -> None:
     sources = [{"owners": ["edge:0", "edge:2"], "multipliers": [3.2, 3.2]}]
-    target, formula = {"kind": "target", "epsilon": 8.0}, {"kind": "formula", "epsilon": 1.0}
+    target = {"kind": "target", "epsilon": 8.0, "for": "cloud"}
+    formula = {"kind": "formula", "epsilon": 1.0}
     series = load_series([
         run_folder("a", noisy("a", {"kind": "sources", "sources": sources, "calibrated_from": target})),
         run_folder("b", noisy("b", {"kind": "sources", "sources": sources, "calibrated_from": formula})),
@@ -161,6 +162,7 @@ def test_a_claimed_target_is_called_so_and_noise_is_given_as_used(run_folder: Ma
     used = "<td>edges 0, 2: 3.2</td>"
     assert f"<td>Noise multipliers</td>{used}{used}<td>every device, at every local step: 1.9</td>" in table
     assert "How noise is stated" not in table
+    assert "<td>cloud</td><td>not set</td><td>not set</td>" in table  # other keys of noise stay
 
 
 def test_equal_guarantees_are_told_once(run_folder: Make) -> None:

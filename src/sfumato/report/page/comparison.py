@@ -19,7 +19,13 @@ from sfumato.spec.words_of_keys import WORDS, key_in_words, setting_in_words
 
 _ALIKE = ("unit", "rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
-_NOISE, _NOT_SET = "privacy.noise.", "not set"
+_NOISE = frozenset(
+    f"privacy.noise.{key}"
+    for key in (
+        "kind", "sources", "multiplier", "at", "epsilon", "calibrated_from.epsilon", "calibrated_from.kind",
+    )
+)  # fmt: skip
+_NOT_SET = "not set"
 _MOST_KEYS = 12
 _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("the cloud", lambda one: one.epsilon_cloud),
@@ -90,7 +96,7 @@ def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> 
 
     An ε that a paper's formula was asked for is claimed, not met.
     """
-    differing = [key for key in found if key.startswith(_NOISE)]
+    differing = [key for key in found if key in _NOISE]
     if not differing:
         return []
     for key in differing:
