@@ -162,6 +162,11 @@ def test_a_claimed_target_is_called_so_and_noise_is_given_as_used(run_folder: Ma
     used = "<td>edges 0, 2: 3.2</td>"
     assert f"<td>Noise multipliers</td>{used}{used}<td>every device, at every local step: 1.9</td>" in table
     assert "How noise is stated" not in table
+    silent = run_folder("d", quickstart_spec(name="d", protocol="hfl", privacy=None))
+    series = (series[0], *load_series([silent]))
+    assert "<td>8</td><td>not set</td>" in re.sub(
+        r' data-title="[^"]*"', "", comparison(series, list(map(summarise, series)))
+    )
     assert "<td>cloud</td><td>not set</td><td>not set</td>" in table  # other keys of noise stay
 
 

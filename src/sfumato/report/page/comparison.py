@@ -102,11 +102,17 @@ def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> 
     for key in differing:
         found.pop(key)
     specs = [one.first.spec_dict for one in series]
-    targets = [_target_in_words(spec["privacy"]["noise"]) for spec in specs]
+    targets = [_target_in_words(_noise_section(spec)) for spec in specs]
     rows = [("Target ε", *targets)] if len(set(targets)) > 1 else []
     if len(set(targets)) == 1 or _NOT_SET in targets or any("claimed" in target for target in targets):
         rows.append(("Noise multipliers", *(_multipliers_in_words(spec) for spec in specs)))
     return rows
+
+
+def _noise_section(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``privacy.noise`` of a spec; {} without."""
+    noise = (spec.get("privacy") or {}).get("noise")
+    return noise if isinstance(noise, Mapping) else {}
 
 
 def _target_in_words(noise: Mapping[str, Any]) -> str:
@@ -120,6 +126,8 @@ def _target_in_words(noise: Mapping[str, Any]) -> str:
 
 def _multipliers_in_words(spec: Mapping[str, Any]) -> str:
     """Who adds noise by which largest multiplier."""
+    if _noise_section(spec).get("kind", "none") == "none":
+        return "none"
     parties = noise_of(spec, read_network(spec))["parties"]
     each = [
         f"{owners_in_words(row['parties'], 3)}: {text.number(max(row['multipliers']))}" for row in parties
