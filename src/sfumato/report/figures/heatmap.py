@@ -290,5 +290,5 @@ def _least_epsilon(cell: Cell) -> float | None:
 
 def _row_label(title: str, detail: str) -> str:
     """The label of a row: ``title`` and, on a second line in smaller letters, ``detail``."""
-    first = text.wrapped(title, 34)
+    first = text.wrapped(title, 40)
     return f"{first}<br><span style='font-size:11px'>{text.wrapped(detail, 40)}</span>" if detail else first
