@@ -63,14 +63,10 @@ _CLIPPED = {
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all is clipped."""
 _TOWARDS: Mapping[ObserverKind, str] = {
-    "cloud": "the cloud",
-    "public": "the public",
-    "own-edge": "their own edge",
-    "other-edge": "other edges",
-    "peer": "devices of the same edge or group",
-    "other-device": "other devices",
+    "cloud": "the cloud", "public": "the public", "own-edge": "their own edge", "other-edge": "other edges",
+    "peer": "devices of the same edge or group", "other-device": "other devices",
     "asked-for": "the observers that were asked for",
-}
+}  # fmt: skip
 _NAMED = 5  # places in a sentence
 
 
@@ -186,10 +182,7 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
 
 
 def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee]) -> str:
-    """For how many units, and towards whom, the rows ``large`` among ``rows`` are.
-
-    A row may stand for units with less than its ε, or with a least ε that is not known: then "up to".
-    """
+    """For how many units (up to, where some may have less), and towards whom, the rows ``large`` are."""
     kinds = " or ".join(f"{kind}s" for kind in sorted({row.unit_kind for row in large}))
     some_less = any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in large)
     if len(large) == len(rows) and not some_less:
