@@ -206,7 +206,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
         *findings_of_run(first),
     ]
     for finding in warned:
-        out.print(f"finding: {finding}")
+        out.print(f"finding: {finding.rstrip('.')}")
     page = folder / REPORT_FILE
     drawn = (
         f"report: {page}"
