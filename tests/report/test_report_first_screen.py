@@ -107,11 +107,57 @@ def test_coalitions_of_devices_are_drawn_and_listed(run_folder: Make) -> None:
     ]  # fmt: skip
     page = page_of(run_folder("one", quickstart_spec(), privacy=privacy))
     assert "at most 2 of them" in page
-    assert "120 devices under edges 0, 2, 3: no guarantee, from one colluder on." in page
+    endless = "whatever the number of colluders: devices alone, 120 devices under edges 0, 2, 3; with their"
+    assert endless in page
     before, with_supernode = figures_of(page)["coalitions"]["data"]
     assert (before["x"], before["y"]) == ([1, 2], [2.0, 4.0])
     assert (with_supernode["x"], with_supernode["y"]) == ([1], [3.0])
     assert "Colluding devices" not in page_of(run_folder("other"))
+
+
+def _coalitions(unit: str, *rows: tuple[int, float, float | str, int]) -> list[dict[str, Any]]:
+    """Coalitions of 1, 2, … devices: members at the unit's edge, ε, ε with its supernode, members beside it."""
+    return [
+        {"unit": unit, "size": size, "in_zone": here, "observer": "device:1", "epsilon": alone,
+         "supernode_epsilon": beside, "supernode_in_zone": inside}
+        for size, (here, alone, beside, inside) in enumerate(rows, 1)
+    ]  # fmt: skip
+
+
+def test_colluders_with_the_supernode_are_told_apart_by_whether_it_needs_them(run_folder: Make) -> None:
+    privacy = quickstart_privacy()
+    privacy["guarantees"].append(guarantee("device:0", "edge:0", INF, 120))
+    privacy["coalitions"] = [
+        *_coalitions("device:0", (0, 1.0, "inf", 0), (0, 1.5, "inf", 0), (0, 2.5, "inf", 0)),
+        *_coalitions("device:40", (0, 1.0, 2.0, 1), (0, 1.5, 3.0, 2), (0, 2.5, 9.0, 3)),
+    ]
+    page = unescape(page_of(run_folder("one", quickstart_spec(), privacy=privacy)))
+    first = first_of(page)
+    grows = (
+        "80 devices under edges 1, 4 towards colluding devices with their supernode: 2 with 1, 3 with 2 and"
+    )
+    assert f"{grows} 9 with 3." in first
+    assert "of 120 devices under edges 0, 2, 3 towards their supernode, even without colluders." in first
+    assert "Towards up to 3 colluding devices without it: at most 2.5." in first
+    both, beside = figures_of(page)["coalitions"]["data"]
+    assert both["name"] == "any device, devices alone"  # one line: the classes have the same curve
+    assert (both["mode"], beside["y"]) == ("lines", [2.0, 3.0, 9.0])
+    privacy["coalitions"] = _coalitions("device:40", (0, 1.0, 2.0, 1), (0, 1.5, 9.0, 2), (0, 2.0, 9.0, 3))
+    page = unescape(page_of(run_folder("other", quickstart_spec(), privacy=privacy)))
+    assert "with their supernode: 2 with 1 and 9 from 2 on." in first_of(page)
+
+
+def test_members_at_the_edge_are_counted_for_either_coalition(run_folder: Make) -> None:
+    privacy = quickstart_privacy() | {
+        "coalitions": _coalitions("device:40", (0, 1.0, 2.0, 1), (7, 1.5, 3.0, 2))
+    }
+    table = page_of(run_folder("one", quickstart_spec(), privacy=privacy)).split("Show all coalitions")[1]
+    rows = re.findall("<tr><td>80 devices.*?</tr>", table)
+    cells = [re.findall('<td class="n">(.*?)</td>', row) for row in rows]
+    assert cells == [["1", "1", "0", "2", "1"], ["2", "1.5", "7", "3", "2"]]
+    del privacy["coalitions"][0]["supernode_in_zone"]  # a file of an older version
+    table = page_of(run_folder("old", quickstart_spec(), privacy=privacy)).split("Show all coalitions")[1]
+    assert '<td class="n">2</td><td class="n">–</td>' in table
 
 
 def test_coalitions_that_learn_the_same_are_one_sentence(run_folder: Make) -> None:
@@ -124,7 +170,7 @@ def test_coalitions_that_learn_the_same_are_one_sentence(run_folder: Make) -> No
         privacy = quickstart_privacy() | {"coalitions": rows}
         return unescape(page_of(run_folder(f"of {last}", quickstart_spec(), privacy=privacy)))
 
-    same = "ε is the same for every number of colluders (δ = 1e-5): 80 devices under edges 1, 4: 2."
+    same = "ε is the same for every number of colluders (δ = 1e-5): 80 devices under edges 1, 4, devices alone: 2."
     alike = page(2.0)
     assert same in alike
     assert "coalitions" not in figures_of(alike)

@@ -12,7 +12,7 @@ from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
 from sfumato.report.drawings.network_canvas import noise_sentence
 from sfumato.report.figures.claims import claims_sentence
-from sfumato.report.figures.coalitions import sentence_on_colluders
+from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.comparison import best_runs, comparison
@@ -148,7 +148,7 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
         *protection_sentences(one, matrix),
         *budget_sentence(one),
         *(summed if secure else []),
-        *sentence_on_colluders(privacy.coalitions),
+        *sentences_on_colluders(privacy.coalitions, matrix),
         *claims_sentence(privacy.claims),
         *tried,
     ]
