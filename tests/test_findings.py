@@ -1,5 +1,6 @@
 """Findings: each says what it should on one side of its threshold, and nothing on the other."""
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from sfumato.findings import (
 )
 from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee
+from sfumato.privacy.observers import Relation
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import builtin_names
 
 
 def row(epsilon: float, pairs: int = 1) -> Guarantee:
     bounds = {"flow": EpsilonBound(epsilon, 1, "gdp", "zero-out", "")}
-    return Guarantee("device:0", "cloud", pairs, 1e-5, "flow", bounds, "cloud", "")
+    return Guarantee("device:0", "cloud", pairs, 1e-5, "flow", bounds, Relation("cloud", "cloud"), "")
 
 
 def plan(*changes: str, source: str = "quickstart") -> Any:
@@ -103,7 +105,13 @@ def test_epsilon_above_ten_is_large() -> None:
     assert large_epsilon([row(10.0), row(math.inf)]) is None
     text = str(large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
     assert "up to 45.45 (δ = 1e-5; device:0 towards cloud)" in text
-    assert "above 10 for 30 pairs" in text
+    assert text.startswith("ε is above 10 for 30 of 87 devices towards the cloud, up to 45.45")
+    assert str(large_epsilon([row(45.0, 50)])).startswith(
+        "ε is above 10 for all devices towards every observer"
+    )
+    own = dataclasses.replace(row(99.0, 80), observer="edge:1", relation=Relation.edge("edge"))
+    some = str(large_epsilon([own, row(3.0)]))
+    assert "ε is above 10 for some devices towards their own edge, up to 99" in some
 
 
 def test_the_odds_that_the_sentence_states() -> None:
@@ -161,9 +169,7 @@ def test_a_clip_that_never_or_always_acts() -> None:
     assert "never acted" in str(idle_clip([0.0, math.nan, 0.0]))
     assert "at least 99 % of the messages: " in str(idle_clip([1.0, 0.995]))
     assert "at least 99 % of the gradients of local steps: " in str(idle_clip([1.0, 0.995], "step"))
-    of_examples = str(idle_clip([1.0, 0.995], "example"))
-    assert "at least 99 % of the gradients of examples: that is usual" in of_examples
-    assert "no reason to raise privacy.clip.norm" in of_examples
+    assert idle_clip([1.0, 0.995], "example") is None  # usual: it asks for nothing
     assert "no gradient of an example was as long" in str(idle_clip([0.0], "example"))
     assert idle_clip([1.0, 0.98]) is None
     assert findings_after("digits", [0.0], 0.9, adds_noise=False) == ()

@@ -21,6 +21,7 @@ from sfumato.data.repeats import looks_like_id, repeating_ids
 from sfumato.errors import SfumatoError
 from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import ObserverKind
 from sfumato.radio.channels import radio_of
 from sfumato.rounding import certainty, number, upper_bound
 from sfumato.schedule.base import Plan
@@ -57,11 +58,19 @@ _CLIPPED = {
     "example": (
         "gradient of an example",
         "the gradients of examples",
-        "that is usual where examples are clipped, and no reason to raise privacy.clip.norm: the noise would "
-        "grow with it; if training does not converge, change training.learning_rate first",
+        "",  # that is usual where examples are clipped, and asks for nothing
     ),
 }
-"""What a clip of each kind bounds: one of it, all of it, and what to do where nearly all of it is clipped."""
+"""What a clip of each kind bounds: one of it, all of it, and what to do where nearly all is clipped."""
+_TOWARDS: Mapping[ObserverKind, str] = {
+    "cloud": "the cloud",
+    "public": "the public",
+    "own-edge": "their own edge",
+    "other-edge": "other edges",
+    "peer": "devices of the same edge or group",
+    "other-device": "other devices",
+    "asked-for": "the observers that were asked for",
+}
 _NAMED = 5  # places in a sentence
 
 
@@ -169,14 +178,25 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
     if not large:
         return None
     worst = max(large, key=lambda row: row.epsilon)
-    pairs = sum(row.stands_for for row in large)
-    kinds = " or ".join(f"a {kind}" for kind in sorted({row.unit_kind for row in large}))
-    many = f"{pairs:,} {'pair' if pairs == 1 else 'pairs'} of {kinds} and an observer"
     return (
-        f"ε is finite but above {LARGE_EPSILON:g} for {many}, up to {upper_bound(worst.epsilon)} "
+        f"ε is above {LARGE_EPSILON:g} {_of_whom(rows, large)}, up to {upper_bound(worst.epsilon)} "
         f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as an "
         f"observer with even odds may become {certainty(LARGE_EPSILON)} sure at ε = {LARGE_EPSILON:g} already"
     )
+
+
+def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee]) -> str:
+    """For how many units, and towards whom, the rows ``large`` among ``rows`` are."""
+    kinds = " or ".join(f"{kind}s" for kind in sorted({row.unit_kind for row in large}))
+    if len(large) == len(rows):
+        return f"for all {kinds} towards every observer"
+    towards = list(dict.fromkeys(_TOWARDS[row.relation.kind] for row in large))
+    whom = " and ".join(filter(None, [", ".join(towards[:-1]), towards[-1]]))
+    counted = {row.relation.kind for row in large} & {"cloud", "public"}
+    if len(towards) > 1 or not counted:
+        return f"for some {kinds} towards {whom}"
+    every = sum(row.stands_for for row in rows if row.relation.kind in counted)
+    return f"for {sum(row.stands_for for row in large):,} of {every:,} {kinds} towards {whom}"
 
 
 def odd_learning_rate(plan: Plan) -> str | None:
@@ -354,7 +374,7 @@ def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
             f"the clip never acted: no {one} was as long as privacy.clip.norm, and the noise is in "
             "proportion to that norm; a smaller one gives the same ε with less noise"
         )
-    if min(measured) >= ALWAYS:
+    if min(measured) >= ALWAYS and advice:
         return f"in every round the clip acted on at least 99 % of {many}: {advice}"
     return None
 

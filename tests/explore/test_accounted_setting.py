@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 
 import pytest
@@ -17,6 +18,7 @@ from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.figures import heatmaps, network_figure
 from sfumato.report import formatting as text
+from sfumato.report.figures.figure import EPSILON_ENDS
 
 DEEP = sf.load_spec("three-tier").model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -43,15 +45,16 @@ def test_the_heatmap_and_its_table_print_these_figures():
     assert "δ = 1e-5" in caption
 
 
-def test_two_heatmaps_have_one_colour_scale():
+def test_all_heatmaps_have_one_colour_scale():
     one, other = account_setting(edited(TREE)), account_setting(edited(TREE, "privacy.noise.epsilon=0.2"))
-    drawn = [figure.data[0] for figure in heatmaps(one, other) if figure is not None]
-    assert len(drawn) == 2
-    assert drawn[0]["zmin"] == drawn[1]["zmin"]
-    assert drawn[0]["zmax"] == drawn[1]["zmax"]
-    alone, _ = heatmaps(one, None)
-    assert alone is not None
-    assert alone.data[0]["zmin"] > drawn[0]["zmin"]
+    both = [*heatmaps(one, other), *heatmaps(other, None)]
+    drawn = [figure.data[0] for figure in both if figure is not None]
+    assert len(drawn) == 3
+    assert {(figure["zmin"], figure["zmax"]) for figure in drawn} == {EPSILON_ENDS}
+    for figure in drawn:
+        shades = [z for row in figure["z"] for z in row if z is not None]
+        written = [float(said) for row in figure["text"] for said in row if said]
+        assert shades == pytest.approx([min(2, max(-1, math.log10(one))) for one in written], abs=1e-3)
 
 
 @pytest.mark.parametrize(

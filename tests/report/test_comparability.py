@@ -99,8 +99,8 @@ def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
     page = page_of(load_series([folder(tmp_path / "a", claims=claims)]), tmp_path)
     assert '<dt id="paper-PFELS-Theorem-3">PFELS, Theorem 3</dt>' in page
     page = re.sub("</?a[^>]*>", "", page)
-    said = "PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5 for one round; provable for one round: 0.9;"
-    assert f"{said} for all rounds: 99." in page
+    said = "PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5 a round; it holds. Provable a round: 0.9 towards the cloud;"
+    assert f"{said} for all 5 rounds: 99." in page
     assert "so one round is drawn. Over all rounds the rigorous ε is up to 99." in page
     page = page_of(load_series([folder(tmp_path / "b", claims=claims[1:])]), tmp_path)
     assert "so one round is drawn" not in page
@@ -159,10 +159,24 @@ def test_claims_at_few_observers_are_told_one_by_one() -> None:
         )
     ]  # fmt: skip
     (said,) = claims_sentence(claims[:2])
-    holds = "which holds for 1 of 2 pairs of a unit and an observer"
-    assert said == f"H2FDP Prop. 3.1 claims ε = 9, {holds}; provable: 8 (public) and 24.9 (cloud)."
+    holds = "it holds towards the public, not towards the cloud"
+    provable = "Provable: 8 towards the public and 24.9 towards the cloud."
+    assert said == f"H2FDP Prop. 3.1 claims ε = 9; {holds}. {provable}"
     (said,) = claims_sentence(claims)
-    assert said.endswith("which holds for 1 of 3 pairs of a unit and an observer; provable: 8 to 30.")
+    assert said.endswith(f"{holds}. Provable: 8 towards the public and 24.9 to 30 towards the cloud.")
+    mixed = [replace(claims[1], claimed_epsilon=25.0), claims[2]]
+    assert "it holds for 1 of 2 pairs." in claims_sentence(mixed)[0]
+
+
+def test_what_is_wrong_with_a_claim_is_told_with_it_but_once() -> None:
+    claims = [
+        told(1.5, 52.4, observer="public", why="the proof is void (P1); the draw can be heard"),
+        told(1.5, 63.1, observer="cloud", why="the proof is void (P1); this observer sees who is drawn (P3)"),
+    ]
+    (said,) = claims_sentence(claims)
+    assert "63.1 towards the cloud, which sees who is drawn. The proof is void (P1)." in said
+    assert "void" not in claims_sentence(claims, ["the proof is void (P1): use another"])[0]
+    assert "void" not in claims_sentence([*claims, replace(claims[0], claimed_epsilon=60.0)])[0]
 
 
 def test_a_claim_about_a_round_is_told_with_what_is_provable_of_it_and_of_all() -> None:
@@ -173,9 +187,8 @@ def test_a_claim_about_a_round_is_told_with_what_is_provable_of_it_and_of_all() 
         for (what, whom), epsilon in figures.items()
     ]
     (said,) = claims_sentence(claims)
-    assert said.startswith("PFELS Thm. 3 claims ε = 1.5 for one round; provable for one round: 7.83 (public)")
-    assert "9.73 (cloud) (the larger is of a round in which the device takes part" in said
-    assert said.endswith("for all rounds: 14.05.")
+    assert said.startswith("PFELS Thm. 3 claims ε = 1.5 a round; it does not hold. Provable a round: 7.83")
+    assert said.endswith("7.83 towards the public and 9.73 towards the cloud; for all 5 rounds: 14.05.")
 
 
 def test_runs_of_different_units_are_neither_ranked_nor_drawn_together(

@@ -34,8 +34,10 @@ def test_words_for_known_values() -> None:
     assert [certainty(epsilon) for epsilon in (0, 1, 8, 10)] == ["50 %", "73.2 %", "99.97 %", "99.996 %"]
     assert [certainty(epsilon) for epsilon in (26.5, 400)] == ["99.9999999997 %", "100 %"]
     assert epsilon_in_words("record", 40.0).endswith(
-        "whether a record's data were used can become almost certain: little protection."
+        "whether a record's data were used can become almost certain: hardly any protection."
     )
+    assert epsilon_in_words("record", 4.0).endswith("can become at most 98.3 % sure, leaving δ aside.")
+    assert epsilon_in_words("record", 8.0).endswith(" sure, leaving δ aside: little protection.")
 
 
 def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, tmp_path: Path) -> None:

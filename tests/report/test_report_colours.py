@@ -5,6 +5,7 @@ from importlib.resources import files
 
 import pytest
 
+from sfumato.report.drawings.moving import EDGE_COLOURS
 from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, NOISE, PALETTE, RAW, SECURE, TRUSTED
 
 CSS = files("sfumato.report.page").joinpath("page.css").read_text("utf-8")
@@ -29,6 +30,13 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("colour", sorted({*PALETTE, NO_GUARANTEE, TRUSTED, NOISE, RAW, SECURE, NEUTRAL}))
 def test_what_is_drawn_stands_out(theme: dict[str, str], colour: str) -> None:
     assert contrast(colour, theme["paper"]) >= 3
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("colour", EDGE_COLOURS)
+def test_edges_over_time_have_colours_of_their_own_that_stand_out(theme: dict[str, str], colour: str) -> None:
+    assert contrast(colour, theme["paper"]) >= 3
+    assert colour not in {TRUSTED, NOISE, RAW, SECURE, NEUTRAL}
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])

@@ -116,7 +116,7 @@ def test_coalitions_of_devices_are_drawn_and_listed(run_folder: Make) -> None:
 
 
 def _coalitions(unit: str, *rows: tuple[int, float, float | str, int]) -> list[dict[str, Any]]:
-    """Coalitions of 1, 2, … devices: members at the unit's edge, ε, ε with its supernode, members beside it."""
+    """Coalitions of 1, 2, … devices: members at the unit's edge, ε, ε with the supernode, members."""
     return [
         {"unit": unit, "size": size, "in_zone": here, "observer": "device:1", "epsilon": alone,
          "supernode_epsilon": beside, "supernode_in_zone": inside}
@@ -170,7 +170,8 @@ def test_coalitions_that_learn_the_same_are_one_sentence(run_folder: Make) -> No
         privacy = quickstart_privacy() | {"coalitions": rows}
         return unescape(page_of(run_folder(f"of {last}", quickstart_spec(), privacy=privacy)))
 
-    same = "ε is the same for every number of colluders (δ = 1e-5): 80 devices under edges 1, 4, devices alone: 2."
+    who = "80 devices under edges 1, 4, devices alone"
+    same = f"ε is the same for every number of colluders (δ = 1e-5): {who}: 2."
     alike = page(2.0)
     assert same in alike
     assert "coalitions" not in figures_of(alike)

@@ -72,4 +72,4 @@ def test_shown_devices_are_of_all_edges() -> None:
     figure = places_figure(read_network(spec))
     assert figure is not None
     shown = figure.layout["yaxis"]["ticktext"]
-    assert (shown[0], shown[-1], len(shown)) == ("0", "119", 36)
+    assert (shown[0], shown[-1], len(shown)) == ("0", "119", 24)

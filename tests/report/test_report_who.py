@@ -15,8 +15,9 @@ from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import MOST, build_matrix
 from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.observer_labels import labels_for
+from sfumato.report.results.protection_words import protection_sentences
 from sfumato.report.results.series import load_series
-from sfumato.report.results.summary import matrix_of, protection_sentences, score_sentence
+from sfumato.report.results.summary import matrix_of, score_sentence
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 Make = Callable[..., Path]

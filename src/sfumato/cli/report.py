@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from sfumato.cli.console import console
 from sfumato.cli.options import Debug
+from sfumato.progress_bars import progress_bars
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 
@@ -24,7 +26,15 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write one self-contained HTML page about one or more runs."""
-    from sfumato.report import write_report
+    from sfumato.report import compare
 
     folder = runs[0] if len(runs) == 1 else Path()
-    print(write_report(runs, out or folder / "report.html"))
+    with progress_bars() as bars:
+        bar = bars.add("report")
+        bar.show("reading runs")
+        compared = compare(runs)
+        bar.show("drawing")
+        page = compared.report(out or folder / "report.html")
+    for notice in compared.notices:
+        console().print(f"note: {notice}")
+    print(page)

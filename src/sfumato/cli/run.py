@@ -18,7 +18,6 @@ from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
 from sfumato.cli.ranks import command_over_ranks, joined_ranks
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.distributed.launch import Launch
-from sfumato.rounding import number
 
 if TYPE_CHECKING:
     from sfumato.spec import Spec
@@ -162,7 +161,7 @@ def _print_cost(folder: Path) -> None:
     (one,), (other,) = load_series([folder]), load_series([twin])
     for sentence in cost_of_privacy([one, replace(other, name="its twin")]):
         console().print(sentence)
-    print(f"the twin in {twin} has no guarantee: keep it as private as the data")
+    console().print(f"the twin in {twin} has no guarantee: keep it as private as the data")
 
 
 def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
@@ -170,13 +169,19 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
 
     ``folder``: of the run, or of the runs of several seeds.
     """
-    from sfumato.report.figures.control import budget_sentence, stop_reasons
-    from sfumato.report.results.network import read_network
+    from sfumato.report.figures.control import stop_reasons
+    from sfumato.report.results.dp_ogl_plus import protocol_warnings
+    from sfumato.report.results.protection_words import unprotected_finding
     from sfumato.report.results.series import load_series
-    from sfumato.report.results.summary import findings_of_run, guessing_of_run
+    from sfumato.report.results.summary import (
+        findings_of_run,
+        guessing_of_run,
+        matrix_of,
+        raw_to_trusted_in_words,
+    )
+    from sfumato.report.results.watched_epsilons import epsilon_lines
     from sfumato.run_folder.headline import ACCURACY, headline_of
     from sfumato.run_folder.reader import REPORT_FILE
-    from sfumato.simulation.run_progress import watched_epsilons
 
     series = load_series([folder])[0]
     score = headline_of(series.first.metrics)
@@ -188,25 +193,19 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     out.print(f"{series.name}: {series.rounds_played} rounds, {said}")
     if score is ACCURACY and (guess := guessing_of_run(series.first)):
         out.print(guess)
-    ended = stop_reasons(series)
-    for ending in [*ended, *budget_sentence(series)]:
+    for ending in stop_reasons(series):
         out.print(ending)
-    names = read_network(series.first.spec_dict)
-    epsilons = {
-        f"epsilon:{names.titled(name)}": float(series.worst(f"epsilon:{name}")[1][-1])
-        for name in series.observers
-    }
-    if epsilons:
-        # with adaptive control the guarantee is the budget, not the privacy loss so far
-        what = "spent so far; the guarantee is the budget that account prints: " if ended else ""
-        delta = f" (δ = {number(series.first.privacy.delta)})"
-        # with both units the columns are about devices
-        both = " of a device" if series.first.spec_dict["privacy"].get("unit") == "both" else ""
-        out.print(what + ", ".join(watched_epsilons(epsilons)) + both + delta)
-    raw = series.first.privacy.raw_to_trusted_edge
-    if raw:
-        out.print(f"raw to a trusted edge: {raw} devices")
-    for finding in findings_of_run(series.first):
+    for line in epsilon_lines(series):
+        out.print(line)
+    first = series.first
+    if first.privacy.raw_to_trusted_edge:
+        out.print(raw_to_trusted_in_words(first))
+    warned = [
+        *protocol_warnings(first.spec_dict),
+        *unprotected_finding(matrix_of(first)),
+        *findings_of_run(first),
+    ]
+    for finding in warned:
         out.print(f"finding: {finding}")
     page = folder / REPORT_FILE
     drawn = (

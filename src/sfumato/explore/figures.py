@@ -8,7 +8,7 @@ from typing import Any
 from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.figure import PALETTE, Figure
-from sfumato.report.figures.heatmap import finite_epsilons, heatmap_figure
+from sfumato.report.figures.heatmap import heatmap_figure
 from sfumato.user_text import decimal
 
 _RINGS = {
@@ -53,13 +53,12 @@ def _party_positions(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]
 def heatmaps(
     accounted: AccountedSetting, kept: AccountedSetting | None
 ) -> tuple[Figure | None, Figure | None]:
-    """The heatmap of the setting, and that of the kept one on the same colour scale.
+    """The heatmap of the setting, and that of the kept one.
 
     ``None`` for a setting without guarantees, and in the second place where ``kept`` is ``None``.
     """
     both = [accounted] if kept is None else [accounted, kept]
-    finite = finite_epsilons([one.matrix for one in both])
-    drawn = [heatmap_figure(one.matrix, one.report.guarantees, one.report.delta, finite) for one in both]
+    drawn = [heatmap_figure(one.matrix, one.report.delta) for one in both]
     return drawn[0], drawn[1] if kept is not None else None
 
 

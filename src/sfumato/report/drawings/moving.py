@@ -8,13 +8,15 @@ import numpy as np
 
 from sfumato.network.tree import IntArray
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NEUTRAL, PALETTE, Figure, Json
+from sfumato.report.figures.figure import NEUTRAL, Figure, Json
 from sfumato.report.results.network import Network
 from sfumato.report.results.tree_labels import edge_titles, edges_over_time
 
-_MOST_DEVICES = 36
+_MOST_DEVICES = 24
 _MOST_MARKS = 4_000
 _PIXELS = 17
+EDGE_COLOURS = ("#7466C4", "#C2578F", "#3A8C5F", "#8A8445", "#A8654F", "#9A83C9", "#2F8FA0")
+"""Of edges: none is a colour of the drawing of the network, where colours mean trust and noise."""
 _SQUARE: Json = {"symbol": "square-open", "size": 9, "color": "#FFFFFF", "line": {"width": 2}}
 
 
@@ -69,18 +71,18 @@ def places_figure(network: Network) -> Figure | None:
         },
         table=_era_table(network, places, starts, name),
         kind="places",
-        min_width=520,
+        min_width=300,
     )  # fmt: skip
 
 
 def _legend_traces(titles: Sequence[str], *, trusted: bool) -> list[Json]:
     """Traces without points, one for each entry of the legend: the edges, and what a square means."""
-    if len(titles) > len(PALETTE):
+    if len(titles) > len(EDGE_COLOURS):
         return []  # colours repeat: the cells name their edge
     empty: Json = {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "showlegend": True}
     entries = [
         empty
-        | {"name": text.label(title), "marker": {"symbol": "square", "size": 12, "color": PALETTE[edge]}}
+        | {"name": text.label(title), "marker": {"symbol": "square", "size": 12, "color": EDGE_COLOURS[edge]}}
         for edge, title in enumerate(titles)
     ]
     outline = _SQUARE | {"size": 10, "color": NEUTRAL}  # white is not seen beside the drawing
@@ -99,14 +101,14 @@ def _place_trace(shown: IntArray, chosen: IntArray, bounds: list[float], titles:
     """
     edges = len(titles)
     ends = [(edge, position / edges) for edge in range(edges) for position in (edge, edge + 1)]
-    steps = [[position, PALETTE[edge % len(PALETTE)]] for edge, position in ends]
+    steps = [[position, EDGE_COLOURS[edge % len(EDGE_COLOURS)]] for edge, position in ends]
     small = shown.shape[0] <= 40 and shown.shape[1] <= 40
     scale = {"zmin": -0.5, "zmax": edges - 0.5, "colorscale": steps, "showscale": False}
     return scale | {
         **{"type": "heatmap", "x": bounds, "y": list(range(shown.shape[1])), "z": shown.T.tolist()},
         **{"xgap": 1 if small else 0, "ygap": 1},
         "text": [[text.label(titles[edge]) for edge in row] for row in shown.T.tolist()],
-        "texttemplate": "%{text}" if small and edges > len(PALETTE) else "",
+        "texttemplate": "%{text}" if small and edges > len(EDGE_COLOURS) else "",
         "textfont": {"color": "#FFFFFF", "size": 11},
         "customdata": [[int(device)] * len(shown) for device in chosen],
         "hovertemplate": "device %{customdata}, %{text}<extra></extra>",

@@ -20,6 +20,7 @@ _SIGN = 7.0  # width of a sign in pixels, on average
 _WIDTH = 900.0  # width of a figure in pixels; determines how many dots are in one row
 _DOT = 15.0  # pixels from dot to dot
 _LEAST_WIDTH = 680  # in a narrower drawing marks would overlap
+_SWARM = 0.26  # of a slot: half the width of one swarm of the most devices, with a margin
 _NARROW = 300  # with room for the legend
 TRUST_WORDS = {True: "trusted with raw updates", False: "not trusted"}
 _MARKS: dict[str, tuple[str, Json]] = {
@@ -219,6 +220,7 @@ def canvas_figure(
                 "text": [m[3] for m in marks], "textfont": {"size": 11, "color": ink}, "cliponaxis": False,
             })  # fmt: skip
     height = low - top + 16
+    side = _SWARM if slots == 1 else 0.55  # of a slot, from the middle of the first to the edge
     hidden = {"visible": False, "fixedrange": True}
     return Figure(
         title="Trust and noise in the network",
@@ -228,12 +230,12 @@ def canvas_figure(
         layout={
             "height": height + 48,
             "margin": {"l": 8, "r": 8, "t": 4, "b": 44},
-            "xaxis": hidden | {"range": [-0.55, slots - 0.45]},
+            "xaxis": hidden | {"range": [-side, slots - 1 + side]},
             "yaxis": hidden | {"range": [low + 16, top]},
             "annotations": canvas.words,
             "hovermode": "closest",
             "legend": {"orientation": "h", "x": 0.5, "xanchor": "center", "y": 0, "yanchor": "top"},
         },
         kind="network",
-        min_width=max(min_width, 32 * slots),
+        min_width=_NARROW if slots == 1 else max(min_width, 32 * slots),
     )

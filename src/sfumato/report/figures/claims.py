@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Bars, Figure, paired_bars
+from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis
 
-_MOST_BARS = 20
+_MOST_PAIRS = 20
 _MOST_NAMED = 4
+_SEES_DRAWS = "this observer sees who is drawn"  # as reasons say it
 _ONE_ROUND = "one round"  # as sources of claims say it
 
 
@@ -19,42 +21,61 @@ def claim_in_words(source: str) -> str:
     return written.replace(" x ", " × ")
 
 
-def claims_sentence(claims: Sequence[Claim]) -> list[str]:
-    """One sentence for each published claim of a source: the ε claimed, and the provable ones; [] without.
+def claims_sentence(claims: Sequence[Claim], told: Sequence[str] = ()) -> list[str]:
+    """Sentences on each published claim of a source: the ε claimed, where it holds, and the provable ones.
 
-    Claims of one source with different ε are told together.
+    Claims of one source with different ε are told together. [] without claims. ``told``: reasons that the
+    page gives elsewhere.
     """
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
         place = claim.source.rpartition(", ")[0] or claim.source  # without the formula or the rounds
         by_source.setdefault(place, []).append(claim)
-    return [_sentence_of_source(source, about) for source, about in by_source.items()]
+    return [
+        " ".join([_sentence_of_source(source, about), *_common_reason(about, told)])
+        for source, about in by_source.items()
+    ]
 
 
 def _sentence_of_source(source: str, claims: Sequence[Claim]) -> str:
-    """A sentence such as "H2FDP Prop. 3.1 claims ε = 1, which holds for 0 of 7 pairs; provable: 3 to 9."."""
+    """A sentence such as "H2FDP Prop. 3.1 claims ε = 1; it does not hold. Provable: towards the cloud 9."."""
     first = [claim for claim in claims if _ONE_ROUND in claim.source]
     later = [claim for claim in claims if _ONE_ROUND not in claim.source]
     claimed = _span([claim.claimed_epsilon for claim in first or claims], text.number)
     if first and later:
         worst = text.epsilon(max(claim.rigorous_epsilon for claim in later))
-        seen = (
-            " (the larger is of a round in which the device takes part, for whoever sees that)"
-            if len({text.epsilon(claim.rigorous_epsilon) for claim in first}) > 1
-            else ""
-        )
         return (
-            f"{source} claims ε = {claimed} for one round; provable for one round: {_provable(first)}{seen}; "
-            f"for all rounds: {worst}."
+            f"{source} claims ε = {claimed} a round; {_holding(first)}. Provable a round: "
+            f"{_provable(first)}; for {later[0].source.rpartition(', ')[2]}: {worst}."
         )
-    return f"{source} claims ε = {claimed}, which {_holding(claims)}; provable: {_provable(claims)}."
+    return f"{source} claims ε = {claimed}; {_holding(claims)}. Provable: {_provable(claims)}."
+
+
+def _common_reason(claims: Sequence[Claim], told: Sequence[str]) -> list[str]:
+    """The first reason that all claims of a source share, as a sentence; [] where any of them holds."""
+    shared = [set(claim.why.rstrip(".").split("; ")) for claim in claims]
+    first = claims[0].why.rstrip(".").split("; ")[0]
+    if not first or any(first in said for said in told) or any(claim.holds for claim in claims):
+        return []
+    return [text.sentence(first)] if all(first in reasons for reasons in shared) else []
 
 
 def _provable(claims: Sequence[Claim]) -> str:
-    """The rigorous ε of claims: each with its observer if these are few, else the range."""
-    if 1 < len(claims) <= _MOST_NAMED and len({claim.observer for claim in claims}) == len(claims):
-        return text.join_names([f"{text.epsilon(c.rigorous_epsilon)} ({c.observer})" for c in claims])
-    return _span([claim.rigorous_epsilon for claim in claims], text.epsilon)
+    """The rigorous ε of claims towards each kind of observer, each the range over the units."""
+    by_kind: dict[str, list[float]] = {}
+    for claim in claims:
+        by_kind.setdefault(_kind_of_observer(claim), []).append(claim.rigorous_epsilon)
+    return text.join_names(
+        [f"{_span(found, text.epsilon)} towards {kind}" for kind, found in by_kind.items()]
+    )
+
+
+def _kind_of_observer(claim: Claim) -> str:
+    """The observer of a claim in a sentence: ``the cloud``, ``an edge``, ``a device``."""
+    kind = claim.observer.partition(":")[0]
+    if kind in ("cloud", "public"):
+        return f"the {kind}{', which sees who is drawn' if _SEES_DRAWS in claim.why else ''}"
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
 
 
 def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
@@ -63,39 +84,44 @@ def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
 
 
 def _holding(claims: Sequence[Claim]) -> str:
-    """A phrase such as "holds for 1 of 2 pairs of a unit and an observer"."""
+    """A clause on where claims hold: everywhere, nowhere, or towards which kinds of observers."""
+    if all(claim.holds for claim in claims):
+        return "it holds"
+    if not any(claim.holds for claim in claims):
+        return "it does not hold"
+    kinds = list(dict.fromkeys(map(_kind_of_observer, claims)))
+    holds = [k for k in kinds if all(c.holds for c in claims if _kind_of_observer(c) == k)]
+    fails = [k for k in kinds if not any(c.holds for c in claims if _kind_of_observer(c) == k)]
+    if len(holds) + len(fails) == len(kinds):
+        return f"it holds towards {text.join_names(holds)}, not towards {text.join_names(fails)}"
     pairs = {(claim.unit, claim.observer) for claim in claims}
     failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
-    if len(pairs) == 1:
-        return "does not hold" if failing else "holds"
-    some = f"{text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))}"
-    return f"holds for {some} pairs of a unit and an observer"
+    return f"it holds for {text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))} pairs"
 
 
-def claims_figure(claims: Sequence[Claim]) -> Figure | None:
-    """For each claim a bar of the claimed ε beside one of the rigorous ε; ``None`` without claims.
+def claims_figure(claims: Sequence[Claim], pair_in_words: Callable[[Claim], str]) -> Figure | None:
+    """For each pair of a unit and an observer the ε claimed and the rigorous ε; ``None`` without claims.
 
     Where a paper states its ε for one round, only that round is drawn: over all rounds it claims nothing.
+
+    Args:
+        claims: of a run.
+        pair_in_words: the classes of unit and observer of a claim.
     """
     if not claims:
         return None
     one_round = [claim for claim in claims if _ONE_ROUND in claim.source]
-    shown = (one_round or list(claims))[:_MOST_BARS]
-    claimed, rigorous = [c.claimed_epsilon for c in shown], [c.rigorous_epsilon for c in shown]
-    source = shown[0].source
-    alike = all(claim.source == source for claim in shown)
-    labels = [
-        f"{'' if alike else text.wrapped(claim_in_words(c.source), 30) + '<br>'}<span style='font-size:11px'>"
-        f"{text.wrapped(f'{c.unit} → {c.observer}', 40)}</span>"
-        for c in shown
-    ]
-    pair = (
-        Bars("claimed", [NEUTRAL] * len(shown), claimed, list(map(text.number, claimed))),
-        Bars("rigorous", [TRUSTED] * len(shown), rigorous, list(map(text.epsilon, rigorous))),
-    )
-    data, layout = paired_bars(labels, pair, below=36, right=56, endless_colour=NO_GUARANTEE)
+    shown = one_round or list(claims)
+    pairs = list(dict.fromkeys((claim.unit, claim.observer) for claim in shown))[:_MOST_PAIRS]
+    shown = [claim for claim in shown if (claim.unit, claim.observer) in pairs]
+    named = {(claim.unit, claim.observer): pair_in_words(claim) for claim in shown}
+    sources = list(dict.fromkeys(claim.source for claim in shown))
+    data, axis = _claim_marks(shown, pairs, sources)
+    height = 120 + 44 * len(pairs) + 20 * len(sources)
+    labels = [text.wrapped(named[pair], 44) for pair in pairs]
+    legend = {"orientation": "h", "x": 0, "y": -70 / (44 * len(pairs)), "yanchor": "top"}
     return Figure(
-        title="Claimed and rigorous ε" + (f": {claim_in_words(source)}" if alike else ""),
+        title="Claimed and rigorous ε" + (f": {claim_in_words(sources[0])}" if len(sources) == 1 else ""),
         caption=f"{' '.join(_count_sentences(shown))} A claim holds where the rigorous ε does not exceed it."
         f"{_all_rounds_note(claims)}",
         description=" ".join(
@@ -104,9 +130,50 @@ def claims_figure(claims: Sequence[Claim]) -> Figure | None:
             for c in shown
         ),
         data=data,
-        layout=layout,
+        layout={
+            "height": height,
+            "margin": {"l": 8, "r": 48, "t": 8, "b": 60 + 20 * len(sources)},
+            "xaxis": axis | {"title": {"text": "ε"}, "fixedrange": True},
+            "yaxis": {
+                "tickvals": list(range(len(pairs))), "ticktext": labels, "automargin": True,
+                "range": [len(pairs) - 0.5, -0.5], "fixedrange": True, "tickfont": {"size": 11},
+            },
+            "legend": legend,
+        },
         kind="claims",
-    )
+    )  # fmt: skip
+
+
+def _claim_marks(
+    claims: Sequence[Claim], pairs: Sequence[tuple[str, str]], sources: Sequence[str]
+) -> tuple[list[Json], Json]:
+    """Marks of the claimed ε of every source and of the rigorous ε, and the logarithmic axis of all."""
+    finite = [v for c in claims for v in (c.claimed_epsilon, c.rigorous_epsilon) if 0 < v < math.inf] or [1.0]
+    beyond = 2 * max(finite)  # the place of an infinite ε
+    common: Json = {"type": "scatter", "mode": "markers", "cliponaxis": False, "hoverinfo": "text"}
+    data: list[Json] = []
+    for number, source in enumerate(sources):
+        of = [claim for claim in claims if claim.source == source]
+        name = "claimed" if len(sources) == 1 else f"claimed: {claim_in_words(source)}"
+        said = [f"claimed: ε = {text.number(claim.claimed_epsilon)}" for claim in of]
+        symbol = ("line-ns-open", "x-thin-open", "cross-thin-open")[number % 3]
+        data.append(common | {
+            "name": text.label(name), "x": [claim.claimed_epsilon for claim in of], "hovertext": said,
+            "y": [pairs.index((claim.unit, claim.observer)) for claim in of],
+            "marker": {"symbol": symbol, "size": 16, "color": NEUTRAL, "line": {"width": 3}},
+        })  # fmt: skip
+    worst = {pair: max(c.rigorous_epsilon for c in claims if (c.unit, c.observer) == pair) for pair in pairs}
+    written = [text.epsilon(value) for value in worst.values()]
+    data.append(common | {
+        "name": "rigorous", "mode": "markers+text", "y": list(range(len(pairs))), "text": written,
+        "x": [beyond if value == math.inf else value for value in worst.values()],
+        "textposition": "middle right", "hovertext": [f"rigorous: ε = {one}" for one in written],
+        "marker": {
+            "size": 11, "color": [NO_GUARANTEE if value == math.inf else TRUSTED for value in worst.values()],
+        },
+    })  # fmt: skip
+    ends = [*finite, *([beyond] if math.inf in worst.values() else [])]
+    return data, log_axis(ends)
 
 
 def _count_sentences(claims: Sequence[Claim]) -> list[str]:
@@ -114,7 +181,7 @@ def _count_sentences(claims: Sequence[Claim]) -> list[str]:
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
         by_source.setdefault(claim.source, []).append(claim)
-    return [f"{claim_in_words(source)} {_holding(about)}." for source, about in by_source.items()]
+    return [f"{claim_in_words(source)}: {_holding(about)}." for source, about in by_source.items()]
 
 
 def _all_rounds_note(claims: Sequence[Claim]) -> str:
@@ -131,11 +198,11 @@ def _all_rounds_note(claims: Sequence[Claim]) -> str:
 def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
     """HTML of why each claim holds or does not, and a table of claims; ``delta``: text beside the ε."""
     table = text.html_table(
-        ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", "why"],
+        ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds"],
         [
             (
                 claim_in_words(c.source), c.unit, c.observer, text.number(c.claimed_epsilon),
-                text.epsilon(c.rigorous_epsilon), "yes" if c.holds else "no", c.why,
+                text.epsilon(c.rigorous_epsilon), "yes" if c.holds else "no",
             )
             for c in claims
         ],

@@ -10,10 +10,9 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, curve_figure
-from sfumato.report.figures.figure import Figure
+from sfumato.report.figures.figure import DASHES, Figure
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import of_main_unit
-from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+from sfumato.report.results.watched_epsilons import budgets
 from sfumato.run_folder.reader import RunFolder
 
 
@@ -55,21 +54,13 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def budget_sentence(series: Series) -> list[str]:
-    """A sentence on the ε that a controlled run was given, and what its rounds have spent; else [].
-
-    The guarantee is the budget. Of several seeds it is about the one that spent the most.
-    """
-    first = series.first
-    if not first.spec_dict.get("control") or "cloud" not in series.observers:
-        return []
-    rows = [row for row in of_main_unit(first.privacy.guarantees) if row.relation.kind == "cloud"]
-    spent = float(series.worst(f"{EPSILON_PREFIX}cloud")[1][-1])
-    budget = max((row.epsilon for row in rows), default=math.inf)
-    if math.isinf(budget) or text.epsilon(spent) == text.epsilon(budget):
+    """A sentence on what the rounds of a controlled run spent of its ε towards the cloud; else []."""
+    budget = budgets(series).get("cloud")
+    if budget is None or math.isinf(budget.given) or text.epsilon(budget.spent) == text.epsilon(budget.given):
         return []
     return [
-        f"With adaptive control the guarantee towards the cloud is the budget, ε = {text.epsilon(budget)}, "
-        f"which was given before the run; its rounds have spent ε = {text.epsilon(spent)} of it."
+        f"ε towards the cloud is the budget of adaptive control, {text.epsilon(budget.given)}; the rounds "
+        f"spent {text.epsilon(budget.spent)} of it."
     ]
 
 
@@ -117,11 +108,12 @@ def _curves_of_choice(series: Sequence[Series], kind: _ControlVariable) -> list[
     """The curves over rounds of one control variable in all runs that have it."""
     found: list[RunCurve] = []
     for i, one in enumerate(series):
-        for column, part in kind.columns:
+        for part_number, (column, part) in enumerate(kind.columns):
             curve = one.curve(column)
             if len(curve.rounds):
-                name = " → ".join(filter(None, [one.name if len(series) > 1 else "", part])) or kind.title
-                found.append(RunCurve(i if len(series) > 1 else len(found), name, curve))
+                name = " → ".join(filter(None, [one.name if len(series) > 1 else "", part]))
+                dash = DASHES[part_number if len(series) > 1 else 0]
+                found.append(RunCurve(i if len(series) > 1 else len(found), name, curve, dash))
     return found
 
 
@@ -130,17 +122,21 @@ def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure 
     found = _curves_of_choice(series, kind)
     if not found or not _varies(found):
         return None
-    ends = " ".join(
-        f"{text.title(one.name)}: {one.curve.mean[0]:.3g} in the first round, {one.last:.3g} in the last."
-        for one in found
-    )
+    spans = "; ".join(f"{one.name} {_span(one)}".strip() for one in found)
+    said = f"Chosen by adaptive control before each round: {spans}."
     return curve_figure(
         found,
         title=kind.title,
-        caption=f"{ends} Adaptive control chooses before each round.",
-        description=f"{kind.title} over rounds. {ends}",
+        caption=said,
+        description=f"{kind.title} over rounds. {said}",
         y_axis={"title": {"text": kind.axis}, "rangemode": "tozero"},
         height=300,
         legend_at=-0.28,
         kind=f"control-{kind.name}",
     )
+
+
+def _span(one: RunCurve) -> str:
+    """The least and the largest value of a curve as text; one number where they are written alike."""
+    least, most = (f"{value:.3g}" for value in (one.curve.mean.min(), one.curve.mean.max()))
+    return least if least == most else f"{least} to {most}"

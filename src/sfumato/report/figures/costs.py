@@ -10,11 +10,23 @@ import numpy as np
 from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, curve_figure, score_axis
 from sfumato.report.figures.figure import DASHES, Figure, log_axis, needs_log_axis
-from sfumato.report.results.comparability import energy_text, energy_units, radio_model, unasked_columns
+from sfumato.report.results.comparability import (
+    by_score_and_data,
+    energy_text,
+    energy_units,
+    on_data,
+    radio_model,
+    unasked_columns,
+)
 from sfumato.report.results.series import Curve, FloatArray, Series
-from sfumato.run_folder.headline import Headline, headline_of
+from sfumato.run_folder.headline import Headline
 
 USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
+_CLIPPED = {
+    "update": "clipped messages",
+    "step": "clipped local steps",
+    "example": "clipped gradients of examples",
+}
 _SAME = 0.01  # of a value
 _UNEVEN = 0.05  # of all costs, by which they may differ from a straight line
 
@@ -65,7 +77,7 @@ def even_costs_table(one: Series) -> str:
             a_round, all_rounds = (text.quantity(x, units) if units else energy_text(spec, x) for x in both)
             rows.append((name, a_round, all_rounds))
     for name, column, form in (
-        ("clipped messages", "clip_fraction", text.percent),
+        (_what_is_clipped([one]), "clip_fraction", text.percent),
         ("noise in the global model, standard deviation", "noise_std", text.number),
     ):
         if stays_the_same(one, column):
@@ -78,6 +90,13 @@ def even_costs_table(one: Series) -> str:
         "time are measured by the simulator only."
     )
     return text.html_table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
+
+
+def _what_is_clipped(series: Sequence[Series]) -> str:
+    """The name of ``clip_fraction``, by ``privacy.clip.kind``; "what was clipped" where runs differ."""
+    clips = ((one.first.spec_dict.get("privacy") or {}).get("clip") or {} for one in series)
+    kinds = {str(clip.get("kind", "update")) for clip in clips}
+    return _CLIPPED[kinds.pop()] if len(kinds) == 1 else "what was clipped"
 
 
 def _rounds_that_cost(values: FloatArray) -> str:
@@ -102,9 +121,8 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
         None if len(series) == 1 else _cost_figure(series, ["wall_time_s"], "Wall time", text.SECONDS,
               kind="wall",
               caption="Cumulative time of the simulation; it depends on the machine, not on a deployment."),
-        _cost_figure(series, ["clip_fraction"], "Clipped messages", ((0.01, "%"),), kind="clip",
-              cumulative=False,
-              caption="Share of updates (or gradients) that were clipped; measured by the simulator only."),
+        _cost_figure(series, ["clip_fraction"], text.title(_what_is_clipped(series)), ((0.01, "%"),),
+              kind="clip", cumulative=False, caption="Measured by the simulator only."),
         _cost_figure(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
               caption="Standard deviation of the noise that a round leaves in the global model: it follows "
               "the learning rate and how many take part, too. Measured by the simulator only."),
@@ -145,7 +163,7 @@ def _cost_figure(
         (i, one.name, column, one.curve(column, cumulative=cumulative))
         for i, one in enumerate(series)
         for column in columns
-        if column not in unasked_columns(series)
+        if column not in unasked_columns([one])
     ]
     found = [entry for entry in found if len(entry[3].rounds)]
     if not found:
@@ -199,18 +217,36 @@ def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
     Costs that grow evenly, by the same in every run, are left out: their figures would be that of accuracy
     over rounds with another axis.
     """
-    scores = dict.fromkeys(headline_of(one.first.metrics) for one in series)
     unasked = set(unasked_columns(series))
     asked = [kind for kind in _COST_MEASURES if unasked.isdisjoint(kind.columns)]
-    drawn = [_score_over_cost_figure(series, kind, score) for score in scores for kind in asked]
+    drawn = [
+        _score_over_cost_figure(series, runs, kind, score, on_data(series, data))
+        for (score, data), runs in by_score_and_data(series).items()
+        for kind in asked
+    ]
     return [figure for figure in drawn if figure is not None]
 
 
-def _score_over_cost_figure(series: Sequence[Series], kind: _CostMeasure, score: Headline) -> Figure | None:
-    """A score over one cumulative cost, a curve for each run; ``None`` where no run has both."""
-    judged = [(i, one) for i, one in enumerate(series) if headline_of(one.first.metrics) == score]
-    curves = [(i, one.name, _score_over_cost(one, kind, score)) for i, one in judged]
-    curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds)]
+def _score_over_cost_figure(
+    series: Sequence[Series],
+    judged: Sequence[tuple[int, Series]],
+    kind: _CostMeasure,
+    score: Headline,
+    where: str,
+) -> Figure | None:
+    """A score over one cumulative cost, a curve for each run; ``None`` where no run has both.
+
+    Args:
+        series: all runs of the report.
+        judged: those that are drawn, with their numbers.
+        kind: the cost.
+        score: the score.
+        where: `on_data`, in the title.
+    """
+    asked = [(i, one) for i, one in judged if set(unasked_columns([one])).isdisjoint(kind.columns)]
+    curves = [(i, one.name, _score_over_cost(one, kind, score)) for i, one in asked]
+    least = 1 if len(series) > 1 else 2  # a single point of a single run shows nothing
+    curves = [(i, name, curve) for i, name, curve in curves if len(curve.rounds) >= least]
     units = energy_units(series) if kind.name == "energy" else kind.units
     if units is None or costs_are_alike(series, *kind.columns):
         return None
@@ -233,7 +269,7 @@ def _score_over_cost_figure(series: Sequence[Series], kind: _CostMeasure, score:
     )
     return curve_figure(
         scaled,
-        title=f"{title} against {kind.title}",
+        title=f"{title}{where} against {kind.title}",
         caption=f"{title} on held-out data over the cumulative {kind.title}; measured by the simulator only.",
         description=f"{title} against {kind.title}. {' '.join(ends)}",
         x_axis=axis,

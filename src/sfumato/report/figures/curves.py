@@ -19,9 +19,10 @@ from sfumato.report.figures.figure import (
     round_axis,
     transparent,
 )
+from sfumato.report.results.comparability import by_score_and_data, on_data
 from sfumato.report.results.dp_ogl_plus import note_between_releases
 from sfumato.report.results.series import Curve, Series
-from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
+from sfumato.run_folder.headline import ACCURACY, Headline
 
 _LOW = 0.5  # accuracies below: an axis that does not begin at 0 would make little look like much
 
@@ -84,27 +85,30 @@ def curve_figure(
 
 
 def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[Figure]:
-    """The headline score over rounds: a figure for each score, of the runs that are judged by it.
+    """The headline score over rounds: a figure for each score and data set, of the runs judged by it.
 
     ``twin``: a run without noise that is otherwise the single run of ``series``; it is dashed.
     """
-    by_score: dict[Headline, list[RunCurve]] = {}
-    for number, one in enumerate(series):
-        score = headline_of(one.first.metrics)
-        curve = one.curve(score.column)
-        if len(curve.rounds):
-            by_score.setdefault(score, []).append(RunCurve(number, one.name, curve))
+    drawn: list[tuple[Headline, str, list[RunCurve]]] = []
+    for (score, data), runs in by_score_and_data(series).items():
+        curves = [RunCurve(number, one.name, one.curve(score.column)) for number, one in runs]
+        measured = [one for one in curves if len(one.curve.rounds)]
+        if measured:
+            drawn.append((score, on_data(series, data), measured))
     seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""
     notes = seeds + note_between_releases(series)
     if twin is not None:
-        (score,), number = by_score, len(series)
-        by_score[score].append(RunCurve(number, "without noise", twin.curve(score.column), DASHES[1]))
+        ((score, _, curves),), number = drawn, len(series)
+        curves.append(RunCurve(number, "without noise", twin.curve(score.column), DASHES[1]))
         notes += f" Dashed: {twin.name}, which is the same but for noise."
-    return [_score_figure(score, curves, notes) for score, curves in by_score.items()]
+    return [_score_figure(score, where, curves, notes) for score, where, curves in drawn]
 
 
-def _score_figure(score: Headline, curves: Sequence[RunCurve], notes: str) -> Figure:
-    """The figure of one score over rounds, with a table; ``notes``: sentences in the caption."""
+def _score_figure(score: Headline, where: str, curves: Sequence[RunCurve], notes: str) -> Figure:
+    """The figure of one score over rounds, with a table.
+
+    ``where``: `on_data`, in the title; ``notes``: sentences in the caption.
+    """
     title = text.title(score.name)
     described = (
         f"{name}: {score.text(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
@@ -113,7 +117,7 @@ def _score_figure(score: Headline, curves: Sequence[RunCurve], notes: str) -> Fi
     )
     return curve_figure(
         curves,
-        title=title,
+        title=f"{title}{where}",
         caption=f"{title} on held-out data; measured by the simulator only, not accounted for.{notes}",
         description=f"{title} over rounds. {' '.join(described)}",
         y_axis=score_axis(score, curves),

@@ -23,6 +23,7 @@ from sfumato.report.figures.figure import (
 from sfumato.report.results.network import parties_in_words, read_network
 from sfumato.report.results.series import FloatArray, Series
 from sfumato.report.results.summary import unit_of_run
+from sfumato.report.results.watched_epsilons import budgets
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 _STRIP = 0.1  # share of the panel that the strip for infinities takes
@@ -37,7 +38,7 @@ class _EpsilonLine(NamedTuple):
     rounds: FloatArray
     values: FloatArray  # infinite where nothing is guaranteed
     unit: str  # the kind of unit that it is about
-    is_spent: bool  # whether it is what control has spent of its budget
+    budget: float  # that control was given; NaN without control
 
 
 def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
@@ -54,10 +55,10 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
                 *one.worst(EPSILON_PREFIX + observer),
             ),
             unit_of_run(one.first),
-            bool(one.first.spec_dict.get("control")),
+            given[observer].given if observer in given else math.nan,
         )
         for number, one in enumerate(series)
-        for names in [read_network(one.first.spec_dict)]
+        for names, given in [(read_network(one.first.spec_dict), budgets(one))]
         for observer in one.observers
     ]
     by_unit: dict[str, list[_EpsilonLine]] = {}
@@ -72,17 +73,26 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
     ]
 
 
+def endless_observers(one: Series) -> list[str]:
+    """The watched observers towards whom the worst unit of a run never has a finite ε."""
+    names = read_network(one.first.spec_dict)
+    curves = {observer: one.worst(EPSILON_PREFIX + observer)[1] for observer in one.observers}
+    endless = [observer for observer, values in curves.items() if len(values) and np.isinf(values).all()]
+    return [parties_in_words(names.titled(observer)) for observer in endless]
+
+
 def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], title: str) -> Figure:
     """The figure of lines of one kind of unit; ``series``: all runs of the report."""
     data = _epsilon_traces(lines, several=len(series) > 1)
+    alone = f", towards {lines[0].observer}" if len(lines) == 1 else ""
     deltas = text.join_names(
         list(dict.fromkeys(text.number(series[line.number].first.privacy.delta) for line in lines))
     )
     return Figure(
-        title=title,
+        title=title + alone,
         caption=(
-            f"Privacy loss up to each round: the worst {lines[0].unit} towards each watched observer (and "
-            f"the worst seed), at δ = {deltas}. ∞: no guarantee.{_note_on_budget(lines)}"
+            f"Privacy loss up to each round: the worst {lines[0].unit} towards each watched observer"
+            f"{_notes(lines, series)}, at δ = {deltas}.{_note_on_budget(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -109,10 +119,10 @@ def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
 
     Its values are the largest of theirs, which differ in digits that are not shown.
     """
-    alike: dict[tuple[int, tuple[float, ...], tuple[str, ...]], list[_EpsilonLine]] = {}
+    alike: dict[tuple[object, ...], list[_EpsilonLine]] = {}
     for line in lines:
         read = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
-        alike.setdefault((line.number, *read), []).append(line)
+        alike.setdefault((line.number, text.epsilon(line.budget), *read), []).append(line)
     return [
         same[0]._replace(
             observer=text.join_names([line.observer for line in same], len(same)),
@@ -122,14 +132,18 @@ def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
     ]
 
 
+def _notes(lines: Sequence[_EpsilonLine], series: Sequence[Series]) -> str:
+    """What a caption adds on seeds, and on ∞ where it is drawn."""
+    seeds = " (of the worst seed)" if any(len(one.runs) > 1 for one in series) else ""
+    endless = any(np.isinf(line.values).any() for line in lines)
+    return seeds + (" (∞: no guarantee)" if endless else "")
+
+
 def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:
-    """A sentence on curves of what control has spent of its budget; "" if there is none."""
-    if not any(line.is_spent for line in lines):
+    """A sentence on the budgets of adaptive control; "" if there is none."""
+    if all(math.isnan(line.budget) for line in lines):
         return ""
-    return (
-        " With control a curve is what the rounds have spent so far; the guarantee is the budget, which was "
-        "given before the run, so it can be larger."
-    )
+    return " The dotted line is the budget of adaptive control: the guarantee. The curve is what was spent."
 
 
 def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Json]:
@@ -137,12 +151,12 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
 
     ``several``: there are several runs, so that names and colours are theirs.
     """
-    observers = list(dict.fromkeys(line.observer for line in lines))
     data: list[Json] = []
     height = 0
-    for line in lines:
+    for place, line in enumerate(lines):
         name = f"{line.run} → {line.observer}" if several else line.observer
-        at = observers.index(line.observer)
+        of_run = [other for other in lines[:place] if other.number == line.number]
+        at = len(of_run)
         style = {
             "color": colour(line.number if several else at),
             "dash": DASHES[at % len(DASHES)],
@@ -156,6 +170,10 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
             rounds, values = line.rounds[~is_infinite].tolist(), line.values[~is_infinite].tolist()
             texts = {"text": list(map(text.epsilon, values)), "hovertemplate": "ε = %{text}"}
             data.append(common | {"name": text.label(name), "x": rounds, "y": values} | texts)
+        if math.isfinite(line.budget):
+            level: Json = {"x": line.rounds[[0, -1]].tolist(), "y": [line.budget] * 2, "mode": "lines"}
+            level |= {"line": style | {"dash": "dot", "width": 1.5}, "showlegend": False}
+            data.append(common | level | {"hoverinfo": "skip"})
         if is_infinite.any():
             rounds = line.rounds[is_infinite].tolist()
             strip = {"y": [height] * len(rounds), "yaxis": "y2", "hovertemplate": "ε = ∞"}
@@ -168,10 +186,10 @@ def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, A
     """Plotly's layout: a y axis for finite values and, where traces ``data`` have any, a strip for
     infinite ones.
     """
-    finite = [float(v) for line in lines for v in line.values if math.isfinite(v)]
+    finite = [float(v) for line in lines for v in (*line.values, line.budget) if math.isfinite(v)]
     infinite = sum(bool(np.isinf(line.values).any()) for line in lines)
     layout = over_legend(380, data) | {
-        "showlegend": True,
+        "showlegend": len(lines) > 1,
         "hovermode": "x unified",
         "xaxis": round_axis(r for line in lines for r in line.rounds) | {"anchor": "y"},
     }

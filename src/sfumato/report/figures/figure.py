@@ -23,6 +23,14 @@ NOISE = "#B87F00"
 RAW = "#D55E00"
 SECURE = "#009E73"
 NEUTRAL = "#8A8F98"
+EPSILON_SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
+"""ColorBrewer's Blues from the second step on: readable in print and without colour vision."""
+EPSILON_ENDS = (-1.0, 2.0)
+"""Logarithms to base 10 of the ε at both ends of the colour scale, which is the same in every figure."""
+EPSILON_BAR: Json = {
+    "title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1,
+    "tickvals": [-1, 0, 1, 2], "ticktext": ["≤ 0.1", "1", "10", "≥ 100"],
+}  # fmt: skip
 LEGEND: Json = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
 MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
 _LEGEND_LINE = 20  # px
@@ -64,6 +72,12 @@ def transparent(hex_colour: str, alpha: float) -> str:
     """The colour ``#rrggbb`` as CSS ``rgba(...)`` with this opacity, from 0 to 1."""
     red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
+
+
+def epsilon_shade(epsilon: float) -> float:
+    """The place of a finite ε between `EPSILON_ENDS`."""
+    low, high = EPSILON_ENDS
+    return min(max(math.log10(max(epsilon, 1e-9)), low), high)
 
 
 def needs_log_axis(values: Iterable[float]) -> bool:
@@ -113,12 +127,16 @@ def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
 
 
 def round_axis(rounds: Iterable[float]) -> Json:
-    """A Plotly x axis over rounds; with few rounds, a tick for each and a margin at both ends."""
+    """A Plotly x axis from the first round to the last; with few rounds, a tick for each."""
     known = list(rounds)
     axis: Json = {"title": {"text": "round"}, "tickformat": "d"}
-    if known and max(known) - min(known) < 10:
-        axis |= {"dtick": 1, "range": [min(known) - 0.5, max(known) + 0.5]}
-    return axis
+    if not known:
+        return axis
+    first, last = min(known), max(known)
+    if last - first < 10:
+        return axis | {"dtick": 1, "range": [first - 0.5, last + 0.5]}
+    room = max(0.5, 0.02 * (last - first))  # no round 0 is shown
+    return axis | {"range": [first - room, last + room]}
 
 
 def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24) -> Json:
@@ -161,7 +179,6 @@ def paired_bars(
     *,
     below: int,
     right: int,
-    endless_colour: str | None = None,
 ) -> tuple[list[Json], Json]:
     """Two horizontal bars for each label, as data and layout; a bar for an infinite ε is striped.
 
@@ -170,7 +187,6 @@ def paired_bars(
         pair: the bars.
         below: room below the bars, in pixels.
         right: margin, in pixels.
-        endless_colour: of bars for an infinite ε; ``None``: their own.
     """
     finite = [value for bars in pair for value in bars.values if 0 < value < math.inf]
     is_log = needs_log_axis(finite)
@@ -179,16 +195,13 @@ def paired_bars(
     data: list[Json] = []
     for name, colours, values, texts in pair:
         endless = [value == math.inf for value in values]
-        hues = [
-            endless_colour or own if no_end else own for own, no_end in zip(colours, endless, strict=True)
-        ]
         pattern = {"shape": ["/" if no_end else "" for no_end in endless]}
         lengths = [beyond if no_end else value for value, no_end in zip(values, endless, strict=True)]
         data.append({
             "type": "bar", "orientation": "h", "name": name, "y": places, "x": lengths, "text": list(texts),
             "textposition": "outside", "cliponaxis": False, "hoverinfo": "text",
             "hovertext": [f"{name}: ε = {shown}" for shown in texts],
-            "marker": {"color": hues, "pattern": pattern},
+            "marker": {"color": list(colours), "pattern": pattern},
         })  # fmt: skip
     axis: Json = {"title": {"text": "ε"}, "fixedrange": True}
     axis |= log_axis([*finite, beyond]) if is_log else {"rangemode": "tozero"}

@@ -5,47 +5,43 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json, log_ticks, tick_label
+from sfumato.report.figures.figure import (
+    EPSILON_BAR,
+    EPSILON_ENDS,
+    EPSILON_SCALE,
+    NO_GUARANTEE,
+    Figure,
+    Json,
+    epsilon_shade,
+)
 from sfumato.report.results.matrix import Cell, Matrix
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
-_MOST_TABLE_ROWS = 400
 MOST_OPEN = 3
 """Classes of units that are open in the list for narrow screens; the others are folded."""
 BY_TRUST = "∞ (trusted)"
 """What stands for ε towards an observer that the unit trusts with its raw updates."""
 _FEWEST_ROWS = 4  # of a drawing without columns that say ∞ of every class
-# ColorBrewer's Blues from the second step on: readable in print and without colour vision.
 _TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
-_SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
-
-
-def finite_epsilons(matrices: Sequence[Matrix]) -> list[float]:
-    """All positive, finite ε in the cells of several matrices, for a common colour scale."""
-    return [c.epsilon for matrix in matrices for c in matrix.cells.values() if 0 < c.epsilon < math.inf]
 
 
 def heatmap_figure(
     matrix: Matrix,
-    guarantees: Sequence[Guarantee],
     delta: float,
-    finite: Sequence[float],
     device: str = "device",
 ) -> Figure | None:
-    """The matrix drawn, with a colour scale over ``finite``; ``None`` where the run has no guarantees.
+    """The matrix drawn; ``None`` where the run has no guarantees.
 
     Args:
         matrix: of the guarantees.
-        guarantees: for the table of numbers.
         delta: of every ε.
-        finite: ε that the scale contains.
         device: what a device is called.
     """
     if not matrix.cells:
         return None
-    matrix, left_out = _without_trusted_columns(matrix)
+    whole = matrix
+    matrix, left_out = _without_trusted_columns(whole)
     upright = len(matrix.columns) <= 7
     columns = [text.wrapped(column.title, 14 if upright else 26) for column in matrix.columns]
     described = [
@@ -56,15 +52,14 @@ def heatmap_figure(
     return Figure(
         title=f"ε by class of {device} and observer",
         caption=(
-            f"ε{text.at_delta(delta)} of {_kinds_of_units(guarantees)} of each class (row) towards each "
-            "observer (column), over the whole training. A cell that stands for several pairs shows the "
-            f"largest ε. Lighter is more private; ∞ means no guarantee{_meaning_of_colours(matrix)}. An "
-            f"empty cell: there is no such pair, or another row stands for it.{left_out}"
+            f"The largest ε{text.at_delta(delta)} of {_kinds_of_units(whole, device)} of each class "
+            "(row) towards each observer (column), over the whole training. Lighter is more private."
+            f"{_meaning_of_colours(matrix)}{_meaning_of_empty_cells(matrix)}{left_out}"
         ),
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
-        data=_heatmap_traces(matrix, delta, finite),
+        data=_heatmap_traces(matrix, delta),
         layout=_heatmap_layout(matrix, columns, upright=upright),
-        table=_guarantee_table(guarantees, delta),
+        table=_guarantee_table(whole, delta),
         narrow=matrix_as_list(matrix),
         kind="heatmap",
         min_width=(210 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
@@ -72,7 +67,7 @@ def heatmap_figure(
 
 
 def _without_trusted_columns(matrix: Matrix) -> tuple[Matrix, str]:
-    """The matrix without the columns that say ∞ of every class as the observers are trusted, and a sentence.
+    """The matrix without the columns that say only ∞, as the observers are trusted, and a sentence.
 
     Of few classes all columns stay.
     """
@@ -85,7 +80,7 @@ def _without_trusted_columns(matrix: Matrix) -> tuple[Matrix, str]:
         return matrix, ""
     shown = {(r, kept.index(c)): cell for (r, c), cell in matrix.cells.items() if c in kept}
     titles = [column.title for column, is_dull in zip(matrix.columns, dull, strict=True) if is_dull]
-    said = f" Left out: {text.join_names(titles)} (∞ for every class, as they are trusted)."
+    said = f" Left out: {text.join_names(titles)} (trusted with raw updates: ∞)."
     return Matrix(matrix.rows, tuple(matrix.columns[at] for at in kept), shown), said
 
 
@@ -125,34 +120,44 @@ def _cell_in_words(cell: Cell) -> str:
     return BY_TRUST if cell.trusts_all else "∞ (no guarantee)"
 
 
-def _kinds_of_units(guarantees: Sequence[Guarantee]) -> str:
-    """The kinds of units in the rows as text: ``a person``, ``a device or a record``."""
-    kinds = sorted({row.unit_kind for row in guarantees})
+def _kinds_of_units(matrix: Matrix, device: str) -> str:
+    """The kinds of units in the rows as text: ``a person``, ``a device or a record``.
+
+    ``device``: what a device is called.
+    """
+    kinds = sorted({cell.guarantees[0].unit_kind for cell in matrix.cells.values()})
+    kinds = [device if kind == "device" else kind for kind in kinds]
     return " or ".join(f"a {kind}" for kind in kinds)
 
 
 def _meaning_of_colours(matrix: Matrix) -> str:
-    """A sentence on the colours of cells without a guarantee."""
+    """A sentence on the colours of cells without a guarantee; "" where there is no such cell."""
     trusted = {cell.trusts_all for cell in matrix.cells.values() if cell.epsilon == math.inf}
-    if trusted == {True}:
-        return ": the observer is trusted with raw updates"
-    return " (grey: the observer is trusted with raw updates)" if trusted == {True, False} else ""
+    said = {
+        (True,): " ∞ on grey: the observer is trusted with raw updates.",
+        (False,): " ∞ on red: no guarantee.",
+        (False, True): " ∞ on red: no guarantee; on grey: the observer is trusted with raw updates.",
+    }
+    return said.get(tuple(sorted(trusted)), "")
 
 
-def _heatmap_traces(matrix: Matrix, delta: float, finite: Sequence[float]) -> list[Json]:
-    """Plotly heatmaps: finite ε on a logarithmic colour scale; without a guarantee red, or grey if trusted.
+def _meaning_of_empty_cells(matrix: Matrix) -> str:
+    """A sentence on empty cells; "" where there is none."""
+    if len(matrix.cells) == len(matrix.rows) * len(matrix.columns):
+        return ""
+    return " Empty: there is no such pair, or another row stands for it."
 
-    ``finite``: ε that the scale contains.
-    """
-    low, high = _scale_ends(finite)
+
+def _heatmap_traces(matrix: Matrix, delta: float) -> list[Json]:
+    """Plotly heatmaps: finite ε on the colour scale; without a guarantee red, or grey if trusted."""
     width = len(matrix.columns)
     common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
     common |= {"xgap": 3, "ygap": 3, "hoverinfo": "text", "texttemplate": "%{text}"}
     epsilons = [cell.epsilon for cell in matrix.cells.values()]
-    scale = {"zmin": math.log10(low), "zmax": math.log10(high), "colorscale": _SCALE}
-    bar = {"showscale": min(epsilons) < math.inf, "colorbar": _colorbar(low, high)}
+    scale = {"zmin": EPSILON_ENDS[0], "zmax": EPSILON_ENDS[1], "colorscale": EPSILON_SCALE}
+    bar = {"showscale": min(epsilons) < math.inf, "colorbar": EPSILON_BAR}
     cells = _heatmap_cells(
-        matrix, delta, lambda c: math.log10(max(c.epsilon, low)) if c.epsilon < math.inf else None
+        matrix, delta, lambda c: epsilon_shade(c.epsilon) if c.epsilon < math.inf else None
     )
     traces = [common | cells | scale | bar | {"textfont": {"size": 14 if width <= 14 else 9}}]
     if math.inf in epsilons:
@@ -184,25 +189,35 @@ def _heatmap_layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) ->
     }
 
 
-def _guarantee_table(guarantees: Sequence[Guarantee], delta: float) -> str:
-    """An HTML table of all guarantees, the largest ε first."""
-    rows = sorted(guarantees, key=lambda g: -g.epsilon)
-    left = len(rows) - _MOST_TABLE_ROWS
-    listed = f"the {_MOST_TABLE_ROWS} with the largest ε; {text.whole(left)} more are in privacy.json"
-    more = f" ({listed})" if left > 0 else ""
-    ranged = ["ε of its units"] if any(g.epsilon_range for g in rows) else []
+def _guarantee_table(matrix: Matrix, delta: float) -> str:
+    """An HTML table of all cells, the largest ε first, each with why its worst pair has that ε."""
+    cells = sorted(matrix.cells.items(), key=lambda entry: -entry[1].epsilon)
+    rows = []
+    for (r, c), cell in cells:
+        worst = cell.guarantees[0]
+        rows.append((
+            matrix.rows[r].title, matrix.columns[c].title, text.whole(cell.pairs),
+            text.epsilon(_least_epsilon(cell)), text.epsilon(cell.epsilon), worst.releases, worst.bound,
+            worst.method, worst.neighbours, worst.why,
+        ))  # fmt: skip
+    heads = (
+        "class",
+        "observer",
+        "pairs",
+        "least ε",
+        "largest ε",
+        "releases",
+        "bound",
+        "method",
+        "neighbours",
+    )
     return text.html_table(
-        ["unit", "observer", "pairs", "neighbours", "ε", *ranged, "releases", "bound", "method", "why"],
-        [
-            (
-                text.unit_of(g), g.observer, text.whole(g.stands_for), g.neighbours, text.epsilon(g.epsilon),
-                *(text.epsilon_range(g) for _ in ranged), g.releases, g.bound, g.method, g.why,
-            )
-            for g in rows[:_MOST_TABLE_ROWS]
-        ],
-        caption=f"The worst pair of every class of pairs{more}; ε{text.at_delta(delta)}",
-        numeric=(2, 4, *(5 for _ in ranged), 5 + len(ranged)),
-    )  # fmt: skip
+        [*heads, "why the largest"],
+        rows,
+        caption=f"ε of every cell{text.at_delta(delta)}. Releases: messages that depend on the unit's data. "
+        "Bound and method: how they were composed. Every pair is in privacy.json",
+        numeric=(2, 3, 4, 5),
+    )
 
 
 def after_run_table(privacy: RecordedPrivacy) -> str:
@@ -266,7 +281,7 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
         f"neighbours {text.label(worst.neighbours)} · δ {'–' if math.isnan(delta) else delta}",
         f"stands for {text.whole(cell.pairs)} pair{'s' if cell.pairs != 1 else ''}",
     ]
-    least = min((g.epsilon_range or (g.epsilon,))[0] for g in cell.guarantees)
+    least = _least_epsilon(cell)
     if least < cell.epsilon:
         several = f"worst of {len(cell.guarantees)} classes of pairs" if len(cell.guarantees) > 1 else "worst"
         facts.append(f"{several}; the least ε is {text.epsilon(least)}")
@@ -275,25 +290,9 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
     return "<br>".join([f"<b>{text.label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])
 
 
-def _scale_ends(finite: Sequence[float]) -> tuple[float, float]:
-    """The least and the largest ε of the colour scale for the values ``finite``.
-
-    They are at least a factor of 10 apart, so that close values get similar colours.
-    """
-    if not finite:
-        return 0.1, 10.0
-    low, high = max(min(finite), 1e-6), max(finite)
-    if high < 10 * low:
-        centre = math.sqrt(low * high)
-        low, high = centre / math.sqrt(10), centre * math.sqrt(10)
-    return low, high
-
-
-def _colorbar(low: float, high: float) -> Json:
-    """Plotly's colour bar from ``low`` to ``high``, logarithms of ε to base 10."""
-    inside = log_ticks(low, high)
-    ticks = {"tickvals": [math.log10(s) for s in inside], "ticktext": [tick_label(s) for s in inside]}
-    return {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1} | ticks
+def _least_epsilon(cell: Cell) -> float:
+    """The least ε of the pairs of a cell."""
+    return min((g.epsilon_range or (g.epsilon,))[0] for g in cell.guarantees)
 
 
 def _row_label(title: str, detail: str) -> str:

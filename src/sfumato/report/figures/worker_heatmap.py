@@ -10,14 +10,20 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.claims import claim_in_words
-from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json, log_ticks, needs_log_axis, tick_label
+from sfumato.report.figures.figure import (
+    EPSILON_BAR,
+    EPSILON_ENDS,
+    EPSILON_SCALE,
+    NO_GUARANTEE,
+    Figure,
+    Json,
+    epsilon_shade,
+)
 from sfumato.report.results.grouped_run import GroupedRun, WorkerPair
 
 Pairs: TypeAlias = list[list[WorkerPair | None]]
 """By target and observer; ``None`` where there is no such pair."""
 
-_COLOURS = ("#F7FBFF", "#DEEBF7", "#9ECAE1", "#4292C6", "#08519C", "#08306B")
-WORKER_SCALE = [[step / 5, colour] for step, colour in enumerate(_COLOURS)]
 BUTTONS: Json = {
     **{"bgcolor": "#F4F4F2", "bordercolor": "#9AA1AA", "borderwidth": 1, "showactive": True},
     **{"font": {"color": "#1D2126", "size": 12}, "pad": {"t": 0, "b": 8, "l": 0, "r": 0}},
@@ -31,10 +37,8 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
     pairs: Pairs = [[_pair_of_cell(run, unit, observer) for observer in workers] for unit in workers]
     views = ["exact", *run.claims]
     exact = _epsilon_array(pairs, "exact")
-    scaled = exact[np.isfinite(exact)].tolist()  # claims may be far off: they would leave no contrast
     names = [_worker_title(run, worker) for worker in workers]
-    log_from = min((v for v in scaled if v > 0), default=1.0) if needs_log_axis(scaled) else None
-    data = [trace for view in views for trace in _traces(pairs, view, names, log_from)]
+    data = [trace for view in views for trace in _traces(pairs, view, names)]
     classes = "" if run.draws_every_worker else ", one worker for every set of groups"
     low, high = _range_as_text(exact)
     return Figure(
@@ -44,8 +48,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
             f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of the paper. "
             "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
             + (
-                " The buttons switch to the paper's claims, in the colours of the exact values: a cell that "
-                "becomes lighter has a claim that is too low."
+                " The buttons switch to the paper's claims: a cell that becomes lighter has too low a claim."
                 if run.claims
                 else ""
             )
@@ -55,21 +58,20 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
             f"from {low} to {high}."
         ),
         data=data,
-        layout=_layout(run, names, scaled, data),
+        layout=_layout(run, names, data),
         table=_pair_table(run, sorted({int(run.releases.kinds.of[w]) for w in workers})),
         kind="workers",
         min_width=560,
     )
 
 
-def _traces(pairs: Pairs, view: str, names: Sequence[str], log_from: float | None) -> Iterator[Json]:
+def _traces(pairs: Pairs, view: str, names: Sequence[str]) -> Iterator[Json]:
     """The cells of one view with a finite ε, and in red those without a guarantee.
 
     Args:
         pairs: by target and observer.
         view: ``exact``, or the name of a claim.
         names: of the workers.
-        log_from: smallest value of a logarithmic colour scale; ``None`` for a linear one.
     """
     values = _epsilon_array(pairs, view)
     gap = 0 if len(names) > 40 else 1
@@ -79,8 +81,8 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str], log_from: float | Non
         **{"type": "heatmap", "name": view, "x": list(names), "y": list(names), "xgap": gap, "ygap": gap},
         **{"visible": view == "exact", "hoverongaps": False, "hovertemplate": f"{hover}<extra></extra>"},
     }
-    colours = values if log_from is None else np.log10(np.maximum(values, log_from))
-    finite = _heatmap_cells(np.where(np.isinf(values), np.nan, colours), values, pairs, view)
+    shades = np.vectorize(epsilon_shade)(values)
+    finite = _heatmap_cells(np.where(np.isinf(values), np.nan, shades), values, pairs, view)
     yield common | finite | {"coloraxis": "coloraxis"}
     if np.isinf(values).any():
         colorscale = [[0, NO_GUARANTEE], [1, NO_GUARANTEE]]
@@ -88,12 +90,11 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str], log_from: float | Non
         yield common | _heatmap_cells(np.where(np.isinf(values), 1.0, np.nan), values, pairs, view) | red
 
 
-def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Sequence[Json]) -> Json:
+def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json]) -> Json:
     """Plotly's layout: axes with some workers' names, the colour scale, and a button for every view.
 
     Args:
         names: of the workers in the figure.
-        scaled: finite values of the colour scale.
         data: the traces, of which buttons show some.
     """
     ticks, workers = _ticks(len(names)), run.drawn_workers.tolist()
@@ -107,7 +108,10 @@ def _layout(run: GroupedRun, names: Sequence[str], scaled: list[float], data: Se
         "margin": {"l": 64, "r": 16, "t": 56 if run.claims else 16, "b": 56},
         "xaxis": axis | {"title": {"text": "observer (another worker)"}},
         "yaxis": axis | down,
-        "coloraxis": _colour_scale(scaled, needs_log_axis(scaled)),
+        "coloraxis": {
+            **{"cmin": EPSILON_ENDS[0], "cmax": EPSILON_ENDS[1]},
+            **{"colorscale": EPSILON_SCALE, "colorbar": EPSILON_BAR},
+        },
     }
     if run.claims:
         shown = {view: [trace["name"] == view for trace in data] for view in ["exact", *run.claims]}
@@ -217,21 +221,6 @@ def _ticks(count: int) -> list[int]:
     """Positions of about 20 ticks or fewer on an axis of ``count`` rows."""
     step = next(s for s in (1, 2, 5, 10, 20, 50) if count / s <= 20 or s == 50)
     return list(range(0, count, step))
-
-
-def _colour_scale(scaled: list[float], log: bool) -> Json:
-    """A Plotly colour axis over the values ``scaled`` that spans at least a third of the largest one."""
-    bar: Json = {"title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1}
-    positive = [v for v in scaled if v > 0]
-    if log:
-        low, high = min(positive), max(positive)
-        inside = log_ticks(low, high)
-        bar |= {"tickvals": [math.log10(t) for t in inside], "ticktext": [tick_label(t) for t in inside]}
-        scale = {"colorscale": WORKER_SCALE, "colorbar": bar}
-        return scale | {"cmin": math.log10(low), "cmax": math.log10(high)}
-    high = max(positive, default=1.0)
-    low = min(min(scaled, default=0.0), high * 2 / 3)
-    return {"colorscale": WORKER_SCALE, "cmin": low, "cmax": high, "colorbar": bar, "showscale": bool(scaled)}
 
 
 def _pair_table(run: GroupedRun, kinds: list[int]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.results.comparability import asks_for_energy, energy_text
+from sfumato.report.page.who_adds_noise import noise_of
+from sfumato.report.results.comparability import asks_for_energy, by_score_and_data, energy_text
+from sfumato.report.results.network import owners_in_words, read_network
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import Summary, has_edges, score_text
+from sfumato.report.results.summary import Summary, has_edges, largest_towards_device, score_text
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import differing_values
@@ -16,6 +19,7 @@ from sfumato.spec.words_of_keys import WORDS, key_in_words, setting_in_words
 
 _ALIKE = ("unit", "rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
+_NOISE, _NOT_SET = "privacy.noise.", "not set"
 _MOST_KEYS = 12
 _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("the cloud", lambda one: one.epsilon_cloud),
@@ -28,13 +32,13 @@ _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
     """Sentences on which run has the best score, and which the smallest ε towards each kind of observer.
 
-    Nothing is said where all runs are alike, nor of ε where they are of different units.
+    Nothing is said where all runs are alike, nor of scores on different data, nor of ε of different units.
     """
     said = []
-    scores = {headline_of(one.first.metrics) for one in series}
+    scores = set(by_score_and_data(series))
     finals = [one.final_score for one in summaries]
     if len(scores) == 1 and not any(map(math.isnan, finals)) and len(set(finals)) > 1:
-        (score,) = scores
+        ((score, _),) = scores
         better = max if score.higher_is_better else min
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
@@ -63,11 +67,11 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
     found = differing_values(compared)
     if not found:
         return ""
-    if "privacy.noise.calibrated_from.epsilon" in found:
-        found.pop("privacy.noise.sources", None)  # they follow from it
+    noise = _noise_rows(series, found)
     order = {key: place for place, key in enumerate(WORDS)}
-    keys = sorted(found, key=lambda key: order.get(key, len(order)))
-    rows = [
+    inapplicable = {key: key not in order and None in values for key, values in found.items()}
+    keys = sorted(found, key=lambda key: (inapplicable[key], order.get(key, len(order))))
+    rows = noise + [
         (text.title(key_in_words(key)), *(setting_in_words(key, value) for value in found[key]))
         for key in keys
     ]
@@ -81,10 +85,51 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
     return f"{first}<details><summary>Show {others} in which they differ</summary>{more}</details>"
 
 
+def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
+    """Rows on the target ε and on the noise of runs that differ in noise; takes its keys out of ``found``.
+
+    An ε that a paper's formula was asked for is claimed, not met.
+    """
+    differing = [key for key in found if key.startswith(_NOISE)]
+    if not differing:
+        return []
+    for key in differing:
+        found.pop(key)
+    specs = [one.first.spec_dict for one in series]
+    targets = [_target_in_words(spec["privacy"]["noise"]) for spec in specs]
+    rows = [("Target ε", *targets)] if len(set(targets)) > 1 else []
+    if len(set(targets)) == 1 or _NOT_SET in targets or any("claimed" in target for target in targets):
+        rows.append(("Noise multipliers", *(_multipliers_in_words(spec) for spec in specs)))
+    return rows
+
+
+def _target_in_words(noise: Mapping[str, Any]) -> str:
+    """The ε that noise was sized for."""
+    asked = noise.get("calibrated_from") or noise
+    if asked.get("epsilon") is None:
+        return _NOT_SET
+    claimed = " (claimed by a formula)" if asked.get("kind") == "formula" else ""
+    return f"{asked['epsilon']:g}{claimed}"
+
+
+def _multipliers_in_words(spec: Mapping[str, Any]) -> str:
+    """Who adds noise by which largest multiplier."""
+    parties = noise_of(spec, read_network(spec))["parties"]
+    each = [
+        f"{owners_in_words(row['parties'], 3)}: {text.number(max(row['multipliers']))}" for row in parties
+    ]
+    return "; ".join(each) or "none of its own"
+
+
 def _raw_to_cloud(one: Series, summary: Summary) -> str:
     """The text "N of N" devices send raw updates, of a run whose cloud is trusted; "–" otherwise."""
     raw = one.first.privacy.raw_to_trusted_edge
     return str(RawDevices(raw.of, raw.of)) if summary.cloud_is_trusted and raw is not None else "–"
+
+
+def _towards_cloud(one: Series, summary: Summary) -> str:
+    """The largest ε towards the cloud as text; that of adaptive control is named a budget."""
+    return text.epsilon(summary.epsilon_cloud) + (" (budget)" if one.first.spec_dict.get("control") else "")
 
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
@@ -100,23 +145,29 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         summary.raw_to_trusted_edge if has_edges(one) else _raw_to_cloud(one, summary)
         for summary, one in zip(summaries, series, strict=True)
     ]
-    mixed, asked = len(set(scores)) > 1, asks_for_energy(series)
+    mixed, asked = len(set(scores)) > 1, [asks_for_energy([one]) for one in series]
     energies = [
-        energy_text(spec, s.energy_j) if asked else "–" for spec, s in zip(specs, summaries, strict=True)
+        energy_text(spec, s.energy_j) if has else "–"
+        for spec, s, has in zip(specs, summaries, asked, strict=True)
+    ]
+    delays = [
+        text.quantity(s.delay_s, text.SECONDS) if has else "–"
+        for s, has in zip(summaries, asked, strict=True)
     ]
     finals = [score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)]
     columns: list[tuple[str, list[str]]] = [
         ("run", [s.run for s in summaries]),
         ("final score" if mixed else f"final {scores[0].name}", finals),
         ("unit", [s.unit for s in summaries]),
+        ("ε, cloud", list(map(_towards_cloud, series, summaries))),
         ("ε, public", [text.epsilon(s.epsilon_public) for s in summaries]),
-        ("ε, cloud", [text.epsilon(s.epsilon_cloud) for s in summaries]),
         ("ε, own edge", [text.epsilon(s.epsilon_own_edge) for s in summaries]),
         ("ε, another edge", [text.epsilon(s.epsilon_other_edge) for s in summaries]),
+        ("ε, another device", [text.epsilon(largest_towards_device(one)) for one in series]),
         ("raw devices", raw),
         ("traffic", [text.quantity(s.total_bytes, text.BYTES) for s in summaries]),
         ("energy", energies),
-        ("delay", [text.quantity(s.delay_s, text.SECONDS) if asked else "–" for s in summaries]),
+        ("delay", delays),
         ("rounds", [text.whole(s.rounds) for s in summaries]),
         ("seeds", [text.whole(s.seeds) for s in summaries]),
     ]

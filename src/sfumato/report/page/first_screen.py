@@ -26,17 +26,17 @@ from sfumato.report.results.comparability import (
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import GroupNetwork, read_network
+from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.report.results.protection_words import protection_sentences, unprotected_finding
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
     findings_of_run,
     has_edges,
     kind_within_devices,
-    protection_sentences,
+    largest_towards_device,
     score_sentence,
     score_text,
-    unprotected_finding,
 )
 from sfumato.run_folder.headline import ACCURACY, headline_of
 
@@ -60,7 +60,7 @@ def first_screen(
 ) -> str:
     """HTML of the top of a report: what the model is worth and who learns how much.
 
-    Several runs are compared: first what cannot be compared, then ``pictures`` and tables.
+    Several runs are compared: first what cannot be compared, then tables and ``pictures``.
 
     Args:
         series: the runs.
@@ -75,8 +75,8 @@ def first_screen(
     else:
         parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
         parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
-        parts.append(pictures)
         parts.append(comparison(series, summaries))
+        parts.append(pictures)
         parts.append(_each_run_html(series, matrices))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
@@ -92,7 +92,8 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     found: dict[str, list[str]] = {}
     told = []
     for one, matrix in zip(series, matrices, strict=True):
-        for said in [*_findings(one, matrix), *protocol_warnings(one.first.spec_dict)]:
+        warned = [*protocol_warnings(one.first.spec_dict), *unprotected_finding(matrix)]
+        for said in [*warned, *findings_of_run(one.first)]:
             found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
@@ -138,20 +139,34 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
         "By secure aggregation only the sum of the messages arrives at "
         f"{text.join_names(sorted({_receiver(hop) for hop in secure}))}."
     ]
-    placed = network.over_air or network.step_noise > 0
     shape = network.shape
+    placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
     numbered = isinstance(shape, GroupNetwork) and not shape.groups.worker_names
     return [
         *(["Devices are called workers here: device:0 is worker 0."] if numbered else []),
         *moved,
-        *([noise_sentence(network)] if placed else []),
+        *([_noise_of_star(one, network)] if placed else []),
         *protection_sentences(one, matrix),
         *budget_sentence(one),
         *(summed if secure else []),
         *sentences_on_colluders(privacy.coalitions, matrix),
-        *claims_sentence(privacy.claims),
+        *claims_sentence(privacy.claims, protocol_warnings(one.first.spec_dict)),
         *tried,
     ]
+
+
+def _noise_of_star(one: Series, network: Network) -> str:
+    """A sentence on who adds noise, at how many steps, and with which multiplier if there is one."""
+    said = noise_sentence(network)
+    levels = {network.step_noise} - {0.0} or {
+        value for row in network.noise.values() for value in row if value
+    }
+    if len(levels) != 1:
+        return said
+    training = one.first.spec_dict["training"]
+    steps = training["rounds"] * (training.get("local_steps") or 0) if network.step_noise else 0
+    many = f", {text.whole(steps)} in all" if steps else ""
+    return f"{said.rstrip('.')}{many} (noise multiplier {text.number(levels.pop())})."
 
 
 def _receiver(hop: str) -> str:
@@ -186,7 +201,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         ],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    findings = _findings_html(dict.fromkeys(_findings(one, matrix), ()))
+    findings = _findings_html(dict.fromkeys(findings_of_run(one.first), ()))
     verdict = _lead_html(list(map(text.sentence, protocol_warnings(one.first.spec_dict))))
     return f'{verdict}<div class="answers">{blocks}</div>{findings}'
 
@@ -207,11 +222,6 @@ def _findings_html(found: Mapping[str, Sequence[str]]) -> str:
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
 
 
-def _findings(one: Series, matrix: Matrix) -> list[str]:
-    """The warnings about a run, as texts without a full stop, but for those about its protocol."""
-    return [*unprotected_finding(matrix), *findings_of_run(one.first)]
-
-
 def _energy_tile(one: Series, energy_j: float) -> _Tile:
     """The tile of the energy: joules, or of a radio given by gains the power over the receiver's noise in dB.
 
@@ -229,13 +239,6 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
     return _Tile("Energy", text.quantity(energy_j, text.JOULES))
 
 
-def _largest_epsilon_towards_device(one: Series) -> float:
-    """The largest ε towards another single device; NaN without such a row."""
-    rows = (row for run in one.runs for row in run.privacy.guarantees)
-    near = (row.epsilon for row in rows if row.relation.kind in ("peer", "other-device"))
-    return max(near, default=math.nan)
-
-
 def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     """A tile with the largest ε for each kind of observer."""
     grouped = not math.isnan(summary.epsilon_peers)
@@ -248,12 +251,13 @@ def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
         ("the public", summary.epsilon_public),
         (f"its own {edge}, if not trusted" if some_raw else f"its own {edge}", summary.epsilon_own_edge),
         (f"another {edge}", summary.epsilon_other_edge),
-        (others, _largest_epsilon_towards_device(one)),
+        (others, largest_towards_device(one)),
     ]
     tiles = [_Tile(name, text.epsilon(value), look_of_epsilon(value)) for name, value in found]
     if some_raw:
-        name = f"its own {edge}" if math.isnan(summary.epsilon_own_edge) else f"its own {edge}, if trusted"
-        tiles.insert(2, _Tile(name, BY_TRUST, "trusted"))
+        alone = math.isnan(summary.epsilon_own_edge)
+        name = f"its own {edge}" if alone else f"its own {edge}, if trusted"
+        tiles.insert(2, _Tile(name, BY_TRUST if alone else "∞", "trusted"))
     return [_Tile("the cloud", BY_TRUST, "trusted"), *tiles[1:]] if summary.cloud_is_trusted else tiles
 
 

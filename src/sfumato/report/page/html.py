@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -18,7 +19,7 @@ from string import Template
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import Figure
+from sfumato.report.figures.figure import Figure, Json
 from sfumato.report.results.series import Series
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import POINTS_FOLDER, write_text
@@ -28,7 +29,7 @@ _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 @dataclass
 class PlacedFigures:
-    """The figures of a page, by the id of their element."""
+    """The figures of a page, by the id of their element; a caption that several have is shown once."""
 
     placed: dict[str, Figure] = field(default_factory=dict)
 
@@ -36,6 +37,11 @@ class PlacedFigures:
         """Add a figure to the page; returns its HTML: title, plot, caption, and a folded table of its
         numbers.
         """
+        told = any(other.caption == figure.caption for other in self.placed.values())
+        caption = "" if told else f"<figcaption>{text.escape(figure.caption)}</figcaption>"
+        key = ""
+        if figure.kind == "network":
+            key, figure = key_of_marks(figure), _without_legend(figure)
         name = f"figure-{len(self.placed) + 1}-{figure.kind}"
         self.placed[name] = figure
         table = (
@@ -47,7 +53,7 @@ class PlacedFigures:
             f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
             f'<div class="wide"><div class="plot {figure.kind}" id="{name}" role="img" '
             f'aria-label="{text.escape(figure.description)}" style="{size}"></div></div>'
-            f"{narrow}<figcaption>{text.escape(figure.caption)}</figcaption>{table}</figure>"
+            f"{key}{narrow}{caption}{table}</figure>"
         )
 
     def json(self) -> str:
@@ -55,6 +61,45 @@ class PlacedFigures:
         figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
         plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
         return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _without_legend(figure: Figure) -> Figure:
+    """The figure without its legend and the room for it, in place of which it has `key_of_marks`."""
+    margin = figure.layout["margin"]
+    height = figure.layout["height"] - margin["b"]
+    return replace(figure, layout=figure.layout | {
+        "showlegend": False, "height": height + 4, "margin": margin | {"b": 4},
+    })  # fmt: skip
+
+
+def key_of_marks(figure: Figure) -> str:
+    """HTML of the legend of a drawing that may be scrolled, so that the legend is not: mark and name."""
+    items = "".join(
+        f"<li>{_drawn_mark(trace)}{text.escape(html.unescape(trace['name']))}</li>"
+        for trace in figure.data
+        if trace.get("name")
+    )
+    return f'<ul class="key">{items}</ul>'
+
+
+def _drawn_mark(trace: Json) -> str:
+    """A small SVG of the line or marker of a Plotly trace."""
+    if "marker" not in trace:
+        line = trace["line"]
+        dashes = {"dot": "2 3", "dash": "6 4"}.get(line.get("dash", ""), "none")
+        return (
+            f'<svg width="28" height="14" aria-hidden="true"><path d="M1 7H27" fill="none" '
+            f'stroke="{line["color"]}" stroke-width="{line["width"]}" stroke-dasharray="{dashes}"/></svg>'
+        )
+    marker = trace["marker"]
+    edge = marker.get("line", {"color": "none", "width": 0})
+    paint = f'fill="{marker["color"]}" stroke="{edge["color"]}" stroke-width="{edge["width"]}"'
+    shapes = {
+        "circle": f'<circle cx="7" cy="7" r="{min(6, marker["size"] / 2)}" {paint}/>',
+        "square": f'<rect x="1" y="1" width="12" height="12" {paint}/>',
+        "diamond": f'<path d="M7 1L13 7L7 13L1 7Z" {paint}/>',
+    }
+    return f'<svg width="14" height="14" aria-hidden="true">{shapes[marker["symbol"]]}</svg>'
 
 
 def render_page(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
+from sfumato.network.tree import Tree
+from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import spread_html
 from sfumato.report.drawings.moving import places_figure
@@ -19,9 +20,9 @@ from sfumato.report.figures.control import control_figures, kept_choices, noise_
 from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
 from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_part
-from sfumato.report.figures.epsilon_curves import epsilon_figures
+from sfumato.report.figures.epsilon_curves import endless_observers, epsilon_figures
 from sfumato.report.figures.figure import Figure
-from sfumato.report.figures.heatmap import after_run_table, finite_epsilons, heatmap_figure
+from sfumato.report.figures.heatmap import after_run_table, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
 from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
@@ -38,12 +39,16 @@ from sfumato.report.page.html import (
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
+from sfumato.report.results.comparability import data_of
 from sfumato.report.results.cost_of_privacy import adds_noise, twin_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, read_network
+from sfumato.report.results.observer_labels import labels_for
+from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
-from sfumato.report.results.summary import Summary, matrix_of, reasons_without_guarantee, summarise
+from sfumato.report.results.summary import Summary, matrix_of, summarise, unit_of_run
+from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.reader import add_text
 
 _NOT_ACCOUNTED = (
@@ -83,10 +88,6 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     matrices = [matrix_of(one.first) for one in series]
     summaries = [summarise(one) for one in series]
     by_name = {one.name: matrix for one, matrix in zip(series, matrices, strict=True)}
-    finite = {
-        unit: finite_epsilons([m for m, s in zip(matrices, summaries, strict=True) if s.unit == unit])
-        for unit in {one.unit for one in summaries}
-    }
     title = text.join_names([one.name for one in series], 3)
     several = len(series) > 1  # then what compares them comes first
     twin = None if several else twin_beside(series[0])
@@ -95,25 +96,24 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     if several and not pictures:
         pictures, over_rounds = over_rounds[0], []
     first = first_screen(series, summaries, matrices, pictures, twin)
-    who = section(
-        "Who learns what about whom",
-        [
-            under_name_of_run(one, series, _guarantees_html(one, matrix, finite[summary.unit], figures))
-            for one, matrix, summary in zip(series, matrices, summaries, strict=True)
-        ],
-    )
+
+    def matrix_part(one: Series) -> str:
+        return _guarantees_html(one, by_name[one.name], figures)
+
+    def control_part(one: Series) -> str:
+        return _control_html(one, figures)
+
     sections = [
         first,
         *over_rounds,
-        who,
+        *_by_run("Who learns what about whom", series, matrix_part),
         *([] if several else [_section_over_rounds(series, twin, figures)]),
+        *(_by_run("What adaptive control chose", series, control_part) if several else []),
         *_by_run("Attacks and audits", series, lambda one: _attacks_html(one, figures)),
         *_by_run("Leakage through overlapping groups", series, lambda one: _overlap_html(one, figures)),
         *_elections_section(series, figures),
         *_by_run("Colluding devices", series, lambda one: coalitions_part(one, by_name[one.name], figures)),
-        section(
-            "The network", [*_networks_html(series, figures), *(_noise_html(one, series) for one in series)]
-        ),
+        section("The network", _networks_html(series, figures), folded=several),
         *_by_run("Published claims", series, lambda one: _claims_html(one, figures)),
         _costs_section(series, figures),
         section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)], folded=True),
@@ -133,16 +133,17 @@ def _pictures_html(series: Sequence[Series], summaries: Sequence[Summary], figur
 
 
 def _subtitle_html(series: Sequence[Series]) -> str:
-    """HTML lines below the title: protocol, data and model of every run; one line where they are alike."""
+    """HTML lines below the title: protocol, data, model and network; one line if all runs are alike."""
     facts: dict[str, str] = {}
     for one in series:
         spec = one.first.spec_dict
-        data, model = spec.get("data"), spec.get("model")
+        model, topology = spec.get("model"), spec.get("topology")
         said = [f"protocol {spec['protocol']}"]
-        said += [f"data {_source_in_words(data)}"] if isinstance(data, Mapping) and "source" in data else []
+        said += [f"data {data_of(one)}"] if data_of(one) else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
-        topology = spec.get("topology")
-        said += ["devices move"] if isinstance(topology, Mapping) and topology.get("moves") else []
+        said += _parties_in_words(read_network(spec).shape)
+        said += [] if unit_of_run(one.first) == "device" else [f"one {unit_of_run(one.first)} is protected"]
+        said += _moves_in_words(topology.get("moves")) if isinstance(topology, Mapping) else []
         said += ["adaptive control"] if spec.get("control") else []
         said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
         facts[one.name] = " · ".join(said)
@@ -151,16 +152,32 @@ def _subtitle_html(series: Sequence[Series]) -> str:
     return "".join(f'<p class="facts">{text.escape(f"{name}: {said}")}</p>' for name, said in facts.items())
 
 
-def _source_in_words(data: Mapping[str, Any]) -> str:
-    """The source of the data; of a file its name, without the folders of the machine that it lies on."""
-    source = str(data["source"])
-    return PurePath(source).name if PurePath(source).is_absolute() else source
+def _parties_in_words(shape: Tree | GroupNetwork | str) -> list[str]:
+    """A phrase on how many aggregators and devices there are; [] where that is not known."""
+    if isinstance(shape, str):
+        return []
+    if isinstance(shape, GroupNetwork):
+        return [text.how_many(shape.groups.workers, "worker")]
+    tiers = [text.how_many(tier.size, tier.name) for tier in shape.tiers[1:]]
+    devices = "site" if shape.device_names else "device"
+    return [", ".join([*tiers, text.how_many(shape.device_count, devices)])]
+
+
+def _moves_in_words(moves: Any) -> list[str]:
+    """A phrase on devices that move, with the rate if the spec gives one; [] where none does."""
+    if not moves:
+        return []
+    rate = moves.get("rate") if isinstance(moves, Mapping) else None
+    return ["devices move" + (f" (rate {rate:g})" if isinstance(rate, float) else "")]
 
 
 def _by_run(title: str, series: Sequence[Series], content_of: Callable[[Series], str]) -> list[str]:
-    """An HTML section with ``content_of`` each run, below its name; [] if it is "" for all."""
+    """An HTML section with ``content_of`` each run, below its name, folded; [] if it is "" for all.
+
+    Of a single run it is open, without the name.
+    """
     parts = [under_name_of_run(one, series, content) for one in series if (content := content_of(one))]
-    return [section(title, parts)] if parts else []
+    return [section(title, parts, folded=len(series) > 1)] if parts else []
 
 
 def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures: PlacedFigures) -> str:
@@ -168,27 +185,40 @@ def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures:
 
     ``twin``: of a single run, that without noise, whose score is drawn too.
     """
-    scores, epsilon, personal = score_figures(series, twin), epsilon_figures(series), personal_figure(series)
-    parts = [
-        *([figures.place(score) for score in scores] or [placeholder("The model was not evaluated.")]),
-        *([figures.place(personal)] if personal else []),
-        *map(figures.place, epsilon),
-        *(figures.place(chosen) for chosen in control_figures(series)),
-    ]
-    panels = f'<div class="panels">{"".join(parts)}</div>'
-    said = [*([] if epsilon else ["No ε towards a watched observer is finite."]), *kept_choices(series)]
-    return section("Accuracy and privacy over rounds", [panels, text.paragraphs(said)])
+    drawn = [*score_figures(series, twin), *filter(None, [personal_figure(series)]), *epsilon_figures(series)]
+    several = len(series) > 1
+    drawn = [figure for figure in drawn if several or any(len(trace["x"]) > 1 for trace in figure.data)]
+    parts = list(map(figures.place, drawn))
+    panels = f'<div class="panels">{"".join(parts)}</div>' if parts else ""
+    said = _undrawn(series, [figure.kind for figure in drawn])
+    control = "" if several else _control_html(series[0], figures)
+    return section("Accuracy and privacy over rounds", [panels, text.paragraphs(said), control])
 
 
-def _guarantees_html(one: Series, matrix: Matrix, finite: Sequence[float], figures: PlacedFigures) -> str:
-    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees.
+def _undrawn(series: Sequence[Series], drawn: Sequence[str]) -> list[str]:
+    """Sentences on why accuracy or ε is not drawn over rounds; ``drawn``: kinds of the figures."""
+    evaluated = max(len(one.curve(headline_of(one.first.metrics).column).rounds) for one in series)
+    said = []
+    if not {"accuracy", "score"} & set(drawn):
+        said.append("The model was evaluated once." if evaluated else "The model was not evaluated.")
+    if "epsilon" not in drawn:
+        endless = text.join_names(endless_observers(series[0])) if len(series) == 1 else ""
+        why = f": the worst {unit_of_run(series[0].first)} has ∞ towards {endless}" if endless else ""
+        said += [f"No ε towards a watched observer is finite{why}."] if endless or not evaluated else []
+    return said
 
-    ``finite``: ε that the colour scale contains.
-    """
+
+def _control_html(one: Series, figures: PlacedFigures) -> str:
+    """HTML of what adaptive control chose in a run; "" without control."""
+    chosen = "".join(map(figures.place, control_figures([one])))
+    panels = f'<div class="panels">{chosen}</div>' if chosen else ""
+    return panels + text.paragraphs(kept_choices([one]))
+
+
+def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
+    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees."""
     privacy, network = one.first.privacy, read_network(one.first.spec_dict)
-    titled = network.titled
-    rows = [replace(g, unit=titled(g.unit), observer=titled(g.observer)) for g in privacy.guarantees]
-    figure = heatmap_figure(matrix, rows, privacy.delta, finite, network.device_word)
+    figure = heatmap_figure(matrix, privacy.delta, network.device_word)
     if figure is None:
         return placeholder("The run has no guarantees.")
     notes = [text.sentence(note) for note in privacy.notes]
@@ -231,35 +261,45 @@ def _elections_section(series: Sequence[Series], figures: PlacedFigures) -> list
 
 
 def _networks_html(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
-    """HTML of each different network among the runs, once, with the names of the runs that have it."""
-    drawn: dict[str, tuple[list[str], list[Figure] | str]] = {}
+    """HTML of each different network among the runs, once, with the noise of every run that has it."""
+    drawn: dict[str, tuple[list[Series], list[Figure] | str]] = {}
     for one in series:
         network = read_network(one.first.spec_dict)
         shown = [figure for figure in (topology_figure(network), places_figure(network)) if figure]
         key = json.dumps([[f.data, f.layout] for f in shown]) if shown else str(network.shape)
-        drawn.setdefault(key, ([], shown or str(network.shape)))[0].append(one.name)
+        drawn.setdefault(key, ([], shown or str(network.shape)))[0].append(one)
     parts = []
-    for names, found in drawn.values():
+    for runs, found in drawn.values():
         content = placeholder(found) if isinstance(found, str) else "".join(map(figures.place, found))
-        heading = f"<h3>{text.escape(text.join_names(names))}</h3>" if len(drawn) > 1 else ""
-        parts.append(f'<div class="run">{heading}{content}</div>')
+        names = text.join_names([one.name for one in runs])
+        heading = f"<h3>{text.escape(names)}</h3>" if len(drawn) > 1 else ""
+        noise = "".join(_noise_html(one, runs) for one in runs)
+        parts.append(f'<div class="run">{heading}{content}{noise}</div>')
     return parts
 
 
-def _noise_html(one: Series, series: Sequence[Series]) -> str:
-    """HTML on who takes part, what is clipped and who adds how much noise; "" where the spec adds none."""
+def _noise_html(one: Series, alike: Sequence[Series]) -> str:
+    """HTML on who takes part, what is clipped and who adds how much noise; "" where the spec adds none.
+
+    ``alike``: the runs with the same network.
+    """
     if not adds_noise(one):
         return ""
     spec, network = one.first.spec_dict, read_network(one.first.spec_dict)
     factors = text.paragraphs(noise_factor_sentence(one))
     noise = noise_part(noise_of(spec, network), training_of(spec, network))
-    return under_name_of_run(one, series, f"<h3>Who adds noise</h3>{factors}{noise}")
+    whose = f": {text.escape(one.name)}" if len(alike) > 1 else ""
+    return f"<h4>Who adds noise{whose}</h4>{factors}{noise}"
 
 
 def _claims_html(one: Series, figures: PlacedFigures) -> str:
     """HTML of the published claims beside the rigorous ε; empty without claims."""
-    privacy = one.first.privacy
-    figure = claims_figure(privacy.claims)
+    privacy, labels = one.first.privacy, labels_for(read_network(one.first.spec_dict))
+
+    def pair_in_words(claim: Claim) -> str:
+        return f"{labels.row(claim.unit).title} → {labels.column(claim.unit, claim.observer).title}"
+
+    figure = claims_figure(privacy.claims, pair_in_words)
     if figure is None:
         return ""
     return figures.place(figure) + claims_table(privacy.claims, text.at_delta(privacy.delta))

@@ -10,7 +10,7 @@ from sfumato.report.results.network import AT_STEPS, Network, owners_in_words
 from sfumato.report.results.secure_sums import drops_in_words
 from sfumato.rounding import number
 
-_CLIPPED = {"update": "every message", "step": "every local step", "example": "the gradient of every example"}
+_CLIPPED = {"update": "Every message", "step": "Every local step", "example": "The gradient of every example"}
 _STATED = (
     "rounds", "local_steps", "local_epochs", "edge_every", "edge_at_global", "aggregate_every", "merge_every",
     "batches", "participation",
@@ -93,7 +93,8 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
     said = [_rounds(training)]
     clip = noise["clip"]
     if clip:
-        said.append(f"The norm of {_CLIPPED[clip['kind']]} is at most {text.number(clip['norm'])}.")
+        norm = text.number(clip["norm"])
+        said.append(f"{_CLIPPED[clip['kind']]} is clipped to norm {norm} (privacy.clip.norm).")
     if noise.get("channel"):
         said.append(noise["channel"])
     if not noise["parties"]:

@@ -22,6 +22,7 @@ from sfumato.report.pareto.points import (
     varied_objectives,
 )
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+from sfumato.spec.words_of_keys import WORDS
 
 
 def headline(swept: ParetoPage) -> str:
@@ -33,7 +34,10 @@ def headline(swept: ParetoPage) -> str:
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
     bends = knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
     said = [*_best_by_rule(swept), *bends, f"{counted}{of}{failed}.{alone}"]
+    only_target = tuple(swept.keys) == (WORDS["privacy.noise.epsilon"],)  # its least has the least ε
     for name in varied_objectives(swept):
+        if only_target and name.startswith(EPSILON_PREFIX):
+            continue
         known = [point for point in swept.points if math.isfinite(value_of(point, name))]
         if known:
             best = min(known, key=lambda point: cost_of(point, name))

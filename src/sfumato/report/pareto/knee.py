@@ -30,10 +30,8 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
         if place is None:
             continue
         point = front[place][0]
-        if any(point is other for other in at):
-            said.append(f"The same holds of {title_of(across)} beyond that point.")
-        else:
-            said.append(_knee_sentence(swept, across, up, front, place))
+        if not any(point is other for other in at):  # of another cost the scores would be the same
+            said.append(_knee_sentence(across, up, front, place))
         at.append(point)
     return said
 
@@ -51,7 +49,7 @@ def _place_of_knee(front: _Front) -> int | None:
     return place if above[place] >= _FLAT else None
 
 
-def _knee_sentence(swept: ParetoPage, across: str, up: str, front: _Front, place: int) -> str:
+def _knee_sentence(across: str, up: str, front: _Front, place: int) -> str:
     """Sentences on the score ``up`` at the ends of the front and at its bend, over the cost ``across``."""
     score, shown, most = SCORES[up], title_of(across), front[-1][2]
     ends = [(describe_objective(one, across), value) for one, _, value in (front[place], front[0])]
@@ -62,8 +60,7 @@ def _knee_sentence(swept: ParetoPage, across: str, up: str, front: _Front, place
     ]
     return (
         f"{text.title(shown)} {describe_objective(front[-1][0], across)} gives {score.name} "
-        f"{score.text(most)}; {' and '.join(less)}. Beyond {swept.describe_point(front[place][0])} "
-        f"a factor of {shown} changes {score.name} less than before."
+        f"{score.text(most)}; {' and '.join(less)}."
     )
 
 

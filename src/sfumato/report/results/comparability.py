@@ -1,15 +1,19 @@
-"""Which figures of several runs cannot be compared: ε of several units or δ, energies of several radios."""
+"""Which figures of several runs cannot be compared: ε of several units or δ, scores on several data sets,
+energies of several radios.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import unit_of_run
 from sfumato.rounding import number
+from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 _RELATIVE = ((1.0, "× noise"), (1e3, "thousand × noise"), (1e6, "million × noise"))
@@ -78,8 +82,41 @@ def _warning_on_units(series: Sequence[Series]) -> list[str]:
     ]
 
 
+def data_of(one: Series) -> str:
+    """The source of a run's data, as its spec names it; of a file its name."""
+    data = one.first.spec_dict.get("data")
+    source = str(data.get("source", "")) if isinstance(data, Mapping) else ""
+    return PurePath(source).name if PurePath(source).is_absolute() else source
+
+
+def by_score_and_data(series: Sequence[Series]) -> dict[tuple[Headline, str], list[tuple[int, Series]]]:
+    """The runs, with their numbers, that are judged by one score on the same data."""
+    found: dict[tuple[Headline, str], list[tuple[int, Series]]] = {}
+    for place, one in enumerate(series):
+        found.setdefault((headline_of(one.first.metrics), data_of(one)), []).append((place, one))
+    return found
+
+
+def on_data(series: Sequence[Series], data: str) -> str:
+    """`` on DATA``, where the runs of a report have different data; else ""."""
+    return f" on {data}" if len({data_of(one) for one in series}) > 1 else ""
+
+
+def _warning_on_data(series: Sequence[Series]) -> list[str]:
+    """A sentence on which run learns from which data, where they differ; [] where they do not."""
+    runs: dict[str, list[str]] = {}
+    for one in series:
+        runs.setdefault(data_of(one), []).append(one.name)
+    if len(runs) < 2:
+        return []
+    whose = "; ".join(f"{data} in {text.join_names(names)}" for data, names in runs.items())
+    return [
+        f"The runs learn from different data: {whose}. Their scores are neither ranked nor drawn together."
+    ]
+
+
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """Sentences that figures of several runs cannot be compared: of units first, then `notices`.
+    """Sentences that figures of several runs cannot be compared: of units, of data, then `notices`.
 
     [] where they can.
     """
@@ -87,11 +124,11 @@ def warnings_of_series(series: Sequence[Series]) -> list[str]:
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
     models = [radio_model(run.spec_dict) for run in measured]
-    return [*_warning_on_units(series), *notices(deltas, models)]
+    return [*_warning_on_units(series), *_warning_on_data(series), *notices(deltas, models)]
 
 
 def asks_for_energy(series: Sequence[Series]) -> bool:
-    """Whether the spec of some run asks for energy and time; then reports show them for all runs."""
+    """Whether the spec of some run asks for energy and time."""
     return any(stated_radio(run.spec_dict) is not None for one in series for run in one.runs)
 
 

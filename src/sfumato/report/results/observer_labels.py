@@ -36,7 +36,7 @@ class Column:
     """How observers are placed towards a unit.
 
     Attributes:
-        order: the sort key, from near to far.
+        order: the sort key: the cloud and the public first, then from near to far.
         title: in words.
         kind: for programs.
         in_a_sentence: the title as a sentence says it after "towards"; empty where it is the same.
@@ -81,9 +81,9 @@ class ObserverLabels(abc.ABC):
         """The column of the matrix for the relation of ``observer`` to ``unit``."""
         unit = _device_of(unit)
         if observer == "cloud":
-            return Column((9_000, ""), "cloud", "cloud", "the cloud")
+            return Column((-2, ""), "cloud", "cloud", "the cloud")
         if observer == "public":
-            return Column((9_001, ""), "public", "public", "the public")
+            return Column((-1, ""), "public", "public", "the public")
         if "," in observer:
             return Column((_COALITION, observer), f"coalition {self._coalition_text(observer)}")
         return self._party_column(unit, observer)

@@ -14,9 +14,8 @@ from sfumato.guessing import guessing_in_words
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
-from sfumato.report.formatting import epsilon, join_names, number, percent, whole
+from sfumato.report.formatting import epsilon, join_names, percent, whole
 from sfumato.report.results.dp_ogl_plus import note_between_releases, rounds_to_a_release
-from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
@@ -27,8 +26,7 @@ from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _CLEARLY = 0.01  # of accuracy
-_SPREAD = 1.05  # of ε from unit to unit, worth a sentence
-_MOST_CLASSES = 3  # of devices to name in a sentence
+SPREAD = 1.05  # of ε from unit to unit, worth a sentence
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def summarise(series: Series) -> Summary:
         total_bytes=series.total("bytes_up", "bytes_down").value,
         energy_j=series.total("energy_j").value,
         delay_s=series.total("delay_s").value,
-        epsilon_peers=max(_epsilons_towards_workers(series), default=math.nan),
+        epsilon_peers=max(epsilons_towards_workers(series), default=math.nan),
         score=score.column,
         final_score=series.final(score.column).value,
         final_score_half_width=series.final(score.column).half_width,
@@ -148,67 +146,6 @@ def guessing_of_run(run: RunFolder) -> str:
     return guessing_in_words(source, read_test_labels(run.path))
 
 
-def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
-    """Sentences on the largest ε towards each kind of observer, and on who has no guarantee.
-
-    One sentence where the runs have no guarantees, or no finite one. ``matrix``: of the first run.
-    """
-    guarantees = [row for run in series.runs for row in run.privacy.guarantees]
-    if not guarantees:
-        return ["The run has no guarantees."]
-    main, delta = guarantees[0].unit_kind, series.first.privacy.delta
-    at = "" if math.isnan(delta) else f" at δ = {number(delta)}"
-    if all(row.epsilon == math.inf for row in guarantees):
-        whys = sorted({row.why for row in guarantees if row.why})
-        reason = f" ({_without_full_stop(whys[0])})" if len(whys) == 1 else ""
-        return [f"No {main} has a guarantee towards any observer{reason}."]
-    said = []
-    for kind in ("device", "record", "person"):
-        for observer in ("cloud", "public"):  # the public, where the cloud has raw updates
-            rows = [row for row in guarantees if (row.relation.kind, row.unit_kind) == (observer, kind)]
-            finite = [row.epsilon for row in rows if row.epsilon < math.inf]
-            if finite:
-                others = " that has a guarantee" if len(finite) < len(rows) else ""
-                largest = f"exceeds ε = {epsilon(max(finite))}{at}"
-                said.append(f"Towards the {observer} no {kind}{others} {largest}.")
-                ranged = range_sentence([row for row in rows if row.epsilon < math.inf])
-                said += ranged
-                said += _why_sites_differ(series, kind) if ranged else []
-                said += [epsilon_in_words(kind, max(finite))] if kind == main else []
-                break
-    said += after_run_sentence(series.first.privacy)
-    within = kind_within_devices(series.first)
-    said += [] if within is None else unit_sentences(series.first.spec_dict, within)
-    workers = _epsilons_towards_workers(series)
-    protected = [value for value in workers if value < math.inf]
-    if protected:
-        largest = f"ε = {epsilon(max(protected))}{at}"
-        said.append(
-            f"Towards some other workers there is no guarantee (∞); towards the rest none exceeds {largest}."
-            if len(protected) < len(workers)
-            else f"Towards another worker none exceeds {largest}."
-        )
-        said += _class_sentences(matrix)
-        said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
-    return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
-
-
-def _why_sites_differ(series: Series, kind: str) -> list[str]:
-    """One sentence on why ε of a record or person differs from site to site in a star; [] where it is not
-    sure.
-
-    With one noise and equal weights for all, what differs is the probability of being drawn for a batch: the
-    batch size over how many the site has.
-    """
-    spec, network = series.first.spec_dict, read_network(series.first.spec_dict)
-    training = spec["training"]
-    drawn = kind != "device" and training.get("batches") == "poisson" and network.device_word == "site"
-    equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
-    if not (drawn and equal):
-        return []
-    return [f"The fewer {kind}s a site has, the more often each is drawn for a batch, and the larger ε is."]
-
-
 def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
     """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
 
@@ -223,7 +160,7 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
         return [
             f"Protected least: {worst.sites}, ε = {worst.epsilon}; most: {best.sites}, ε = {best.epsilon}."
         ]
-    if worst_value < _SPREAD * least_value:
+    if worst_value < SPREAD * least_value:
         return []
     return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
 
@@ -248,18 +185,6 @@ def _least_epsilon(row: Guarantee) -> float:
     return row.epsilon_range[0] if row.epsilon_range else row.epsilon
 
 
-def _class_sentences(matrix: Matrix) -> list[str]:
-    """One sentence with the largest ε towards other workers of each class; [] for many or equal classes."""
-    largest: dict[int, float] = {}
-    for (row, column), cell in matrix.cells.items():
-        if matrix.columns[column].kind in ("peer", "other-device"):
-            largest[row] = max(cell.epsilon, largest.get(row, 0.0))
-    shown = [f"{matrix.rows[row].title} {epsilon(value)}" for row, value in sorted(largest.items())]
-    if not 1 < len(shown) <= _MOST_CLASSES or len({epsilon(value) for value in largest.values()}) == 1:
-        return []
-    return [f"By class at most: {join_names(shown)}."]
-
-
 def kind_within_devices(run: RunFolder) -> str | None:
     """``record`` or ``person``, where all guarantees are about one of these; ``None`` where some are not."""
     kinds = {row.unit_kind for row in run.privacy.guarantees}
@@ -276,13 +201,20 @@ def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
     return [row for row in rows if row.unit_kind == "device"] or rows
 
 
-def _epsilons_towards_workers(series: Series) -> list[float]:
+def epsilons_towards_workers(series: Series) -> list[float]:
     """All ε towards single other workers in runs over groups; [] otherwise."""
     family = read_network(series.first.spec_dict).family
     if family is None or not family.devices_observe:
         return []
     rows = (row for run in series.runs for row in of_main_unit(run.privacy.guarantees))
     return [row.epsilon for row in rows if row.relation.kind in ("peer", "other-device")]
+
+
+def largest_towards_device(one: Series) -> float:
+    """The largest ε towards another single device; NaN without such a row."""
+    rows = (row for run in one.runs for row in of_main_unit(run.privacy.guarantees))
+    near = (row.epsilon for row in rows if row.relation.kind in ("peer", "other-device"))
+    return max(near, default=math.nan)
 
 
 def has_edges(one: Series) -> bool:
@@ -315,78 +247,11 @@ def findings_of_run(run: RunFolder) -> list[str]:
     return [*run.privacy.findings, *(network.titled(finding.text) for finding in after)]
 
 
-def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
-    """One sentence on who trusts whom with raw updates; [] where nobody does.
-
-    ``raw``: how many devices send raw updates.
-    """
-    trusted = _without_guarantee(matrix, trusted=True)
-    if not trusted:
-        return []
-    pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
-    return [f"Trusted with raw updates, so without any guarantee: {pairs}."]
-
-
-def unprotected_finding(matrix: Matrix) -> list[str]:
-    """One text on who has no guarantee towards observers that nobody trusts; [] if all have."""
-    others = _without_guarantee(matrix, trusted=False)
-    if not others:
-        return []
-    who = _unprotected_pairs_phrase(matrix, others)
-    return [f"without any guarantee: {who}; the reasons are below the table of ε"]
-
-
-def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
-    """Row of the matrix to phrases for the observers towards whom its ε is infinite.
-
-    ``trusted``: those that are trusted with raw updates, else those that are not.
-    """
-    found: dict[int, list[str]] = {}
-    for (row, column), cell in sorted(matrix.cells.items()):
-        if cell.epsilon == math.inf and cell.trusts_all == trusted:
-            found.setdefault(row, []).append(matrix.columns[column].towards)
-    return found
-
-
-def _unprotected_pairs_phrase(
-    matrix: Matrix, found: Mapping[int, Sequence[str]], count: str | None = None
-) -> str:
-    """A phrase on who has no guarantee towards whom; of many classes only their number.
-
-    Args:
-        matrix: whose rows ``found`` counts.
-        found: as of `_without_guarantee`, not empty.
-        count: number of these devices, as text, to say in place of the number of classes; ``None``: not
-            known.
-    """
-    if len(found) > _MOST_CLASSES:
-        towards = join_names(list(dict.fromkeys(whom for several in found.values() for whom in several)), 3)
-        merged = any(row.title.endswith("more classes") for row in matrix.rows)
-        many = "many" if merged else f"{whole(len(found))} of {whole(len(matrix.rows))}"
-        return f"{count} devices {towards}" if count else f"{many} classes of devices {towards}"
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for row, towards_whom in found.items():
-        alike.setdefault(tuple(towards_whom), []).append(matrix.rows[row].title)
-    each = [f"{join_names(who)} {join_names(whom, 3)}" for whom, who in alike.items()]
-    return join_names(each, _MOST_CLASSES)
-
-
-def reasons_without_guarantee(matrix: Matrix) -> list[str]:
-    """A sentence for each reason why pairs have no guarantee; pairs with trust are left out, [] if none is
-    left.
-    """
-    reasons: dict[str, dict[str, None]] = {}
-    for (row, column), cell in sorted(matrix.cells.items()):
-        worst = cell.guarantees[0]
-        if cell.epsilon == math.inf and not worst.trusted:
-            pair = f"{matrix.rows[row].title} {matrix.columns[column].towards}"
-            reasons.setdefault(_without_full_stop(worst.why or "there is no protection"), {})[pair] = None
-    return [f"No guarantee for {join_names(list(who), 3)}: {why}." for why, who in reasons.items()]
-
-
-def _without_full_stop(sentence: str) -> str:
-    """A sentence without its full stop."""
-    return sentence.strip().rstrip(".")
+def raw_to_trusted_in_words(run: RunFolder) -> str:
+    """A phrase on how many devices of a run send raw updates to an aggregator that they trust."""
+    family = read_network(run.spec_dict).family
+    whom, who = ("master", "workers") if family and family.devices_observe else ("edge", "devices")
+    return f"raw to a trusted {whom}: {run.privacy.raw_to_trusted_edge} {who}"
 
 
 def raw_text(raw: RawDevices | None) -> str:

@@ -125,9 +125,7 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
         beside_node = candidates[place][0]
         if declared.elections:
             beside_node = max(0, beside_node - 1)  # the last of the zone gave its place to the supernode
-        found.append(
-            Coalition(f"device:{unit}", size, inside, name, epsilon, worst_with_node, beside_node)
-        )
+        found.append(Coalition(f"device:{unit}", size, inside, name, epsilon, worst_with_node, beside_node))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Heatmaps on colour scales of their own: a measure by two axes, and ε of workers towards each other."""
+"""Heatmaps: a measure by two axes, and ε, or releases, of workers towards each other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NO_GUARANTEE, Figure, Json
-from sfumato.report.figures.worker_heatmap import WORKER_SCALE
+from sfumato.report.figures.figure import (
+    EPSILON_BAR,
+    EPSILON_ENDS,
+    EPSILON_SCALE,
+    NO_GUARANTEE,
+    Figure,
+    Json,
+    epsilon_shade,
+)
 from sfumato.report.results.series import FloatArray
 from sfumato.studies.measures.workers import RELEASES
 from sfumato.studies.page.panel_data import PanelData, setting_text
@@ -39,7 +46,7 @@ def axis_heatmap(data: PanelData) -> Figure:
     trace: Json = {
         "type": "heatmap", "z": z, "text": cells, "texttemplate": "%{text}", "xgap": 2, "ygap": 2,
         "x": [setting_text(s) for s in across.settings], "y": [setting_text(s) for s in down.settings],
-        "colorscale": WORKER_SCALE, "hoverinfo": "skip",
+        "colorscale": EPSILON_SCALE, "hoverinfo": "skip",
         "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": text.label(data.title)}},
     }  # fmt: skip
     layout: Json = {
@@ -116,6 +123,12 @@ class _Matrix:
         """A value as text: a count as it is, an ε rounded up."""
         return text.number(value) if self.is_count else text.epsilon(value)
 
+    def _shade(self, value: float) -> float:
+        """The place of a value on the colour scale: of a count as it is; 1 for ∞, which has one colour."""
+        if math.isinf(value):
+            return 1.0
+        return value if self.is_count else round(epsilon_shade(value), 4)
+
     def shown(self, mask: npt.NDArray[np.bool_]) -> Json:
         """A Plotly trace of a heatmap that shows the cells where ``mask`` ``[W, W]`` is set, others empty."""
         workers = [str(self.first + worker) for worker in range(len(self.values))]
@@ -124,8 +137,7 @@ class _Matrix:
         words: list[list[str]] = []
         for line, kept in zip(self.values, mask, strict=True):
             pairs = list(zip(line.tolist(), kept, strict=True))
-            z.append([round(value, 4) if one and math.isfinite(value) else 1.0 if one else None
-                      for value, one in pairs])  # fmt: skip
+            z.append([None if not one else self._shade(value) for value, one in pairs])
             words.append([self.words_of(value) if one else "" for value, one in pairs])
         return {
             "type": "heatmap", "z": z, "x": workers, "y": workers, "text": words, "hoverongaps": False,
@@ -155,18 +167,14 @@ def _workers(data: PanelData, matrix: _Matrix) -> Figure:
     values, count = matrix.values, len(matrix.values)
     finite = values[np.isfinite(values)]
     none, without = int(np.isnan(values).sum()) - count, int(np.isinf(values).sum())
-    bar: Json = {
-        "thickness": 12,
-        "outlinewidth": 0,
-        "title": {"text": "releases" if matrix.is_count else "ε"},
-    }
-    traces = [matrix.shown(np.isfinite(values)) | {"colorscale": WORKER_SCALE, "colorbar": bar}]
+    traces = [matrix.shown(np.isfinite(values)) | {"colorscale": EPSILON_SCALE, "colorbar": EPSILON_BAR}]
+    traces[0] |= {"zmin": EPSILON_ENDS[0], "zmax": EPSILON_ENDS[1]}
     if matrix.is_count and len(finite):
-        bar |= {"tickvals": sorted(set(finite.tolist()))}
+        bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "releases"}}
+        traces[0]["colorbar"] = bar | {"tickvals": sorted(set(finite.tolist()))}
+        traces[0] |= {"zmin": float(min(finite.min(), finite.max() * 0.8)), "zmax": float(finite.max())}
     if count <= MOST_WRITTEN:
         traces[0] |= {"texttemplate": "%{text}", "textfont": {"size": 15}}
-    if len(finite):
-        traces[0] |= {"zmin": float(min(finite.min(), finite.max() * 0.8)), "zmax": float(finite.max())}
     if without:
         red = [[0, NO_GUARANTEE], [1, NO_GUARANTEE]]
         traces.append(matrix.shown(np.isinf(values)) | {"colorscale": red, "showscale": False})

@@ -1,0 +1,205 @@
+"""Sentences on who is protected how well, who trusts whom, and who has no guarantee and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
+from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
+from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.network import read_network
+from sfumato.report.results.series import Series
+from sfumato.report.results.summary import (
+    SPREAD,
+    epsilons_towards_workers,
+    kind_within_devices,
+    range_sentence,
+)
+from sfumato.run_folder.recorded_privacy import RawDevices
+
+_MOST_CLASSES = 3  # of devices to name in a sentence
+
+
+def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
+    """Sentences on the largest ε towards each kind of observer, and on who has no guarantee.
+
+    One sentence where the runs have no guarantees, or no finite one. ``matrix``: of the first run.
+    """
+    guarantees = [row for run in series.runs for row in run.privacy.guarantees]
+    if not guarantees:
+        return ["The run has no guarantees."]
+    main, delta = guarantees[0].unit_kind, series.first.privacy.delta
+    at = "" if math.isnan(delta) else f" at δ = {number(delta)}"
+    if all(row.epsilon == math.inf for row in guarantees):
+        whys = sorted({row.why for row in guarantees if row.why})
+        reason = f" ({_without_full_stop(whys[0])})" if len(whys) == 1 else ""
+        return [f"No {main} has a guarantee towards any observer{reason}."]
+    said = list(map(sentence, unprotected_finding(matrix)))
+    for kind in ("device", "record", "person"):
+        for observer in ("cloud", "public"):  # the public, where the cloud has raw updates
+            rows = [row for row in guarantees if (row.relation.kind, row.unit_kind) == (observer, kind)]
+            finite = [row.epsilon for row in rows if row.epsilon < math.inf]
+            if finite:
+                others = " that has a guarantee" if len(finite) < len(rows) else ""
+                largest = f"exceeds ε = {epsilon(max(finite))}{at}"
+                alike = {epsilon(row.epsilon) for row in guarantees if row.unit_kind == kind} == {
+                    epsilon(max(finite))
+                }
+                whom = f"the {observer}" if not alike else _everybody(series, kind)
+                said.append(f"Towards {whom} no {kind}{others} {largest}.")
+                ranged = range_sentence([row for row in rows if row.epsilon < math.inf])
+                said += _classes_sentence(matrix, kind, observer) or ranged
+                said += _why_sites_differ(series, kind) if ranged else []
+                said += [epsilon_in_words(kind, max(finite))] if kind == main else []
+                break
+    said += after_run_sentence(series.first.privacy)
+    within = kind_within_devices(series.first)
+    said += [] if within is None else unit_sentences(series.first.spec_dict, within)
+    workers = epsilons_towards_workers(series)
+    protected = [value for value in workers if value < math.inf]
+    if protected:
+        largest = f"ε = {epsilon(max(protected))}{at}"
+        said.append(
+            f"Towards some other workers there is no guarantee (∞); towards the rest none exceeds {largest}."
+            if len(protected) < len(workers)
+            else f"Towards another worker none exceeds {largest}."
+        )
+        said += _class_sentences(matrix)
+        said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
+    return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
+
+
+def _why_sites_differ(series: Series, kind: str) -> list[str]:
+    """One sentence on why ε of a record or person differs from site to site in a star; [] where it is not
+    sure.
+
+    With one noise and equal weights for all, what differs is the probability of being drawn for a batch: the
+    batch size over how many the site has.
+    """
+    spec, network = series.first.spec_dict, read_network(series.first.spec_dict)
+    training = spec["training"]
+    drawn = kind != "device" and training.get("batches") == "poisson" and network.device_word == "site"
+    equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
+    if not (drawn and equal):
+        return []
+    return [f"The fewer {kind}s a site has, the more often each is drawn for a batch, and the larger ε is."]
+
+
+def _everybody(series: Series, kind: str) -> str:
+    """The words for all observers of a ``kind`` of unit but for the device or site that holds it."""
+    if kind == "device":
+        return "any observer"
+    return f"anybody but its own {read_network(series.first.spec_dict).device_word}"
+
+
+def _classes_sentence(matrix: Matrix, kind: str, observer: str) -> list[str]:
+    """One sentence with the largest ε of every class of units towards the cloud or the public.
+
+    Of many classes only those with the least and the largest. [] where ε is infinite or hardly differs, and
+    for classes of named sites.
+    """
+    found = []
+    for (row, column), cell in sorted(matrix.cells.items()):
+        if matrix.columns[column].kind == observer and cell.guarantees[0].unit_kind == kind:
+            if cell.epsilon == math.inf or any(one.sites for one in cell.guarantees):
+                return []
+            found.append((cell.epsilon, matrix.rows[row]))
+    values = [value for value, _ in found]
+    if len(values) < 2 or max(values) < SPREAD * min(values):
+        return []
+    if len(found) > _MOST_CLASSES:
+        found = [min(found, key=lambda one: one[0]), max(found, key=lambda one: one[0])]
+    each = [
+        f"ε = {epsilon(value)} of {row.title}{f' ({row.detail})' if row.detail else ''}"
+        for value, row in found
+    ]
+    if len(values) > len(found):
+        return [f"Towards the {observer} it goes from {each[0]} to {each[1]}."]
+    return [f"Towards the {observer}: {join_names(each)}."]
+
+
+def _class_sentences(matrix: Matrix) -> list[str]:
+    """One sentence with the largest ε towards other workers of each class; [] for many or equal classes."""
+    largest: dict[int, float] = {}
+    for (row, column), cell in matrix.cells.items():
+        if matrix.columns[column].kind in ("peer", "other-device"):
+            largest[row] = max(cell.epsilon, largest.get(row, 0.0))
+    shown = [f"{matrix.rows[row].title} {epsilon(value)}" for row, value in sorted(largest.items())]
+    if not 1 < len(shown) <= _MOST_CLASSES or len({epsilon(value) for value in largest.values()}) == 1:
+        return []
+    return [f"By class at most: {join_names(shown)}."]
+
+
+def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
+    """One sentence on who trusts whom with raw updates; [] where nobody does.
+
+    ``raw``: how many devices send raw updates.
+    """
+    trusted = _without_guarantee(matrix, trusted=True)
+    if not trusted:
+        return []
+    pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
+    return [f"Trusted with raw updates, so without any guarantee: {pairs}."]
+
+
+def unprotected_finding(matrix: Matrix) -> list[str]:
+    """One text on who has no guarantee towards observers that nobody trusts; [] if all have."""
+    others = _without_guarantee(matrix, trusted=False)
+    if not others:
+        return []
+    who = _unprotected_pairs_phrase(matrix, others)
+    return [f"without any guarantee: {who}"]
+
+
+def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
+    """Row of the matrix to phrases for the observers towards whom its ε is infinite.
+
+    ``trusted``: those that are trusted with raw updates, else those that are not.
+    """
+    found: dict[int, list[str]] = {}
+    for (row, column), cell in sorted(matrix.cells.items()):
+        if cell.epsilon == math.inf and cell.trusts_all == trusted:
+            found.setdefault(row, []).append(matrix.columns[column].towards)
+    return found
+
+
+def _unprotected_pairs_phrase(
+    matrix: Matrix, found: Mapping[int, Sequence[str]], count: str | None = None
+) -> str:
+    """A phrase on who has no guarantee towards whom; of many classes only their number.
+
+    Args:
+        matrix: whose rows ``found`` counts.
+        found: as of `_without_guarantee`, not empty.
+        count: number of these devices, as text, to say in place of the number of classes; ``None``: not
+            known.
+    """
+    if len(found) > _MOST_CLASSES:
+        towards = join_names(list(dict.fromkeys(whom for several in found.values() for whom in several)), 3)
+        merged = any(row.title.endswith("more classes") for row in matrix.rows)
+        many = "many" if merged else f"{whole(len(found))} of {whole(len(matrix.rows))}"
+        return f"{count} devices {towards}" if count else f"{many} classes of devices {towards}"
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for row, towards_whom in found.items():
+        alike.setdefault(tuple(towards_whom), []).append(matrix.rows[row].title)
+    each = [f"{join_names(who)} {join_names(whom, 3)}" for whom, who in alike.items()]
+    return join_names(each, _MOST_CLASSES)
+
+
+def reasons_without_guarantee(matrix: Matrix) -> list[str]:
+    """A sentence for each reason why pairs have no guarantee; pairs with trust are left out, [] if none is
+    left.
+    """
+    reasons: dict[str, dict[str, None]] = {}
+    for (row, column), cell in sorted(matrix.cells.items()):
+        worst = cell.guarantees[0]
+        if cell.epsilon == math.inf and not worst.trusted:
+            pair = f"{matrix.rows[row].title} {matrix.columns[column].towards}"
+            reasons.setdefault(_without_full_stop(worst.why or "there is no protection"), {})[pair] = None
+    return [f"No guarantee for {join_names(list(who), 3)}: {why}." for why, who in reasons.items()]
+
+
+def _without_full_stop(said: str) -> str:
+    """A sentence without its full stop."""
+    return said.strip().rstrip(".")

@@ -1,0 +1,85 @@
+"""ε towards watched observers: the lines on a terminal, and the budget that adaptive control was given."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.report.formatting import at_delta, epsilon
+from sfumato.report.results.network import read_network
+from sfumato.report.results.series import Series
+from sfumato.report.results.summary import kind_within_devices, of_main_unit
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
+
+
+class Budget(NamedTuple):
+    """The ε towards a watched observer that control was given before the run, and what its rounds spent."""
+
+    given: float
+    spent: float
+
+
+def budgets(series: Series) -> dict[str, Budget]:
+    """The `Budget` towards each watched observer; {} without control.
+
+    The guarantee is the budget. What was spent is that of the seed that spent the most.
+    """
+    first = series.first
+    if not first.spec_dict.get("control"):
+        return {}
+    found = {}
+    for observer in series.observers:
+        spent = float(series.worst(EPSILON_PREFIX + observer)[1][-1])
+        rows = [row for row in of_main_unit(first.privacy.guarantees) if _is_about(row, observer)]
+        if given := [row.epsilon for row in rows if spent == math.inf or not row.is_raw]:
+            found[observer] = Budget(max(given), spent)
+    return found
+
+
+def _is_about(row: Guarantee, observer: str) -> bool:
+    """Whether a row may be about pairs with ``observer``.
+
+    A row stands for all pairs like it, so one of an edge may be about any edge, and the largest ε of all of
+    them is taken: no budget is stated too small.
+    """
+    if "," in observer or observer in ("cloud", "public"):
+        return row.observer == observer
+    kinds = ("peer", "other-device") if observer.startswith("device:") else ("own-edge", "other-edge")
+    return row.relation.kind in kinds
+
+
+def epsilon_lines(series: Series) -> list[str]:
+    """A line with the largest ε towards every watched observer, over the seeds; [] where none is watched.
+
+    With adaptive control it has the budget, which is the guarantee, and what of it was spent.
+    """
+    first, names = series.first, read_network(series.first.spec_dict)
+    spent = {name: float(series.worst(EPSILON_PREFIX + name)[1][-1]) for name in series.observers}
+    given = budgets(series)
+    shown = {name: given[name].given if name in given else value for name, value in spent.items()}
+    if not shown:
+        return []
+    delta = at_delta(first.privacy.delta)
+    kind = kind_within_devices(first)
+    if kind is not None:
+        values = ", ".join(f"{names.titled(name)} {epsilon(value)}" for name, value in shown.items())
+        clip = first.spec_dict["privacy"].get("clip") or {}
+        whole = "; a device as a whole: ∞" if clip.get("kind") == "example" else ""
+        return [f"ε of a {kind}: {values}{delta}{whole}"]
+    # with both units the columns are about devices
+    both = " of a device" if first.spec_dict["privacy"].get("unit") == "both" else ""
+    values = ", ".join(f"ε {names.titled(name)} {epsilon(value)}" for name, value in shown.items())
+    return [f"{values}{both}{delta}{_spent_in_words(given)}"]
+
+
+def _spent_in_words(given: dict[str, Budget]) -> str:
+    """What follows budgets in a line: how much of them the rounds spent; "" without budgets."""
+    finite = [budget for budget in given.values() if budget.given < math.inf]
+    if not finite:
+        return ""
+    alike = len({(epsilon(one.given), epsilon(one.spent)) for one in finite}) == 1
+    if alike:
+        return f": the budget; the rounds spent {epsilon(finite[0].spent)} of it"
+    each = ", ".join(f"{epsilon(one.spent)} of {epsilon(one.given)}" for one in finite)
+    return f": the budgets; the rounds spent {each}"
