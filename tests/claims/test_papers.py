@@ -12,6 +12,9 @@ from sfumato.claims.papers import ERRORS, NAMED, PLACES, entry_of
         ("DP-OGL Thm. 1 (17), counts", "Thm. 1 (17)"),
         ("(17) counts 3 releases", "Thm. 1 (17)"),
         ("(18) rounds 5/2 down", "Thm. 1 (18)"),
+        ("Theorem 1, (17)", "Thm. 1 (17)"),
+        ("Example 2, (26)", "(26)"),
+        ("Example 3, (27)", "(27)"),
     ],
 )
 def test_all_ways_to_write_a_place_have_one_entry(sentence: str, place: str) -> None:
