@@ -298,10 +298,25 @@ def test_rounds_of_dp_ogl_plus_without_a_release_are_told_apart(run_folder: Make
     frame = metrics(4).assign(accuracy=[0.9, 0.4, 0.8, 0.3])
     page = page_of(run_folder("plus", spec, frame=frame))
     assert "It was best after round 2: 40.0&nbsp;%." in page
-    assert page.count("DP-OGL+ adds noise every 2 rounds") == 2  # beside the accuracy, and below its curve
+    assert page.count("DP-OGL+ adds noise every 2 rounds") == 1  # beside the accuracy
+    assert "The line joins released models; dots are models in between, without noise." in page
+    dots, line, *_ = figures_of(page)["accuracy"]["data"]
+    assert (dots["mode"], dots["x"], dots["y"]) == ("markers", [1, 3], [0.9, 0.8])
+    assert (line["x"], line["y"]) == ([2, 4], [0.4, 0.3])
     other = page_of(run_folder("plain", frame=frame))
     assert "It was best after round 1: 90.0&nbsp;%." in other
     assert "adds noise every" not in other
+    assert figures_of(other)["accuracy"]["data"][0]["x"] == [1, 2, 3, 4]
+
+
+def test_guessing_is_drawn_where_the_accuracy_comes_near(run_folder: Make) -> None:
+    low = page_of(run_folder("low", frame=metrics(3).assign(accuracy=[0.08, 0.12, 0.11])))
+    _, guess = figures_of(low)["accuracy"]["data"]
+    assert (guess["y"], guess["x"], guess["line"]["dash"]) == ([0.1, 0.1], [1, 3], "dot")
+    assert "Dotted: guessing, 10.0 %." in low
+    high = page_of(run_folder("high", frame=metrics(3).assign(accuracy=[0.4, 0.5, 0.6])))
+    assert len(figures_of(high)["accuracy"]["data"]) == 1
+    assert "Dotted: guessing" not in high
 
 
 def test_a_better_round_than_the_last_is_named(run_folder: Make) -> None:
@@ -321,6 +336,8 @@ def test_the_worst_site_is_named_with_the_range() -> None:
         ),
     ]
     assert range_sentence(rows) == ["Protected least: kiel, ε = 4; most: bonn, ε = 3.5."]
+    (said,) = range_sentence(rows, " towards the cloud")
+    assert said.startswith("Protected least towards the cloud: kiel")
     assert range_sentence(rows[:1]) == []
 
 
@@ -369,4 +386,5 @@ def test_accuracy_stands_beside_what_the_most_frequent_class_would_give(run_fold
         page = page_of(folder)
         most = max(frequent, 1000 - frequent) / 10
         assert f"guessing the most frequent class would give {most:.1f} %" in first_of(page)
+        assert "accurate on held-out data (1,000 examples, one seed)" in first_of(page)
         assert ("is not above that of guessing the most frequent class" in page) == warns

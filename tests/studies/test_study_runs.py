@@ -25,6 +25,7 @@ from sfumato.studies.verdicts import Outcome
 def study() -> dict[str, Any]:
     """The tiny study with every kind of panel, accounts, and a formula of its own."""
     document = tiny()
+    document["found"] = "Nothing of note."
     document["grids"]["groups"] = {"trains": False, "seeds": 1, "spec": {
         "name": "three", "protocol": "dp-ogl", "data": {"source": "synthetic", "examples_per_device": 8},
         "model": {"kind": "softmax"},
@@ -99,6 +100,8 @@ def test_the_page_holds_verdicts_figures_and_the_papers_value(ran: StudyResult) 
     page = ran.page.read_text("utf-8")
     for title in ("Lines", "Rounds", "Bars", "Heat", "Table", "Pairs", "PwP"):
         assert f">{title}</h3>" in page
+    assert '<div class="lead"><p>Nothing of note.</p></div>' in page
+    assert f"<p>{ran.plan.study.intro}</p>" in page
     assert "agrees." in page
     assert "Verdicts on 2 sentences of the paper: agrees 2." in page
     assert "Grid groups: 1 spec, accounted for, not trained." in page

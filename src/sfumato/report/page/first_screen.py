@@ -143,7 +143,7 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
     placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
     numbered = isinstance(shape, GroupNetwork) and not shape.groups.worker_names
     return [
-        *(["Devices are called workers here: device:0 is worker 0."] if numbered else []),
+        *(["In tables and reasons, device:0 is worker 0."] if numbered else []),
         *moved,
         *([_noise_of_star(one, network)] if placed else []),
         *protection_sentences(one, matrix),

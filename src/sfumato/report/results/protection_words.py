@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from sfumato.network.tree import Tree
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.matrix import Matrix
@@ -19,6 +20,7 @@ from sfumato.report.results.summary import (
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
+_MOST_SITES = 6
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
@@ -48,7 +50,8 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
                 }
                 whom = f"the {observer}" if not alike else _everybody(series, kind)
                 said.append(f"Towards {whom} no {kind}{others} {largest}.")
-                ranged = range_sentence([row for row in rows if row.epsilon < math.inf])
+                known = [row for row in rows if row.epsilon < math.inf]
+                ranged = range_sentence(known, f" towards the {observer}")
                 said += _classes_sentence(matrix, kind, observer) or ranged
                 said += _why_sites_differ(series, kind) if ranged else []
                 said += [epsilon_in_words(kind, max(finite))] if kind == main else []
@@ -83,7 +86,26 @@ def _why_sites_differ(series: Series, kind: str) -> list[str]:
     equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
     if not (drawn and equal):
         return []
-    return [f"The fewer {kind}s a site has, the more often each is drawn for a batch, and the larger ε is."]
+    held = _held_by_sites(series)
+    return [
+        f"The fewer {kind}s a site has{held}, the more often each is drawn for a batch, and the larger ε is."
+    ]
+
+
+def _held_by_sites(series: Series) -> str:
+    """`` (ulm 39, kiel 47)``: how many records or persons, a public number, the sites have; else "".
+
+    A site of n units draws each with probability batch size / n, which the ledger has. Where every unit is
+    in every batch it does not tell n.
+    """
+    spec, shape = series.first.spec_dict, read_network(series.first.spec_dict).shape
+    rates = (series.first.ledger.get("batches") or {}).get("rate_per_device") or []
+    names = shape.device_names if isinstance(shape, Tree) else ()
+    size = spec["training"].get("batch_size")
+    if not isinstance(size, int) or len(rates) != len(names) or len(names) > _MOST_SITES or max(rates) >= 1:
+        return ""
+    counts = sorted((round(size / rate), name) for rate, name in zip(rates, names, strict=True))
+    return f" ({join_names([f'{name} {whole(count)}' for count, name in counts], _MOST_SITES)})"
 
 
 def _everybody(series: Series, kind: str) -> str:

@@ -54,7 +54,10 @@ def _top(result: StudyResult) -> str:
         )
         notices += [f"{who}: {why}" for who, why in result.failures[:5]]
     shown = f'<div class="notice" role="note">{bullet_list(notices)}</div>' if notices else ""
-    return f'<div class="lead">{text.paragraphs(plan.study.intro.splitlines())}</div>{shown}{_counts(result)}'
+    found, intro = text.paragraphs([plan.study.found or plan.study.intro]), ""
+    if plan.study.found:
+        intro = text.paragraphs([plan.study.intro])
+    return f'<div class="lead">{found}</div>{shown}{_counts(result)}{intro}'
 
 
 def _counts(result: StudyResult) -> str:
