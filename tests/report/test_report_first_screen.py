@@ -197,13 +197,14 @@ def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
     table = metrics(15, epsilons={"edge:0": INF})
     page = page_of(run_folder("one", quickstart_spec(), frame=table))
     assert "epsilon" not in figures_of(page)
-    assert "No ε towards a watched observer is finite." in page
+    assert "No ε towards a watched observer is finite: the worst device has ∞ towards edge 0." in page
 
 
 def test_several_runs_are_compared_first(run_folder: Make) -> None:
     one, two = run_folder("one"), run_folder("star", star_spec(name="star"), privacy=star(trusted=True))
-    first = first_of(page_of(one, two))
-    assert first.index("<table>") < first.index("<h3>")
+    page = page_of(one, two)
+    first = first_of(page)
+    assert page.index('<table class="stacked">') < page.index("<figure")
     headers = re.findall(r"<th scope=\"col\"[^>]*>(.*?)</th>", first)
     assert "seeds" not in headers  # one each
     assert "rounds" not in headers
@@ -242,7 +243,10 @@ def test_a_curve_of_what_control_has_spent_says_so(run_folder: Make, *, controll
     spec = quickstart_spec(**({"control": {"energy": 1.0}} if controlled else {}))
     folder = run_folder("one", spec, frame=metrics(15, epsilons={"cloud": 6.0}))
     (figure,) = epsilon_figures(load_series([folder]))
-    assert ("the guarantee is the budget" in figure.caption) == controlled
+    assert ("The dotted line is the budget of adaptive control" in figure.caption) == controlled
+    assert [trace["y"] for trace in figure.data if trace["line"]["dash"] == "dot"] == [
+        [8.0, 8.0]
+    ] * controlled
     assert "the worst device towards each watched observer" in figure.caption
 
 
@@ -250,7 +254,7 @@ def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     page = unescape(page_of(run_folder()))
     part = page.split("Who adds noise")[1].split("</section>")[0]
     assert "Every device takes part in every round." in part
-    assert "The norm of every message is at most 1." in part
+    assert "Every message is clipped to norm 1 (privacy.clip.norm)." in part
     cells = '<td>edges 0, 2, 3</td><td class="n">3.21</td><td class="n">3.21</td>'
     assert cells in part
     assert "noise multiplier, one level below" in part
@@ -358,19 +362,19 @@ def test_places_of_papers_are_explained_on_the_page(run_folder: Make) -> None:
     assert set(targets) == set(ids)
 
 
-def test_several_runs_are_compared_in_a_picture_first(run_folder: Make) -> None:
+def test_several_runs_are_compared_in_a_table_then_in_a_picture(run_folder: Make) -> None:
     weaker = quickstart_privacy()
     for row in weaker["guarantees"]:
         row["epsilon"] = row["epsilon"] if row["epsilon"] == "inf" else 2 * row["epsilon"]
     page = page_of(run_folder("one"), run_folder("two", quickstart_spec(), privacy=weaker))
     first = first_of(page)
-    assert first.index("Accuracy against ε towards the cloud") < first.index("Comparison of the runs")
+    assert first.index("Comparison of the runs") < first.index("Accuracy against ε towards the cloud")
     drawn = figures_of(page)["score-against-epsilon"]
     assert len(drawn["data"]) == 2
     assert page.index("Accuracy and privacy over rounds") < page.index("Who learns what about whom</h2>")
     mixed = page_of(run_folder("one"), run_folder("alike"))  # no two ε differ: nothing to draw against ε
     assert "Accuracy against ε" not in mixed
-    assert mixed.index("Accuracy and privacy over rounds") < mixed.index("Comparison of the runs")
+    assert mixed.index("Comparison of the runs") < mixed.index("Accuracy and privacy over rounds")
     assert mixed.count("Accuracy and privacy over rounds") == 1
 
 

@@ -18,7 +18,7 @@ from test_report_browser import draw
 from sfumato.accounting import account
 from sfumato.report import write_report
 from sfumato.report.drawings.group_graph import group_graph_figure, spread_html
-from sfumato.report.figures.figure import NO_GUARANTEE, Figure
+from sfumato.report.figures.figure import EPSILON_ENDS, NO_GUARANTEE, Figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
 from sfumato.report.results.grouped_run import GroupedRun, grouped_run
@@ -60,8 +60,8 @@ def test_example_2_worker_by_worker(grouped: Make) -> None:
     exact = np.array(figure.data[0]["z"], dtype=float)
     assert exact.shape == (3, 3)
     assert np.isnan(np.diag(exact)).all()
-    assert exact[0, 1] == pytest.approx(3.709, abs=1e-3)  # three releases at σ = 2
-    assert exact[0, 2] == pytest.approx(2.943, abs=1e-3)  # two
+    assert 10 ** exact[0, 1] == pytest.approx(3.709, abs=1e-3)  # three releases at σ = 2
+    assert 10 ** exact[0, 2] == pytest.approx(2.943, abs=1e-3)  # two
     assert exact[1, 0] == exact[0, 1]
     assert figure.data[0]["x"][1] == "device:1 (in groups 0 and 1)"
     assert figure.data[0]["customdata"][0][2].startswith("1 group away · 2 releases · bound flow")
@@ -69,7 +69,8 @@ def test_example_2_worker_by_worker(grouped: Make) -> None:
     assert labels[0] == "exact"
     assert "Thm. 1 (17), counts × RDP" in labels
     claimed = figure.data[1]
-    assert claimed["z"][0][2] == 0
+    assert claimed["z"][0][2] == EPSILON_ENDS[0]
+    assert claimed["text"][0][2] == "0"
     assert claimed["customdata"][0][2].endswith("the claim is too low")
 
 
@@ -158,7 +159,7 @@ def test_groups_apart_never_hear_of_each_other(grouped: Make) -> None:
     run = loaded(grouped("topology={kind: groups, structure: clusters, groups: 2, devices: 8}"))
     assert "nothing travels" in group_graph_figure(run).caption
     assert worker_heatmap_figure(run).data[0]["customdata"][0][7] == "not connected"
-    assert worker_heatmap_figure(run).data[0]["z"][0][7] == 0
+    assert worker_heatmap_figure(run).data[0]["text"][0][7] == "0"
 
 
 def test_what_does_not_resolve_is_left_out(run_folder: Make) -> None:

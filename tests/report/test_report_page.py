@@ -91,7 +91,7 @@ def test_the_page_says_what_matters(run_folder: Make, tmp_path: Path) -> None:
     for words in (
         "Towards the cloud no device exceeds ε&nbsp;=&nbsp;8 at δ&nbsp;=&nbsp;1e-5.",
         "120 devices under edges 0, 2, 3 towards their own edge",
-        "holds for 1 of 4 pairs of a unit and an observer",
+        "it holds towards the public, not towards the cloud and an edge",
         "For device:0 towards cloud: record-level amplification is applied to a device-level sensitivity",
         "depends on the machine",
         "A published seed is acceptable in a simulation only",
@@ -113,7 +113,9 @@ def test_nothing_measured_is_not_drawn(run_folder: Make, tmp_path: Path) -> None
     assert "energy" not in names
     assert "delay" not in names
     assert "clip" not in names  # a single round is no curve
-    for kind in ("accuracy", "epsilon", "heatmap", "network"):
+    assert "accuracy" not in names
+    assert "epsilon" not in names
+    for kind in ("heatmap", "network"):
         assert kind in names
 
 
@@ -138,14 +140,14 @@ def test_infinite_epsilon_has_a_strip_of_its_own(run_folder: Make, tmp_path: Pat
 def test_the_heatmap_names_its_pairs(run_folder: Make, tmp_path: Path) -> None:
     figures = figures_of(page_of([run_folder()], tmp_path))
     finite, infinite = next(f["data"] for name, f in figures.items() if "heatmap" in name)
-    assert finite["text"][1] == ["8", "71.3", "3.9", "6.4", "8", "3.6"]
-    assert infinite["text"][0][1] == "∞"
-    assert finite["z"][0][1] is None
-    hover = finite["hovertext"][1][1]
+    assert finite["text"][1] == ["8", "3.6", "8", "71.3", "3.9", "6.4"]
+    assert infinite["text"][0][3] == "∞"
+    assert finite["z"][0][3] is None
+    hover = finite["hovertext"][1][3]
     for words in ("unit device:40, observer edge:1", "ε = 71.3", "releases 30 · bound flow · method pld",
                   "stands for 80 pairs", "δ 1e-05", "noise is all that"):  # fmt: skip
         assert words in hover
-    assert "worst of 2 classes of pairs; the least ε is 6.3" in finite["hovertext"][1][3]
+    assert "worst of 2 classes of pairs; the least ε is 6.3" in finite["hovertext"][1][5]
 
 
 def test_trust_is_grey_and_what_nothing_protects_is_red(run_folder: Make, tmp_path: Path) -> None:
@@ -161,7 +163,7 @@ def test_trust_is_grey_and_what_nothing_protects_is_red(run_folder: Make, tmp_pa
     )
     _, without = next(f["data"] for name, f in figures_of(page).items() if "heatmap" in name)
     assert sorted(value for row in without["z"] for value in row if value is not None) == [0, 1]
-    assert "(grey: the observer is trusted with raw updates)" in page
+    assert "∞ on red: no guarantee; on grey: the observer is trusted with raw updates." in page
 
 
 def test_large_networks_are_drawn_in_part(run_folder: Make, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def _print_summary(swept: Sweep) -> None:
         )
     if swept.has_raw_devices:
         out.print(
-            "raw devices: they send raw updates to a trusted edge, and ε towards edges is not about that"
+            "ε edge leaves out a device's own edge if it is trusted; raw devices send raw updates to such an edge"
         )
     for notice in swept.notices:
         out.print(f"note: {notice}")

@@ -21,6 +21,7 @@ _WIDTH = 900.0  # width of a figure in pixels; determines how many dots are in o
 _DOT = 15.0  # pixels from dot to dot
 _LEAST_WIDTH = 680  # in a narrower drawing marks would overlap
 _SWARM = 0.26  # of a slot: half the width of one swarm of the most devices, with a margin
+_WIDEST_SWARM = 560
 _NARROW = 300  # with room for the legend
 TRUST_WORDS = {True: "trusted with raw updates", False: "not trusted"}
 _MARKS: dict[str, tuple[str, Json]] = {
@@ -238,4 +239,5 @@ def canvas_figure(
         },
         kind="network",
         min_width=_NARROW if slots == 1 else max(min_width, 32 * slots),
+        max_width=_WIDEST_SWARM if slots == 1 else None,
     )

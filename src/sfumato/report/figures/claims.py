@@ -118,7 +118,7 @@ def claims_figure(claims: Sequence[Claim], pair_in_words: Callable[[Claim], str]
     sources = list(dict.fromkeys(claim.source for claim in shown))
     data, axis = _claim_marks(shown, pairs, sources)
     height = 120 + 44 * len(pairs) + 20 * len(sources)
-    labels = [text.wrapped(named[pair], 44) for pair in pairs]
+    labels = [text.wrapped(named[pair], 28) for pair in pairs]
     legend = {"orientation": "h", "x": 0, "y": -70 / (44 * len(pairs)), "yanchor": "top"}
     return Figure(
         title="Claimed and rigorous ε" + (f": {claim_in_words(sources[0])}" if len(sources) == 1 else ""),

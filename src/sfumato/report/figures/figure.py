@@ -49,6 +49,7 @@ class Figure:
         table: HTML of the numbers in the figure, folded below it.
         kind: a name for style sheets and tests.
         min_width: smallest width in pixels; on a narrower page the figure is scrolled.
+        max_width: largest width in pixels; ``None``: that of the page.
         narrow: HTML that says the same on a screen too narrow for the figure, which is then hidden.
     """
 
@@ -60,6 +61,7 @@ class Figure:
     table: str = ""
     kind: str = "plot"
     min_width: int = 300
+    max_width: int | None = None
     narrow: str = ""
 
 

@@ -52,6 +52,7 @@ class PlacedFigures:
         )
         narrow = f'<div class="narrow">{figure.narrow}</div>' if figure.narrow else ""
         size = f"height:{figure.layout['height']:.0f}px;min-width:{figure.min_width}px"
+        size += f";max-width:{figure.max_width}px;margin:auto" if figure.max_width else ""
         return (
             f'<figure aria-labelledby="{name}-title"><h3 id="{name}-title">{text.escape(figure.title)}</h3>'
             f'<div class="wide"><div class="plot {figure.kind}" id="{name}" role="img" '

@@ -49,7 +49,6 @@ from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import Summary, matrix_of, summarise, unit_of_run
-from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.reader import add_text
 
 _NOT_ACCOUNTED = (
@@ -187,27 +186,22 @@ def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures:
 
     ``twin``: of a single run, that without noise, whose score is drawn too.
     """
-    drawn = [*score_figures(series, twin), *filter(None, [personal_figure(series)]), *epsilon_figures(series)]
-    several = len(series) > 1
-    drawn = [figure for figure in drawn if several or any(len(trace["x"]) > 1 for trace in figure.data)]
-    parts = list(map(figures.place, drawn))
-    panels = f'<div class="panels">{"".join(parts)}</div>' if parts else ""
-    said = _undrawn(series, [figure.kind for figure in drawn])
+    scores, epsilon, several = score_figures(series, twin), epsilon_figures(series), len(series) > 1
+    known = [*scores, *filter(None, [personal_figure(series)]), *epsilon]
+    drawn = [figure for figure in known if several or any(len(trace["x"]) > 1 for trace in figure.data)]
+    panels = f'<div class="panels">{"".join(map(figures.place, drawn))}</div>' if drawn else ""
+    said = [] if scores else ["The model was not evaluated."]
+    said += ["The model was evaluated once."] if scores and scores[0] not in drawn else []
+    said += [] if epsilon else [_without_finite_epsilon(series)]
     control = "" if several else _control_html(series[0], figures)
     return section("Accuracy and privacy over rounds", [panels, text.paragraphs(said), control])
 
 
-def _undrawn(series: Sequence[Series], drawn: Sequence[str]) -> list[str]:
-    """Sentences on why accuracy or ε is not drawn over rounds; ``drawn``: kinds of the figures."""
-    evaluated = max(len(one.curve(headline_of(one.first.metrics).column).rounds) for one in series)
-    said = []
-    if not {"accuracy", "score"} & set(drawn):
-        said.append("The model was evaluated once." if evaluated else "The model was not evaluated.")
-    if "epsilon" not in drawn:
-        endless = text.join_names(endless_observers(series[0])) if len(series) == 1 else ""
-        why = f": the worst {unit_of_run(series[0].first)} has ∞ towards {endless}" if endless else ""
-        said += [f"No ε towards a watched observer is finite{why}."] if endless or not evaluated else []
-    return said
+def _without_finite_epsilon(series: Sequence[Series]) -> str:
+    """A sentence that no ε is drawn over rounds; of a single run with whom it is infinite towards."""
+    endless = text.join_names(endless_observers(series[0])) if len(series) == 1 else ""
+    why = f": the worst {unit_of_run(series[0].first)} has ∞ towards {endless}" if endless else ""
+    return f"No ε towards a watched observer is finite{why}."
 
 
 def _control_html(one: Series, figures: PlacedFigures) -> str:

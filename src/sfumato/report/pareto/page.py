@@ -132,11 +132,13 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
     }
     strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
     as_first = "" if with_legend else " Colours and symbols: as in the legend of the first figure."
+    filled = "Filled markers, joined by a line: the Pareto front."
+    front = "All points are on the Pareto front." if all(on) else filled
     first = title_of(up)
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
     return Figure(
         title=f"{text.title(first) if up in SCORES else first} against {title_of(across)}",
-        caption=f"Filled markers, joined by a line: the Pareto front.{bars}{strip}{as_first}",
+        caption=f"{front}{bars}{strip}{as_first}",
         description=f"{title_of(up)} against {title_of(across)} of {len(points)} points. On the front: "
         f"{text.join_names(best, 8)}.",
         data=data,

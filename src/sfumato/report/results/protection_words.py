@@ -39,23 +39,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         return [f"No {main} has a guarantee towards any observer{reason}."]
     said = list(map(sentence, unprotected_finding(matrix)))
     for kind in ("device", "record", "person"):
-        for observer in ("cloud", "public"):  # the public, where the cloud has raw updates
-            rows = [row for row in guarantees if (row.relation.kind, row.unit_kind) == (observer, kind)]
-            finite = [row.epsilon for row in rows if row.epsilon < math.inf]
-            if finite:
-                others = " that has a guarantee" if len(finite) < len(rows) else ""
-                largest = f"exceeds ε = {epsilon(max(finite))}{at}"
-                alike = {epsilon(row.epsilon) for row in guarantees if row.unit_kind == kind} == {
-                    epsilon(max(finite))
-                }
-                whom = f"the {observer}" if not alike else _everybody(series, kind)
-                said.append(f"Towards {whom} no {kind}{others} {largest}.")
-                known = [row for row in rows if row.epsilon < math.inf]
-                ranged = range_sentence(known, f" towards the {observer}")
-                said += _classes_sentence(matrix, kind, observer) or ranged
-                said += _why_sites_differ(series, kind) if ranged else []
-                said += [epsilon_in_words(kind, max(finite))] if kind == main else []
-                break
+        said += _about_units(series, matrix, kind, at)
     said += after_run_sentence(series.first.privacy)
     within = kind_within_devices(series.first)
     said += [] if within is None else unit_sentences(series.first.spec_dict, within)
@@ -71,6 +55,34 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         said += _class_sentences(matrix)
         said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
     return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
+
+
+def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str]:
+    """Sentences on the largest ε of a ``kind`` of unit towards the cloud, or else the public.
+
+    The public is told of where nobody has a guarantee towards the cloud. ``at``: text with δ.
+    """
+    every = [row for run in series.runs for row in run.privacy.guarantees]
+    of_kind = [row for row in every if row.unit_kind == kind]
+    for observer in ("cloud", "public"):
+        rows = [row for row in of_kind if row.relation.kind == observer]
+        finite = [row for row in rows if row.epsilon < math.inf]
+        if not finite:
+            continue
+        most = max(row.epsilon for row in finite)
+        others = " that has a guarantee" if len(finite) < len(rows) else ""
+        several = len({row.relation.kind for row in of_kind}) > 1
+        alike = several and {epsilon(row.epsilon) for row in of_kind} == {epsilon(most)}
+        whom = _everybody(series, kind) if alike else f"the {observer}"
+        ranged = range_sentence(finite, f" towards the {observer}")
+        by_class = _towards_classes(matrix, kind, observer) if len(series.runs) == 1 else []
+        return [
+            f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}.",
+            *(by_class or ranged),
+            *(_why_sites_differ(series, kind) if ranged else []),
+            *([epsilon_in_words(kind, most)] if kind == every[0].unit_kind else []),
+        ]
+    return []
 
 
 def _why_sites_differ(series: Series, kind: str) -> list[str]:
@@ -115,7 +127,7 @@ def _everybody(series: Series, kind: str) -> str:
     return f"anybody but its own {read_network(series.first.spec_dict).device_word}"
 
 
-def _classes_sentence(matrix: Matrix, kind: str, observer: str) -> list[str]:
+def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:
     """One sentence with the largest ε of every class of units towards the cloud or the public.
 
     Of many classes only those with the least and the largest. [] where ε is infinite or hardly differs, and
@@ -133,7 +145,7 @@ def _classes_sentence(matrix: Matrix, kind: str, observer: str) -> list[str]:
     if len(found) > _MOST_CLASSES:
         found = [min(found, key=lambda one: one[0]), max(found, key=lambda one: one[0])]
     each = [
-        f"ε = {epsilon(value)} of {row.title}{f' ({row.detail})' if row.detail else ''}"
+        f"ε = {epsilon(value)} for {row.title}{f' ({row.detail})' if row.detail else ''}"
         for value, row in found
     ]
     if len(values) > len(found):
