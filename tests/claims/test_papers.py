@@ -13,6 +13,8 @@ from sfumato.claims.papers import ERRORS, NAMED, PLACES, entry_of
         ("(17) counts 3 releases", "Thm. 1 (17)"),
         ("(18) rounds 5/2 down", "Thm. 1 (18)"),
         ("Theorem 1, (17)", "Thm. 1 (17)"),
+        ("releases, counts × RDP.", "counts × RDP"),
+        ("releases, 2π²α/σ² does not hold", "2π²α/σ²"),
         ("Example 2, (26)", "(26)"),
         ("Example 3, (27)", "(27)"),
     ],
