@@ -152,7 +152,7 @@ def _score_figure(
     described = (
         f"{name}: {score.text(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
         f"{score.text(float(curve.mean[-1]))} at round {curve.rounds[-1]:.0f}."
-        for _, name, curve, _ in curves
+        for _, name, curve, *_ in curves
     )
     level = guess if score is ACCURACY and _comes_near(guess, curves) else math.nan
     told = "" if math.isnan(level) else f" Dotted: guessing, {text.percent(level)}."
@@ -238,7 +238,7 @@ def _curve_table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
     form = score.text
     rows = [
         (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")
-        for _, name, curve, _ in curves
+        for _, name, curve, *_ in curves
         for r, m, low, high in evenly_spaced_rows(curve.rounds, curve.mean, curve.low, curve.high)
     ]
     return text.html_table(
