@@ -313,6 +313,19 @@ def test_rounds_of_dp_ogl_plus_without_a_release_are_told_apart(run_folder: Make
     assert figures_of(other)["accuracy"]["data"][0]["x"] == [1, 2, 3, 4]
 
 
+def test_many_values_that_jump_have_a_running_mean(run_folder: Make) -> None:
+    jumping = [0.8 + 0.05 * (-1) ** number for number in range(60)]
+    page = page_of(run_folder("jumping", frame=metrics(60).assign(accuracy=jumping)))
+    thin, bold = figures_of(page)["accuracy"]["data"]
+    assert thin["y"] == jumping
+    assert bold["y"][:2] == [jumping[0], pytest.approx(0.8)]
+    assert bold["y"][9:] == [pytest.approx(0.8)] * 51
+    assert "Thin: every value; bold: the mean of the last 10." in page
+    for smooth in (jumping[:40], [0.01 * number for number in range(60)]):
+        page = page_of(run_folder(f"{len(smooth)}", frame=metrics(len(smooth)).assign(accuracy=smooth)))
+        assert "bold: the mean" not in page
+
+
 def test_guessing_is_drawn_where_the_accuracy_comes_near(run_folder: Make) -> None:
     low = page_of(run_folder("low", frame=metrics(3).assign(accuracy=[0.08, 0.12, 0.11])))
     _, guess = figures_of(low)["accuracy"]["data"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
@@ -27,6 +28,8 @@ from sfumato.report.results.series import Curve, Series
 from sfumato.report.results.summary import guess_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline
 
+_OVER = 10  # values in a running mean
+_MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is drawn
 _NEAR = 0.1  # of accuracy, above guessing
 _LOW = 0.5  # accuracies below: an axis that does not begin at 0 would make little look like much
 
@@ -40,6 +43,7 @@ class RunCurve(NamedTuple):
         curve: its values.
         dash: of its line.
         every: rounds from one release of the models to the next; values of other rounds are dots.
+        over: how many of the last values the line is the mean of; above 1 a thin, pale line joins the values.
     """
 
     number: int
@@ -47,6 +51,7 @@ class RunCurve(NamedTuple):
     curve: Curve
     dash: str = "solid"
     every: int = 1
+    over: int = 1
 
     @property
     def last(self) -> float:
@@ -98,8 +103,13 @@ def curve_figure(
 
 
 def _run_curve(number: int, one: Series, column: str) -> RunCurve:
-    """The curve of a metric of a run, in which models that are not released are dots."""
-    return RunCurve(number, one.name, one.curve(column), every=rounds_to_a_release(one.first))
+    """The curve of an accuracy or another score of a run: models that are not released are dots, and of many
+    values that jump the line is a running mean.
+    """
+    curve, every = one.curve(column), rounds_to_a_release(one.first)
+    steps = np.abs(np.diff(curve.mean))
+    jumps = column == ACCURACY.column and len(steps) >= _MANY and float(steps.mean()) > _JUMP
+    return RunCurve(number, one.name, curve, every=every, over=_OVER if jumps and every == 1 else 1)
 
 
 def _note_on_dots(series: Sequence[Series]) -> str:
@@ -154,6 +164,8 @@ def _score_figure(
         f"{score.text(float(curve.mean[-1]))} at round {curve.rounds[-1]:.0f}."
         for _, name, curve, *_ in curves
     )
+    if any(one.over > 1 for one in curves):
+        notes += f" Thin: every value; bold: the mean of the last {_OVER}."
     level = guess if score is ACCURACY and _comes_near(guess, curves) else math.nan
     told = "" if math.isnan(level) else f" Dotted: guessing, {text.percent(level)}."
     return curve_figure(
@@ -225,7 +237,12 @@ def curve_traces(one: RunCurve) -> list[Json]:
         band = common | {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
         fill = {"fill": "tonexty", "fillcolor": transparent(hue, 0.18)}
         traces += [band | {"y": curve.low.tolist()}, band | {"y": curve.high.tolist()} | fill]
-    shown = {"name": text.label(one.name), "mode": line_mode(curve.rounds), "y": curve.mean.tolist()}
+    values = curve.mean
+    if one.over > 1:
+        thin = {"mode": "lines", "line": {"color": transparent(hue, 0.35), "width": 1}, "showlegend": False}
+        traces.append(common | thin | {"y": values.tolist(), "name": "every round"})
+        values = pd.Series(values).rolling(one.over, min_periods=1).mean().to_numpy()
+    shown = {"name": text.label(one.name), "mode": line_mode(curve.rounds), "y": values.tolist()}
     look = {"line": {"color": hue, "width": 2, "dash": one.dash}, "marker": {"color": hue, "size": 6}}
     return [*traces, common | shown | look]
 

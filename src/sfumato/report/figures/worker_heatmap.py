@@ -81,7 +81,8 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str]) -> Iterator[Json]:
         **{"type": "heatmap", "name": view, "x": list(names), "y": list(names), "xgap": gap, "ygap": gap},
         **{"visible": view == "exact", "hoverongaps": False, "hovertemplate": f"{hover}<extra></extra>"},
     }
-    shades = np.vectorize(epsilon_shade)(values)
+    with np.errstate(invalid="ignore"):  # NaN where there is no pair
+        shades = np.vectorize(epsilon_shade)(values)
     finite = _heatmap_cells(np.where(np.isinf(values), np.nan, shades), values, pairs, view)
     yield common | finite | {"coloraxis": "coloraxis"}
     if np.isinf(values).any():
