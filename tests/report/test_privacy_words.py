@@ -175,6 +175,9 @@ def test_a_person_brings_one_row_to_a_step() -> None:
     said = "a person that is drawn brings one of their rows, chosen anew: its gradient is clipped to norm 1 "
     assert said in one
     assert said not in every
-    assert "gradient is clipped to norm 1 " in every
+    assert "The gradient of every example is clipped to norm 1 " in every
     (said,) = unit_sentences({"data": {"person_column": "patient"}}, "person")
-    assert "all rows with one value of patient. Their own device sees them, and a device" in said
+    assert said.startswith(
+        "A person is all rows with one value of patient; at most one of them is in a local "
+    )
+    assert "step. Their own device sees them, and a device" in said

@@ -41,7 +41,8 @@ def unit_sentences(spec: Mapping[str, Any], kind: str) -> list[str]:
     what = (
         f"A record is one example. Its {place} itself sees it"
         if kind == "record"
-        else f"A person is all rows with one value of {column or 'a column'}. Their own {place} sees them"
+        else f"A person is all rows with one value of {column or 'a column'}; at most one of them is in a "
+        f"local step. Their own {place} sees them"
     )
     return [f"{what}, and a {place} as a whole, with all its data, {whole}."]
 
