@@ -118,7 +118,7 @@ def test_pairs_of_few_workers_are_a_table_and_no_heatmap(ran: StudyResult) -> No
     page = unescape(ran.page.read_text("utf-8"))
     shown = page.partition('<script type="application/json"')[0]
     assert "-workers" not in shown  # the kind of a heatmap of workers
-    table = shown.partition(">Pairs</h3>")[2].partition("</table>")[0]
+    table = shown.partition(">Pairs</h3>")[2].partition("</table>")[0].replace("\u00a0", " ")
     heads = re.findall(r"<th[^>]*>(.*?)</th>", table)
     assert heads == ["worker → observer", "rigorous ε", "releases"]
     releases = {row[0]: row[2] for row in re.findall(r"<td[^>]*>(.*?)</td>" * 3, table)}

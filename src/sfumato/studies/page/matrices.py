@@ -191,7 +191,7 @@ def _pair_table(data: PanelData, matrices: Sequence[_Matrix]) -> str:
             "–" if math.isnan(value) else "∞ (no guarantee)" if math.isinf(value) else matrix.words_of(value)
             for matrix, value in zip(matrices, values, strict=True)
         )
-        alike.setdefault(tuple(words), []).append(f"{first + unit} → {first + observer}")
+        alike.setdefault(tuple(words), []).append(f"{first + unit}\u00a0→\u00a0{first + observer}")
     rows = [
         ("every pair" if len(who) == len(pairs) > 1 else ", ".join(who), *words)
         for words, who in alike.items()
