@@ -30,7 +30,7 @@ from sfumato.run_folder.headline import ACCURACY, Headline
 
 _OVER = 10  # values in a running mean
 _MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is drawn
-_NEAR = 0.1  # of accuracy, above guessing
+_NEAR = 0.05  # of accuracy, above guessing
 _LOW = 0.5  # accuracies below: an axis that does not begin at 0 would make little look like much
 
 
