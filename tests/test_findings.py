@@ -1,7 +1,7 @@
 """Findings: each says what it should on one side of its threshold, and nothing on the other."""
 
-import dataclasses
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,9 @@ def test_epsilon_above_ten_is_large() -> None:
     assert str(large_epsilon([row(45.0, 50)])).startswith(
         "ε is above 10 for all devices towards every observer"
     )
-    own = dataclasses.replace(row(99.0, 80), observer="edge:1", relation=Relation.edge("edge"))
+    for less in (replace(row(12.0, 6), kinds=2), replace(row(12.0, 6), least_epsilon=4.0)):
+        assert "above 10 for up to 6 of 6 devices towards the cloud" in str(large_epsilon([less]))
+    own = replace(row(99.0, 80), observer="edge:1", relation=Relation.edge("edge"))
     some = str(large_epsilon([own, row(3.0)]))
     assert "ε is above 10 for some devices towards their own edge, up to 99" in some
 

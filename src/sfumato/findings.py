@@ -63,14 +63,10 @@ _CLIPPED = {
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all is clipped."""
 _TOWARDS: Mapping[ObserverKind, str] = {
-    "cloud": "the cloud",
-    "public": "the public",
-    "own-edge": "their own edge",
-    "other-edge": "other edges",
-    "peer": "devices of the same edge or group",
-    "other-device": "other devices",
+    "cloud": "the cloud", "public": "the public", "own-edge": "their own edge", "other-edge": "other edges",
+    "peer": "devices of the same edge or group", "other-device": "other devices",
     "asked-for": "the observers that were asked for",
-}
+}  # fmt: skip
 _NAMED = 5  # places in a sentence
 
 
@@ -156,10 +152,10 @@ def large_delta(delta: float, count: int, what: str) -> str | None:
 
 
 def protected_units(plan: Plan) -> tuple[int, str]:
-    """How many units there are that ε is about, and what they are: devices, records or persons.
+    """How many units ε is about, and what they are: devices, records or persons; δ is compared with 1/count.
 
     Where both devices and records are protected, records, of which there are more. Where the sizes of the
-    data are not known, devices: each has at least one record, so δ is too large for them as well.
+    data are not known, devices: a δ that is too large for so many is too large for more records too.
     """
     devices, unit = plan.parties.device_count, plan.spec.privacy.unit
     if unit != "device":
@@ -172,7 +168,7 @@ def protected_units(plan: Plan) -> tuple[int, str]:
 
 
 def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
-    """A warning about a largest finite ε that promises little; ``None`` otherwise."""
+    """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none."""
     rows = list(guarantees)
     large = [row for row in rows if LARGE_EPSILON < row.epsilon < math.inf]
     if not large:
@@ -186,9 +182,10 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
 
 
 def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee]) -> str:
-    """For how many units, and towards whom, the rows ``large`` among ``rows`` are."""
+    """For how many units (up to, where some may have less), and towards whom, the rows ``large`` are."""
     kinds = " or ".join(f"{kind}s" for kind in sorted({row.unit_kind for row in large}))
-    if len(large) == len(rows):
+    some_less = any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in large)
+    if len(large) == len(rows) and not some_less:
         return f"for all {kinds} towards every observer"
     towards = list(dict.fromkeys(_TOWARDS[row.relation.kind] for row in large))
     whom = " and ".join(filter(None, [", ".join(towards[:-1]), towards[-1]]))
@@ -196,7 +193,8 @@ def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee]) -> str:
     if len(towards) > 1 or not counted:
         return f"for some {kinds} towards {whom}"
     every = sum(row.stands_for for row in rows if row.relation.kind in counted)
-    return f"for {sum(row.stands_for for row in large):,} of {every:,} {kinds} towards {whom}"
+    many = f"{sum(row.stands_for for row in large):,} of {every:,} {kinds}"
+    return f"for {'up to ' if some_less else ''}{many} towards {whom}"
 
 
 def odd_learning_rate(plan: Plan) -> str | None:

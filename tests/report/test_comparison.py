@@ -156,7 +156,8 @@ def test_noise_and_long_values_are_written_out_and_shortened(run_folder: Make) -
         }
 
     one = run_of(run_folder, "one", 0.5, 2.0, privacy=noise(2.0, ["edge:0"]))
-    other = run_of(run_folder, "other", 0.5, 2.0, privacy=noise(3.5, [f"edge:{i}" for i in range(5)] * 4))
+    many = noise(3.5, [f"edge:{2 * i}/devices" for i in range(20)])
+    other = run_of(run_folder, "other", 0.5, 2.0, privacy=many)
     shown = table_of(load_series([one, other]))
-    assert "<td>Noise multipliers</td><td>edge:0: 2</td><td>edge:0, edge:1," in shown
-    assert "…</td>" in shown
+    assert "<td>Noise multipliers</td><td>edge 0: 2</td><td>every device under edges 0, 2, 4" in shown
+    assert " more: 3.5</td>" in shown

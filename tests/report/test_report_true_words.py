@@ -41,8 +41,9 @@ def first_of(page: str) -> str:
 
 
 def rows_of(*rows: tuple[str, str, float, int], **more: Any) -> dict[str, Any]:
+    placed = {"cloud": "cloud", "public": "public", "edge": "own edge", "device": "peer"}
     found = [
-        guarantee(unit, observer, epsilon, count, **({"relation": observer} if ":" not in observer else {}))
+        guarantee(unit, observer, epsilon, count, relation=placed[observer.partition(":")[0]])
         for unit, observer, epsilon, count in rows
     ]
     return {"spec": "x", "delta": 1e-5, "guarantees": found, "claims": []} | more
@@ -101,6 +102,15 @@ def test_no_budget_towards_an_edge_is_stated_too_small(run_folder: Make) -> None
     assert {name: budget.given for name, budget in budgets(one).items()} == {"edge:4": 45.4, "edge:0": INF}
 
 
+def test_no_observer_without_a_budget_is_in_a_line_of_budgets(run_folder: Make) -> None:
+    rows = rows_of(("device:0", "cloud", 8.0, 200))
+    frame = metrics(4, epsilons={"cloud": 6.0, "edge:1": 7.0})
+    (one,) = load_series(
+        [run_folder("c", quickstart_spec(control={"energy": 1.0}), frame=frame, privacy=rows)]
+    )
+    assert epsilon_lines(one) == ["ε cloud 8 (δ = 1e-5): the budget; the rounds spent 6 of it"]
+
+
 def test_the_lines_of_other_runs(run_folder: Make) -> None:
     (one,) = load_series([run_folder("a")])
     assert epsilon_lines(one) == ["ε cloud 8, ε edge:0 ∞, ε edge:1 71.3 (δ = 1e-5)"]
@@ -140,7 +150,8 @@ def noisy(name: str, noise: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_claimed_target_is_called_so_and_noise_is_given_as_used(run_folder: Make) -> None:
     sources = [{"owners": ["edge:0", "edge:2"], "multipliers": [3.2, 3.2]}]
-    target, formula = {"kind": "target", "epsilon": 8.0}, {"kind": "formula", "epsilon": 1.0}
+    target = {"kind": "target", "epsilon": 8.0, "for": "cloud"}
+    formula = {"kind": "formula", "epsilon": 1.0}
     series = load_series([
         run_folder("a", noisy("a", {"kind": "sources", "sources": sources, "calibrated_from": target})),
         run_folder("b", noisy("b", {"kind": "sources", "sources": sources, "calibrated_from": formula})),
@@ -151,6 +162,12 @@ def test_a_claimed_target_is_called_so_and_noise_is_given_as_used(run_folder: Ma
     used = "<td>edges 0, 2: 3.2</td>"
     assert f"<td>Noise multipliers</td>{used}{used}<td>every device, at every local step: 1.9</td>" in table
     assert "How noise is stated" not in table
+    silent = run_folder("d", quickstart_spec(name="d", protocol="hfl", privacy=None))
+    series = (series[0], *load_series([silent]))
+    assert "<td>8</td><td>not set</td>" in re.sub(
+        r' data-title="[^"]*"', "", comparison(series, list(map(summarise, series)))
+    )
+    assert "<td>cloud</td><td>not set</td><td>not set</td>" in table  # other keys of noise stay
 
 
 def test_equal_guarantees_are_told_once(run_folder: Make) -> None:

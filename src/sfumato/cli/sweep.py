@@ -125,7 +125,7 @@ def _print_summary(swept: Sweep) -> None:
         )
     if swept.has_raw_devices:
         out.print(
-            "ε edge leaves out a device's own edge if it is trusted; raw devices send raw updates to such an edge"
+            "ε edge leaves out a device's own edge if that is trusted; raw devices send raw updates to it"
         )
     for notice in swept.notices:
         out.print(f"note: {notice}")

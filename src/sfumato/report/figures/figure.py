@@ -77,7 +77,7 @@ def transparent(hex_colour: str, alpha: float) -> str:
 
 
 def epsilon_shade(epsilon: float) -> float:
-    """The place of a finite ε between `EPSILON_ENDS`."""
+    """The place of a finite ε between `EPSILON_ENDS`; NaN of NaN."""
     low, high = EPSILON_ENDS
     return min(max(math.log10(max(epsilon, 1e-9)), low), high)
 

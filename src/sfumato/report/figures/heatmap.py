@@ -194,25 +194,15 @@ def _guarantee_table(matrix: Matrix, delta: float) -> str:
     cells = sorted(matrix.cells.items(), key=lambda entry: -entry[1].epsilon)
     rows = []
     for (r, c), cell in cells:
-        worst = cell.guarantees[0]
+        worst, least = cell.guarantees[0], _least_epsilon(cell)
         rows.append((
             matrix.rows[r].title, matrix.columns[c].title, text.whole(cell.pairs),
-            text.epsilon(_least_epsilon(cell)), text.epsilon(cell.epsilon), worst.releases, worst.bound,
-            worst.method, worst.neighbours, worst.why,
+            "not computed" if least is None else text.epsilon(least), text.epsilon(cell.epsilon),
+            worst.releases, worst.bound, worst.method, worst.neighbours, worst.why,
         ))  # fmt: skip
-    heads = (
-        "class",
-        "observer",
-        "pairs",
-        "least ε",
-        "largest ε",
-        "releases",
-        "bound",
-        "method",
-        "neighbours",
-    )
+    heads = ["class", "observer", "pairs", "least ε", "largest ε", "releases", "bound", "method"]
     return text.html_table(
-        [*heads, "why the largest"],
+        [*heads, "neighbours", "why the largest"],
         rows,
         caption=f"ε of every cell{text.at_delta(delta)}. Releases: messages that depend on the unit's data. "
         "Bound and method: how they were composed. Every pair is in privacy.json",
@@ -282,20 +272,23 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
         f"stands for {text.whole(cell.pairs)} pair{'s' if cell.pairs != 1 else ''}",
     ]
     least = _least_epsilon(cell)
-    if least < cell.epsilon:
-        several = f"worst of {len(cell.guarantees)} classes of pairs" if len(cell.guarantees) > 1 else "worst"
+    several = f"worst of {len(cell.guarantees)} classes of pairs" if len(cell.guarantees) > 1 else "worst"
+    if least is None:
+        facts.append(f"{several}; the least ε is not computed")
+    elif least < cell.epsilon:
         facts.append(f"{several}; the least ε is {text.epsilon(least)}")
     if worst.why:
         facts.append(f"<i>{text.wrapped(worst.why)}</i>")
     return "<br>".join([f"<b>{text.label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])
 
 
-def _least_epsilon(cell: Cell) -> float:
-    """The least ε of the pairs of a cell."""
-    return min((g.epsilon_range or (g.epsilon,))[0] for g in cell.guarantees)
+def _least_epsilon(cell: Cell) -> float | None:
+    """The least ε of the pairs of a cell; ``None`` where it is not computed."""
+    known = [row.least_known for row in cell.guarantees]
+    return None if None in known else min(each for each in known if each is not None)
 
 
 def _row_label(title: str, detail: str) -> str:
     """The label of a row: ``title`` and, on a second line in smaller letters, ``detail``."""
-    first = text.wrapped(title, 34)
+    first = text.wrapped(title, 40)
     return f"{first}<br><span style='font-size:11px'>{text.wrapped(detail, 40)}</span>" if detail else first

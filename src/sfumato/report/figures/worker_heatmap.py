@@ -81,8 +81,7 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str]) -> Iterator[Json]:
         **{"type": "heatmap", "name": view, "x": list(names), "y": list(names), "xgap": gap, "ygap": gap},
         **{"visible": view == "exact", "hoverongaps": False, "hovertemplate": f"{hover}<extra></extra>"},
     }
-    with np.errstate(invalid="ignore"):  # NaN where there is no pair
-        shades = np.vectorize(epsilon_shade)(values)
+    shades = np.array([[epsilon_shade(value) for value in row] for row in values], dtype=float)
     finite = _heatmap_cells(np.where(np.isinf(values), np.nan, shades), values, pairs, view)
     yield common | finite | {"coloraxis": "coloraxis"}
     if np.isinf(values).any():

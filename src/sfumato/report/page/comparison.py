@@ -19,7 +19,13 @@ from sfumato.spec.words_of_keys import WORDS, key_in_words, setting_in_words
 
 _ALIKE = ("unit", "rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
-_NOISE, _NOT_SET = "privacy.noise.", "not set"
+_NOISE = frozenset(
+    f"privacy.noise.{key}"
+    for key in (
+        "kind", "sources", "multiplier", "at", "epsilon", "calibrated_from.epsilon", "calibrated_from.kind",
+    )
+)  # fmt: skip
+_NOT_SET = "not set"
 _MOST_KEYS = 12
 _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("the cloud", lambda one: one.epsilon_cloud),
@@ -90,17 +96,23 @@ def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> 
 
     An ε that a paper's formula was asked for is claimed, not met.
     """
-    differing = [key for key in found if key.startswith(_NOISE)]
+    differing = [key for key in found if key in _NOISE]
     if not differing:
         return []
     for key in differing:
         found.pop(key)
     specs = [one.first.spec_dict for one in series]
-    targets = [_target_in_words(spec["privacy"]["noise"]) for spec in specs]
+    targets = [_target_in_words(_noise_section(spec)) for spec in specs]
     rows = [("Target ε", *targets)] if len(set(targets)) > 1 else []
     if len(set(targets)) == 1 or _NOT_SET in targets or any("claimed" in target for target in targets):
         rows.append(("Noise multipliers", *(_multipliers_in_words(spec) for spec in specs)))
     return rows
+
+
+def _noise_section(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``privacy.noise`` of a spec; {} without."""
+    noise = (spec.get("privacy") or {}).get("noise")
+    return noise if isinstance(noise, Mapping) else {}
 
 
 def _target_in_words(noise: Mapping[str, Any]) -> str:
@@ -114,6 +126,8 @@ def _target_in_words(noise: Mapping[str, Any]) -> str:
 
 def _multipliers_in_words(spec: Mapping[str, Any]) -> str:
     """Who adds noise by which largest multiplier."""
+    if _noise_section(spec).get("kind", "none") == "none":
+        return "none"
     parties = noise_of(spec, read_network(spec))["parties"]
     each = [
         f"{owners_in_words(row['parties'], 3)}: {text.number(max(row['multipliers']))}" for row in parties

@@ -160,10 +160,14 @@ def _source_of(run: RunFolder) -> str:
 def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
     """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
 
-    [] where both are written alike, or nearly so and without names. ``rows``: at least one, of one kind of
-    unit towards one observer. ``towards``: a phrase with that observer, after a space, where it is not told
-    before.
+    [] where both are written alike, or nearly so and without names, or where the least is not known.
+
+    Args:
+        rows: at least one, of one kind of unit towards one observer.
+        towards: a phrase with that observer, after a space, where it is not told before.
     """
+    if any(row.least_known is None for row in rows):
+        return []
     best, worst = _ends(rows)
     least_value, worst_value = min(map(_least_epsilon, rows)), max(row.epsilon for row in rows)
     if best.epsilon == worst.epsilon:
@@ -194,8 +198,8 @@ def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
 
 
 def _least_epsilon(row: Guarantee) -> float:
-    """The least ε of the units that a row stands for."""
-    return row.epsilon_range[0] if row.epsilon_range else row.epsilon
+    """The least ε of the units that a row stands for; its own ε where that is not known."""
+    return row.epsilon if row.least_known is None else row.least_known
 
 
 def kind_within_devices(run: RunFolder) -> str | None:

@@ -52,12 +52,13 @@ def _is_about(row: Guarantee, observer: str) -> bool:
 def epsilon_lines(series: Series) -> list[str]:
     """A line with the largest ε towards every watched observer, over the seeds; [] where none is watched.
 
-    With adaptive control it has the budget, which is the guarantee, and what of it was spent.
+    With adaptive control it has the budgets, which are the guarantees, and what of them was spent.
     """
     first, names = series.first, read_network(series.first.spec_dict)
     spent = {name: float(series.worst(EPSILON_PREFIX + name)[1][-1]) for name in series.observers}
     given = budgets(series)
-    shown = {name: given[name].given if name in given else value for name, value in spent.items()}
+    controlled = bool(first.spec_dict.get("control"))
+    shown = {name: budget.given for name, budget in given.items()} if controlled else spent
     if not shown:
         return []
     delta = at_delta(first.privacy.delta)
@@ -66,7 +67,7 @@ def epsilon_lines(series: Series) -> list[str]:
         values = ", ".join(f"{names.titled(name)} {epsilon(value)}" for name, value in shown.items())
         clip = first.spec_dict["privacy"].get("clip") or {}
         whole = "; a device as a whole: ∞" if clip.get("kind") == "example" else ""
-        return [f"ε of a {kind}: {values}{delta}{whole}"]
+        return [f"ε of a {kind}: {values}{delta}{_spent_in_words(given)}{whole}"]
     # with both units the columns are about devices
     both = " of a device" if first.spec_dict["privacy"].get("unit") == "both" else ""
     values = ", ".join(f"ε {names.titled(name)} {epsilon(value)}" for name, value in shown.items())
