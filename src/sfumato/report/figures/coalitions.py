@@ -27,10 +27,10 @@ def sentences_on_colluders(rows: Sequence[WorstCoalition], matrix: Matrix) -> li
         return []
     told, endless = [], []
     for unit, of_unit in _by_unit(rows).items():
-        if math.isinf(of_unit[0].supernode_epsilon):
-            endless.append((unit, _row_title(matrix, unit)))
-        else:
+        if of_unit[0].supernode_epsilon < math.inf:
             told.append((max(row.supernode_epsilon for row in of_unit), unit, of_unit))
+        elif not _supernode_suffices(matrix, unit):  # else the page says so of the edge
+            endless.append(_row_title(matrix, unit))
     told.sort(key=lambda one: -one[0])
     said = [
         f"ε of {_row_title(matrix, unit)} towards colluding devices with their supernode: "
@@ -38,15 +38,11 @@ def sentences_on_colluders(rows: Sequence[WorstCoalition], matrix: Matrix) -> li
         for _, unit, of_unit in told[:_MOST_CLASSES]
     ]
     if endless:
-        who = text.join_names([title for _, title in endless], _MOST_CLASSES)
-        needs_none = all(_supernode_suffices(matrix, unit) for unit, _ in endless)
-        whom = (
-            "their supernode, even without colluders" if needs_none else "a supernode with 1 colluding device"
-        )
-        said.append(f"No guarantee (∞) of {who} towards {whom}.")
+        who = text.join_names(endless, _MOST_CLASSES)
+        said.append(f"No guarantee (∞) of {who} towards a supernode with 1 colluding device.")
     most = max(row.epsilon for row in rows)
     who = text.how_many(max(row.size for row in rows), "colluding device")
-    return [*said, f"Towards up to {who} without it: at most {text.epsilon(most)}."]
+    return [*said, f"Towards up to {who} without a supernode: at most {text.epsilon(most)}."]
 
 
 def _by_unit(rows: Sequence[WorstCoalition]) -> dict[str, list[WorstCoalition]]:
