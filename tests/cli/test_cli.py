@@ -652,9 +652,15 @@ class TestReports:
     )
     def test_report_says_where_it_wrote(self, arguments, folders, out, runs, capsys, monkeypatch):
         calls = []
-        monkeypatch.setattr("sfumato.report.write_report", lambda runs, out: calls.append((runs, out)) or out)
+
+        def compared(runs):
+            page = types.SimpleNamespace(notices=["the ε are of two units"])
+            page.report = lambda out: calls.append((runs, out)) or out
+            return page
+
+        monkeypatch.setattr("sfumato.report.compare", compared)
         assert main(["report", *arguments]) == 0
-        assert written(capsys).out == f"{out}\n"
+        assert written(capsys).out == f"note: the ε are of two units\n{out}\n"
         assert calls == [([Path(folder) for folder in folders], Path(out))]
 
     def test_compare_puts_runs_side_by_side(self, runs, capsys):

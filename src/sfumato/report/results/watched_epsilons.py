@@ -13,15 +13,15 @@ from sfumato.report.results.summary import kind_within_devices, of_main_unit
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 
-class Budget(NamedTuple):
+class SpentBudget(NamedTuple):
     """The ε towards a watched observer that control was given before the run, and what its rounds spent."""
 
     given: float
     spent: float
 
 
-def budgets(series: Series) -> dict[str, Budget]:
-    """The `Budget` towards each watched observer; {} without control.
+def budgets(series: Series) -> dict[str, SpentBudget]:
+    """The `SpentBudget` towards each watched observer; {} without control.
 
     The guarantee is the budget. What was spent is that of the seed that spent the most.
     """
@@ -33,7 +33,7 @@ def budgets(series: Series) -> dict[str, Budget]:
         spent = float(series.worst(EPSILON_PREFIX + observer)[1][-1])
         rows = [row for row in of_main_unit(first.privacy.guarantees) if _is_about(row, observer)]
         if given := [row.epsilon for row in rows if spent == math.inf or not row.is_raw]:
-            found[observer] = Budget(max(given), spent)
+            found[observer] = SpentBudget(max(given), spent)
     return found
 
 
@@ -74,7 +74,7 @@ def epsilon_lines(series: Series) -> list[str]:
     return [f"{values}{both}{delta}{_spent_in_words(given)}"]
 
 
-def _spent_in_words(given: dict[str, Budget]) -> str:
+def _spent_in_words(given: dict[str, SpentBudget]) -> str:
     """What follows budgets in a line: how much of them the rounds spent; "" without budgets."""
     finite = [budget for budget in given.values() if budget.given < math.inf]
     if not finite:
