@@ -25,7 +25,8 @@ def sentences_on_colluders(rows: Sequence[WorstCoalition], matrix: Matrix) -> li
     """
     if not rows:
         return []
-    told, endless = [], []
+    told: list[tuple[float, str, list[WorstCoalition]]] = []
+    endless: list[str] = []
     for unit, of_unit in _by_unit(rows).items():
         if of_unit[0].supernode_epsilon < math.inf:
             told.append((max(row.supernode_epsilon for row in of_unit), unit, of_unit))

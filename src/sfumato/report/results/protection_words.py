@@ -114,7 +114,8 @@ def _held_by_sites(series: Series) -> str:
     rates = (series.first.ledger.get("batches") or {}).get("rate_per_device") or []
     names = shape.device_names if isinstance(shape, Tree) else ()
     size = spec["training"].get("batch_size")
-    if not isinstance(size, int) or len(rates) != len(names) or len(names) > _MOST_SITES or max(rates) >= 1:
+    known = isinstance(size, int) and len(rates) == len(names) and all(0 < rate < 1 for rate in rates)
+    if not known or len(names) > _MOST_SITES:
         return ""
     counts = sorted((round(size / rate), name) for rate, name in zip(rates, names, strict=True))
     return f" ({join_names([f'{name} {whole(count)}' for count, name in counts], _MOST_SITES)})"
