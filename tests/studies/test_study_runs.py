@@ -119,7 +119,7 @@ def test_pairs_of_few_workers_are_a_table_and_no_heatmap(ran: StudyResult) -> No
     shown = page.partition('<script type="application/json"')[0]
     assert "-workers" not in shown  # the kind of a heatmap of workers
     table = shown.partition(">Pairs</h3>")[2].partition("</table>")[0].replace("\u00a0", " ")
-    heads = re.findall(r"<th[^>]*>(.*?)</th>", table)
+    heads = re.findall(r"<th [^>]*>(.*?)</th>", table)
     assert heads == ["worker → observer", "rigorous ε", "releases"]
     releases = {row[0]: row[2] for row in re.findall(r"<td[^>]*>(.*?)</td>" * 3, table)}
     assert releases == {"0 → 1, 1 → 0, 1 → 2, 2 → 1": "3", "0 → 2, 2 → 0": "2"}
