@@ -27,6 +27,17 @@ def share_of_most_frequent(test_labels: Mapping[str, int]) -> float:
     return max(test_labels.values()) / sum(test_labels.values())
 
 
+def share_of_guessing(source: str, test_labels: Mapping[str, int] | None) -> float:
+    """The accuracy of guessing, 0 to 1; NaN where neither labels nor classes are known.
+
+    ``source`` and ``test_labels`` are those of `guessing_in_words`.
+    """
+    if test_labels is not None:
+        return share_of_most_frequent(test_labels)
+    classes = classes_of(source)
+    return math.nan if classes is None else 1 / classes
+
+
 def guessing_in_words(source: str, test_labels: Mapping[str, int] | None) -> str:
     """What guessing would give, as a clause; empty where neither labels nor classes are known.
 
@@ -34,11 +45,11 @@ def guessing_in_words(source: str, test_labels: Mapping[str, int] | None) -> str
         source: ``data.source`` of the spec.
         test_labels: number of test examples of each label; ``None`` where they are not known.
     """
-    if test_labels is not None:
-        share = share_of_most_frequent(test_labels)
-        return f"guessing the most frequent class would give {100 * share:.1f} %"
-    classes = classes_of(source)
-    return "" if classes is None else f"guessing would give {100 / classes:.1f} %"
+    share = share_of_guessing(source, test_labels)
+    if math.isnan(share):
+        return ""
+    what = "guessing" if test_labels is None else "guessing the most frequent class"
+    return f"{what} would give {100 * share:.1f} %"
 
 
 def accuracy_of_one_label(accuracy: float, test_labels: Mapping[str, int]) -> str | None:

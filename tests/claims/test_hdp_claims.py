@@ -107,6 +107,17 @@ def test_the_worst_coalition_is_the_worst_of_all(case, elected):
             assert found.supernode_epsilon >= found.epsilon * (1 - 1e-9)
 
 
+def test_masks_come_off_with_enough_colluders_at_the_edge():
+    """Of 10 devices under an edge, 7 shares rebuild a mask; fewer colluders at the edge do not."""
+    plan = resolve(load_spec(EXAMPLES / "c7.yaml", ["training.rounds=2"]))
+    unit = next(pair.unit for pair in plan.releases.pair_classes() if pair.unit == 10)
+    six, seven = worst_coalitions(plan, unit, (6, 7), 1e-5)
+    assert seven.supernode_epsilon > 1.5 * six.supernode_epsilon
+    assert seven.supernode_in_zone == 7
+    eight = worst_coalitions(plan, unit, (8,), 1e-5)[0]
+    assert eight.supernode_in_zone >= 7 > eight.in_zone
+
+
 def test_coalitions_are_in_the_json_of_hdp_only():
     rows = json.loads(json.dumps(report("c1").to_dict()))["coalitions"]
     assert [row["size"] for row in rows] == list(range(1, 34))

@@ -12,6 +12,11 @@ from sfumato.claims.papers import ERRORS, NAMED, PLACES, entry_of
         ("DP-OGL Thm. 1 (17), counts", "Thm. 1 (17)"),
         ("(17) counts 3 releases", "Thm. 1 (17)"),
         ("(18) rounds 5/2 down", "Thm. 1 (18)"),
+        ("Theorem 1, (17)", "Thm. 1 (17)"),
+        ("releases, counts × RDP.", "counts × RDP"),
+        ("releases, 2π²α/σ² does not hold", "2π²α/σ²"),
+        ("Example 2, (26)", "(26)"),
+        ("Example 3, (27)", "(27)"),
     ],
 )
 def test_all_ways_to_write_a_place_have_one_entry(sentence: str, place: str) -> None:

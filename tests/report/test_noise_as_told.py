@@ -115,7 +115,7 @@ def test_what_is_told_of_noise_is_the_plan_s(name: str) -> None:
         assert ("no noise" in detail) == (not (path & nodes or beside & devices or on_air))
         assert ("at every local step" in detail) == at_steps
         assert ("noise of the radio channel" in detail) == on_air
-    said = noise_part(noise_of(spec, network), training_of(spec, network))
+    said = noise_part(noise_of(spec, network), training_of(spec, network), persons=False)
     assert ("at every local step" in said) == at_steps
     assert ("<table>" in said) == anybody
     assert ("No party adds noise" in said) == (not anybody and not on_air)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
+from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.sections import page_of
+from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.cost_of_privacy import cost_of_privacy
-from sfumato.report.results.epsilon_words import epsilon_in_words
+from sfumato.report.results.epsilon_words import epsilon_in_words, unit_sentences
 from sfumato.report.results.series import load_series
 from sfumato.rounding import certainty
 
@@ -139,9 +142,42 @@ def test_sites_are_called_so_and_a_range_of_records_has_its_reason(
     )
     spec["training"] = {"rounds": 4, "batches": "poisson", "batch_size": 8, "weights": {"kind": weights}}
     privacy = quickstart_privacy() | {"guarantees": rows, "claims": []}
-    page = page_of(load_series([run_folder("sites", spec, privacy=privacy, frame=metrics(4))]), tmp_path)
+    folder = run_folder("sites", spec, privacy=privacy, frame=metrics(4))
+    ledger = {"batches": {"rate_per_device": [8 / 39, 8 / 47]}}
+    (run,) = (one := load_series([folder])[0]).runs
+    run.__dict__["ledger"] = ledger  # as if it were read
+    page = page_of([one], tmp_path)
     assert "ε by class of site and observer" in page
     assert "noise at site" in page
     assert "Noise is added by the sites under the cloud." in page
-    assert "Protected least: kiel" in page
-    assert ("The fewer records a site has, the more often each is drawn" in page) == (weights == "uniform")
+    assert "Protected least towards the cloud: kiel" in page
+    fewer = "The fewer records a site has (kiel 39 and bonn 47), the more often each is drawn"
+    assert (fewer in page) == (weights == "uniform")
+    assert "The cloud and 2 sites; " in page
+    assert "Every site takes part in every round." in page
+    assert ">site that adds noise</li>" in page
+    shown = page.partition("<pre")[0]
+    assert not re.findall(r">[^<]*\b[Dd]evices?\b(?!:)", shown)  # but in names of keys and parties
+    assert "devices: 2" in page  # the spec is as it is
+
+
+def test_a_device_is_renamed_in_text_alone() -> None:
+    html = '<p title="a device">A device:0 of topology.devices; Devices (unit: device).</p><pre>device</pre>'
+    (said,) = with_device_word([html], "site")
+    kept = '<p title="a device">A device:0 of topology.devices; Sites (unit: device).</p><pre>device</pre>'
+    assert said == kept
+    assert with_device_word([html], "device") == [html]
+
+
+def test_a_person_brings_one_row_to_a_step() -> None:
+    noise = {"clip": {"kind": "example", "norm": 1.0}, "parties": []}
+    one, every = (noise_part(noise, {"rounds": 3}, persons=persons) for persons in (True, False))
+    said = "a person that is drawn brings one of their rows, chosen anew: its gradient is clipped to norm 1 "
+    assert said in one
+    assert said not in every
+    assert "The gradient of every example is clipped to norm 1 " in every
+    (said,) = unit_sentences({"data": {"person_column": "patient"}}, "person")
+    assert said.startswith(
+        "A person is all rows with one value of patient; at most one of them is in a local "
+    )
+    assert "step. Their own device sees them, and a device" in said

@@ -109,11 +109,65 @@ def test_coalitions_of_devices_are_drawn_and_listed(run_folder: Make) -> None:
     ]  # fmt: skip
     page = page_of(run_folder("one", quickstart_spec(), privacy=privacy))
     assert "at most 2 of them" in page
-    assert "120 devices under edges 0, 2, 3: no guarantee, from one colluder on." in page
+    endless = "whatever the number of colluders: devices alone, 120 devices under edges 0, 2, 3; with their"
+    assert endless in page
     before, with_supernode = figures_of(page)["coalitions"]["data"]
     assert (before["x"], before["y"]) == ([1, 2], [2.0, 4.0])
     assert (with_supernode["x"], with_supernode["y"]) == ([1], [3.0])
     assert "Colluding devices" not in page_of(run_folder("other"))
+
+
+def _coalitions(unit: str, *rows: tuple[int, float, float | str, int]) -> list[dict[str, Any]]:
+    """Coalitions of 1, 2, … devices: members at the unit's edge, ε, ε with the supernode, members."""
+    return [
+        {"unit": unit, "size": size, "in_zone": here, "observer": "device:1", "epsilon": alone,
+         "supernode_epsilon": beside, "supernode_in_zone": inside}
+        for size, (here, alone, beside, inside) in enumerate(rows, 1)
+    ]  # fmt: skip
+
+
+def test_colluders_with_the_supernode_are_told_apart_by_whether_it_needs_them(run_folder: Make) -> None:
+    privacy = quickstart_privacy()
+    privacy["guarantees"].append(guarantee("device:0", "edge:0", INF, 120))
+    privacy["coalitions"] = [
+        *_coalitions("device:0", (0, 1.0, "inf", 0), (0, 1.5, "inf", 0), (0, 2.5, "inf", 0)),
+        *_coalitions("device:40", (0, 1.0, 2.0, 1), (0, 1.5, 3.0, 2), (0, 2.5, 9.0, 3)),
+    ]
+    page = unescape(page_of(run_folder("one", quickstart_spec(), privacy=privacy)))
+    first = first_of(page)
+    grows = (
+        "80 devices under edges 1, 4 towards colluding devices with their supernode: 2 with 1, 3 with 2 and"
+    )
+    assert f"{grows} 9 with 3." in first
+    who = "120 devices under edges 0, 2, 3"
+    assert f"Without any guarantee: {who} towards their own edge" in first
+    assert "towards a supernode with 1 colluding device" not in first  # which needs none
+    assert "Towards up to 3 colluding devices without a supernode: at most 2.5." in first
+    both, beside = figures_of(page)["coalitions"]["data"]
+    assert both["name"] == "any device, devices alone"  # one line: the classes have the same curve
+    assert (both["mode"], beside["y"]) == ("lines", [2.0, 3.0, 9.0])
+    privacy["coalitions"] = _coalitions("device:40", (0, 1.0, "inf", 1))
+    other = unescape(page_of(run_folder("needed", quickstart_spec(), privacy=privacy)))
+    assert (
+        "No guarantee (∞) of 80 devices under edges 1, 4 towards a supernode with 1 colluding device."
+        in first_of(other)
+    )
+    privacy["coalitions"] = _coalitions("device:40", (0, 1.0, 2.0, 1), (0, 1.5, 9.0, 2), (0, 2.0, 9.0, 3))
+    page = unescape(page_of(run_folder("other", quickstart_spec(), privacy=privacy)))
+    assert "with their supernode: 2 with 1 and 9 from 2 on." in first_of(page)
+
+
+def test_members_at_the_edge_are_counted_for_either_coalition(run_folder: Make) -> None:
+    privacy = quickstart_privacy() | {
+        "coalitions": _coalitions("device:40", (0, 1.0, 2.0, 1), (7, 1.5, 3.0, 2))
+    }
+    table = page_of(run_folder("one", quickstart_spec(), privacy=privacy)).split("Show all coalitions")[1]
+    rows = re.findall("<tr><td>80 devices.*?</tr>", table)
+    cells = [re.findall('<td class="n">(.*?)</td>', row) for row in rows]
+    assert cells == [["1", "1", "0", "2", "1"], ["2", "1.5", "7", "3", "2"]]
+    del privacy["coalitions"][0]["supernode_in_zone"]  # a file of an older version
+    table = page_of(run_folder("old", quickstart_spec(), privacy=privacy)).split("Show all coalitions")[1]
+    assert '<td class="n">2</td><td class="n">–</td>' in table
 
 
 def test_coalitions_that_learn_the_same_are_one_sentence(run_folder: Make) -> None:
@@ -126,7 +180,8 @@ def test_coalitions_that_learn_the_same_are_one_sentence(run_folder: Make) -> No
         privacy = quickstart_privacy() | {"coalitions": rows}
         return unescape(page_of(run_folder(f"of {last}", quickstart_spec(), privacy=privacy)))
 
-    same = "ε is the same for every number of colluders (δ = 1e-5): 80 devices under edges 1, 4: 2."
+    who = "80 devices under edges 1, 4, devices alone"
+    same = f"ε is the same for every number of colluders (δ = 1e-5): {who}: 2."
     alike = page(2.0)
     assert same in alike
     assert "coalitions" not in figures_of(alike)
@@ -257,10 +312,38 @@ def test_rounds_of_dp_ogl_plus_without_a_release_are_told_apart(run_folder: Make
     frame = metrics(4).assign(accuracy=[0.9, 0.4, 0.8, 0.3])
     page = page_of(run_folder("plus", spec, frame=frame))
     assert "It was best after round 2: 40.0&nbsp;%." in page
-    assert page.count("DP-OGL+ adds noise every 2 rounds") == 2  # beside the accuracy, and below its curve
+    assert page.count("DP-OGL+ adds noise every 2 rounds") == 1  # beside the accuracy
+    assert "The line joins released models; dots are models in between, without noise." in page
+    dots, line, *_ = figures_of(page)["accuracy"]["data"]
+    assert (dots["mode"], dots["x"], dots["y"]) == ("markers", [1, 3], [0.9, 0.8])
+    assert (line["x"], line["y"]) == ([2, 4], [0.4, 0.3])
     other = page_of(run_folder("plain", frame=frame))
     assert "It was best after round 1: 90.0&nbsp;%." in other
     assert "adds noise every" not in other
+    assert figures_of(other)["accuracy"]["data"][0]["x"] == [1, 2, 3, 4]
+
+
+def test_many_values_that_jump_have_a_running_mean(run_folder: Make) -> None:
+    jumping = [0.8 + 0.05 * (-1) ** number for number in range(60)]
+    page = page_of(run_folder("jumping", frame=metrics(60).assign(accuracy=jumping)))
+    thin, bold = figures_of(page)["accuracy"]["data"]
+    assert thin["y"] == jumping
+    assert bold["y"][:2] == [jumping[0], pytest.approx(0.8)]
+    assert bold["y"][9:] == [pytest.approx(0.8)] * 51
+    assert "Thin: every value; bold: the mean of the last 10." in page
+    for smooth in (jumping[:40], [0.01 * number for number in range(60)]):
+        page = page_of(run_folder(f"{len(smooth)}", frame=metrics(len(smooth)).assign(accuracy=smooth)))
+        assert "bold: the mean" not in page
+
+
+def test_guessing_is_drawn_where_the_accuracy_comes_near(run_folder: Make) -> None:
+    low = page_of(run_folder("low", frame=metrics(3).assign(accuracy=[0.08, 0.12, 0.11])))
+    _, guess = figures_of(low)["accuracy"]["data"]
+    assert (guess["y"], guess["x"], guess["line"]["dash"]) == ([0.1, 0.1], [1, 3], "dot")
+    assert "Dotted: guessing, 10.0 %." in low
+    high = page_of(run_folder("high", frame=metrics(3).assign(accuracy=[0.4, 0.5, 0.6])))
+    assert len(figures_of(high)["accuracy"]["data"]) == 1
+    assert "Dotted: guessing" not in high
 
 
 def test_a_better_round_than_the_last_is_named(run_folder: Make) -> None:
@@ -280,6 +363,8 @@ def test_the_worst_site_is_named_with_the_range() -> None:
         ),
     ]
     assert range_sentence(rows) == ["Protected least: kiel, ε = 4; most: bonn, ε = 3.5."]
+    (said,) = range_sentence(rows, " towards the cloud")
+    assert said.startswith("Protected least towards the cloud: kiel")
     assert range_sentence(rows[:1]) == []
 
 
@@ -348,4 +433,5 @@ def test_accuracy_stands_beside_what_the_most_frequent_class_would_give(run_fold
         page = page_of(folder)
         most = max(frequent, 1000 - frequent) / 10
         assert f"guessing the most frequent class would give {most:.1f} %" in first_of(page)
+        assert "accurate on held-out data (1,000 examples, one seed)" in first_of(page)
         assert ("is not above that of guessing the most frequent class" in page) == warns

@@ -230,3 +230,16 @@ def test_a_panel_may_show_the_best_points_and_says_which_axes_stay(tmp_path: Pat
     document["panels"] = [{key: value for key, value in best.items() if key != "best"} | {"per": ["trust"]}]
     with pytest.raises(SpecError, match="goes with best only"):
         load_study(written(tmp_path, document))
+
+
+def test_the_three_workers_are_told_with_their_noise_and_delta() -> None:
+    _, loaded = load_study("dp-ogl/examples")
+    privacy = loaded.grids["examples"].spec["privacy"]
+    sigma, delta, norm = privacy["noise"]["multiplier"], privacy["delta"], privacy["clip"]["norm"]
+    said = f"σ = {sigma:g}, clipped to norm {norm:g}, every worker in every epoch; ε at δ = 1e-5."
+    assert delta == 1e-5
+    assert said in loaded.intro
+    assert "participation" not in loaded.grids["examples"].spec["training"]
+    rounds = [case["training.rounds"] for case in loaded.grids["examples"].over[0].cases.values()]
+    assert rounds == [3, 3, 4]
+    assert "Examples 1 and 2 are seen at t = 4, after three epochs, Example 3 after four." in loaded.intro

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sfumato.studies.verdicts import Outcome
 def study() -> dict[str, Any]:
     """The tiny study with every kind of panel, accounts, and a formula of its own."""
     document = tiny()
+    document["found"] = "Nothing of note."
     document["grids"]["groups"] = {"trains": False, "seeds": 1, "spec": {
         "name": "three", "protocol": "dp-ogl", "data": {"source": "synthetic", "examples_per_device": 8},
         "model": {"kind": "softmax"},
@@ -96,14 +98,31 @@ def test_releases_of_example_2_are_counted_and_judged(ran: StudyResult) -> None:
 
 def test_the_page_holds_verdicts_figures_and_the_papers_value(ran: StudyResult) -> None:
     page = ran.page.read_text("utf-8")
-    for title in ("Lines", "Rounds", "Bars", "Heat", "Table", "Pairs: exact ε", "Pairs: releases", "PwP"):
+    for title in ("Lines", "Rounds", "Bars", "Heat", "Table", "Pairs", "PwP"):
         assert f">{title}</h3>" in page
+    assert '<div class="lead"><p>Nothing of note.</p></div>' in page
+    assert f"<p>{ran.plan.study.intro}</p>" in page
     assert "agrees." in page
+    assert "Verdicts on 2 sentences of the paper: agrees 2." in page
+    assert "Grid groups: 1 spec, accounted for, not trained." in page
+    assert "Grid main: 4 specs, trained with 2 seeds each (z: 1 and 2; trust: none and all)." in page
+    assert ">measured</th>" in page  # one of the grids trains
     assert '"the paper"' in page
     assert "sfumato study mine" in page
     assert "shortened run" not in page
     shown = page.partition('<script type="application/json"')[0]  # what follows is data and plotly
     assert re.search(r"src=\"http|href=\"http", shown) is None
+
+
+def test_pairs_of_few_workers_are_a_table_and_no_heatmap(ran: StudyResult) -> None:
+    page = unescape(ran.page.read_text("utf-8"))
+    shown = page.partition('<script type="application/json"')[0]
+    assert "-workers" not in shown  # the kind of a heatmap of workers
+    table = shown.partition(">Pairs</h3>")[2].partition("</table>")[0].replace("\u00a0", " ")
+    heads = re.findall(r"<th [^>]*>(.*?)</th>", table)
+    assert heads == ["worker → observer", "rigorous ε", "releases"]
+    releases = {row[0]: row[2] for row in re.findall(r"<td[^>]*>(.*?)</td>" * 3, table)}
+    assert releases == {"0 → 1, 1 → 0, 1 → 2, 2 → 1": "3", "0 → 2, 2 → 0": "2"}
 
 
 def test_what_is_there_is_kept(ran: StudyResult) -> None:

@@ -23,7 +23,14 @@ PLACES = {
     "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
     "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode that receives the sum of its zone.",
     "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): how many releases of other groups a worker sees.",
-    "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): the same for DP-OGL+, with a release an interval.",
+    "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): releases of DP-OGL+ that workers of other groups see, "
+    "one a merge; of workers of the same group it says nothing.",
+    "counts × RDP": "DP-OGL, Theorem 1 as in its figures: each release that it counts is charged the Rényi "
+    "divergence of the sampled Gaussian.",
+    "2π²α/σ²": "DP-OGL, Theorem 1 as in its text: each release that it counts is charged a Rényi divergence "
+    "of 2π²α/σ² at order α, with noise σ and a worker's probability π of taking part.",
+    "(26)": "DP-OGL, equation (26): how many releases the pairs of workers in Example 2 are charged.",
+    "(27)": "DP-OGL, equation (27): the ε of Example 3, that of one release.",
     "Thm. 2": "DP-OGL, Theorem 2: a smaller ε for groups in a string, by factors for the groups between.",
     "Thm. 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
     "Lemma 1": "PFELS, Lemma 1: what sparsification at random leaves of an update on average.",
@@ -65,6 +72,9 @@ ERRORS = {
 
 _EQUATIONS = (
     r"\((?:17|18)\)(?= (?:rounds|adds|counts))",
+    r"(?<=Theorem 1, )\((?:17|18)\)",
+    r"(?<=Example 2, )\(26\)",
+    r"(?<=Example 3, )\(27\)",
     r"\(46\)(?= and \(67\))",
     r"(?<=\(46\) and )\(67\)",
 )

@@ -54,7 +54,9 @@ class WorstCoalition:
         size: number of devices.
         in_zone: how many of them are under the unit's edge.
         epsilon: before training.
-        supernode_epsilon: with the unit's supernode as one of them, in every round.
+        supernode_epsilon: with the unit's supernode, in every round. The devices may be others.
+        supernode_in_zone: how many of these others are under the unit's edge; ``None``: the file, of an older
+            version, does not say.
     """
 
     unit: str
@@ -62,12 +64,15 @@ class WorstCoalition:
     in_zone: int
     epsilon: float
     supernode_epsilon: float
+    supernode_in_zone: int | None
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> WorstCoalition:
         """The coalition of one entry of ``coalitions`` in privacy.json."""
         figures = float(row["epsilon"]), float(row["supernode_epsilon"])
-        return cls(str(row["unit"]), int(row["size"]), int(row["in_zone"]), *figures)
+        beside = row.get("supernode_in_zone")
+        in_zone = None if beside is None else int(beside)
+        return cls(str(row["unit"]), int(row["size"]), int(row["in_zone"]), *figures, in_zone)
 
 
 @dataclass(frozen=True)

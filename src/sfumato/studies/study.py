@@ -266,6 +266,7 @@ class Study(Section):
     title: Text
     paper: Text
     figure: Text = Field(description="figure or table, with its section")
+    found: str = Field(default="", description="what came out, in a sentence or two; above intro")
     intro: Text = Field(description="what is compared, in a few sentences")
     unstated: str = Field(default="", description="what the paper leaves open and how it is set here")
     seeds: Count = 5

@@ -13,23 +13,68 @@ from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
-_NAMES = ("devices alone", "devices with the supernode of their edge")
+_ALONE, _WITH_NODE = "devices alone", "with their supernode"
+_MOST_CLASSES = 3  # of devices to name on the first screen
 
 
-def sentence_on_colluders(rows: Sequence[WorstCoalition]) -> list[str]:
-    """A sentence on the largest ε towards colluding devices, and how few of them reach it; [] without."""
+def sentences_on_colluders(rows: Sequence[WorstCoalition], matrix: Matrix) -> list[str]:
+    """Sentences on the ε of each class of devices towards colluders with its supernode, and towards
+    colluders alone; [] without ``rows``.
+
+    ``matrix``: of the run's guarantees, with the titles of classes.
+    """
     if not rows:
         return []
-    worst = max(max(_both_epsilons(row)) for row in rows)
-    least = min(row.size for row in rows if text.epsilon(max(_both_epsilons(row))) == text.epsilon(worst))
-    alone = max(row.epsilon for row in rows)
-    who = f"{text.how_many(least, 'colluding device')} with the supernode of their edge"
-    if math.isinf(worst):
-        return [f"There is no guarantee (∞) towards {who}, or more."]
-    reached = f"ε reaches {text.epsilon(worst)} towards {who}"
-    return [
-        f"{reached}; towards devices alone, up to {max(row.size for row in rows)}, {text.epsilon(alone)}."
+    told: list[tuple[float, str, list[WorstCoalition]]] = []
+    endless: list[str] = []
+    for unit, of_unit in _by_unit(rows).items():
+        if of_unit[0].supernode_epsilon < math.inf:
+            told.append((max(row.supernode_epsilon for row in of_unit), unit, of_unit))
+        elif not _supernode_suffices(matrix, unit):  # else the page says so of the edge
+            endless.append(_row_title(matrix, unit))
+    told.sort(key=lambda one: -one[0])
+    said = [
+        f"ε of {_row_title(matrix, unit)} towards colluding devices with their supernode: "
+        f"{_epsilon_by_size(of_unit)}."
+        for _, unit, of_unit in told[:_MOST_CLASSES]
     ]
+    if endless:
+        who = text.join_names(endless, _MOST_CLASSES)
+        said.append(f"No guarantee (∞) of {who} towards a supernode with 1 colluding device.")
+    most = max(row.epsilon for row in rows)
+    who = text.how_many(max(row.size for row in rows), "colluding device")
+    return [*said, f"Towards up to {who} without a supernode: at most {text.epsilon(most)}."]
+
+
+def _by_unit(rows: Sequence[WorstCoalition]) -> dict[str, list[WorstCoalition]]:
+    """The rows of each unit, by the size of the coalition."""
+    found: dict[str, list[WorstCoalition]] = {}
+    for row in sorted(rows, key=lambda row: row.size):
+        found.setdefault(row.unit, []).append(row)
+    return found
+
+
+def _epsilon_by_size(rows: Sequence[WorstCoalition]) -> str:
+    """How ε towards colluders with the supernode grows: "2.8 with 1, 4.5 with 6 and 10.2 from 7 on".
+
+    ``rows``: of one unit, by size.
+    """
+    words = [text.epsilon(row.supernode_epsilon) for row in rows]
+    last = words.index(words[-1])  # from here on nothing grows
+    places = sorted({0, max(0, last - 1), last})
+    told = [f"{words[place]} with {rows[place].size}" for place in places]
+    if last < len(rows) - 1:
+        told[-1] = f"{words[last]} from {rows[last].size} on"
+    return text.join_names(told)
+
+
+def _supernode_suffices(matrix: Matrix, unit: str) -> bool:
+    """Whether the unit has no guarantee towards its own edge alone."""
+    return any(
+        matrix.columns[column].kind == "own-edge"
+        and any(g.unit == unit and math.isinf(g.epsilon) for g in cell.guarantees)
+        for (_, column), cell in matrix.cells.items()
+    )
 
 
 def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
@@ -40,8 +85,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     rows, delta = one.first.privacy.coalitions, text.at_delta(one.first.privacy.delta)
     if not rows:
         return ""
-    titles = {unit: _row_title(matrix, unit) for unit in dict.fromkeys(row.unit for row in rows)}
-    protected = {row.unit for row in rows if min(_both_epsilons(row)) < math.inf}
+    titles = {unit: _row_title(matrix, unit) for unit in _by_unit(rows)}
     sizes = [row.size for row in rows]
     said = [
         f"Devices that pool what they know: at most {text.whole(max(sizes))} of them, as the threat "
@@ -49,47 +93,60 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         "most."
     ]
     hops = read_network(one.first.spec_dict).secure
-    if hops and any(row.supernode_epsilon > row.epsilon for row in rows):
+    if hops and any(row.epsilon < row.supernode_epsilon < math.inf for row in rows):
         said.append(
             "A supernode with enough colluders at its edge holds enough shares of the others' secrets to "
             "take the masks of secure aggregation off single messages: there ε jumps."
         )
-    said += [
-        f"{title}: no guarantee, from one colluder on."
-        for unit, title in titles.items()
-        if unit not in protected
-    ]
     figure = _coalition_figure(rows, titles, delta)
     everywhere = len(set(sizes))
     if figure and all(len(t["x"]) == everywhere and len(set(t["text"])) == 1 for t in figure.data):
-        of_each = "; ".join(f"{trace['name']}: {trace['text'][0]}" for trace in figure.data)
+        of_each = "; ".join(
+            f"{trace['name'].replace('<br>', ' ')}: {trace['text'][0]}" for trace in figure.data
+        )
         said.append(f"ε is the same for every number of colluders{delta}: {of_each}.")
         figure = None
-    if not protected:
-        return text.paragraphs(said)
-    shown = [
-        (
-            titles[row.unit],
-            text.whole(row.size),
-            text.whole(row.in_zone),
-            *map(text.epsilon, _both_epsilons(row)),
-        )
-        for row in rows
-        if row.unit in protected
-    ]
+    endless = _endless_in_words(rows, titles)
+    if figure is None:
+        return text.paragraphs([*said, *endless])
     table = text.html_table(
-        ["about", "colluders", "under the same edge", *(f"ε, {name}" for name in _NAMES)],
-        shown,
+        ["about", "colluders", f"ε, {_ALONE}", "of them under the same edge", f"ε, {_WITH_NODE}",
+         "of them under the same edge"],
+        [
+            (
+                titles[row.unit], text.whole(row.size), text.epsilon(row.epsilon), text.whole(row.in_zone),
+                text.epsilon(row.supernode_epsilon),
+                "–" if row.supernode_in_zone is None else text.whole(row.supernode_in_zone),
+            )
+            for row in rows
+            if min(_both_epsilons(row)) < math.inf
+        ],
         caption=f"The worst coalition of devices of each size{delta}",
-        numeric=(1, 2, 3, 4),
+        numeric=(1, 2, 3, 4, 5),
+    )  # fmt: skip
+    drawn = figures.place(figure)
+    return (
+        f"{text.paragraphs([*said, *endless])}{drawn}<details><summary>Show all coalitions</summary>{table}"
+        "</details>"
     )
-    drawn = "" if figure is None else figures.place(figure)
-    return f"{text.paragraphs(said)}{drawn}<details><summary>Show all coalitions</summary>{table}</details>"
 
 
 def _both_epsilons(row: WorstCoalition) -> tuple[float, float]:
-    """ε towards the coalition of a row, and towards the same together with the supernode."""
+    """ε towards the coalition of a row, and towards the one with the supernode."""
     return row.epsilon, row.supernode_epsilon
+
+
+def _endless_in_words(rows: Sequence[WorstCoalition], titles: Mapping[str, str]) -> list[str]:
+    """One sentence on the classes of devices that have no guarantee at any number of colluders; else []."""
+    found = []
+    for which, name in enumerate((_ALONE, _WITH_NODE)):
+        units = [
+            titles[unit]
+            for unit, of_unit in _by_unit(rows).items()
+            if all(math.isinf(_both_epsilons(row)[which]) for row in of_unit)
+        ]
+        found += [f"{name}, {text.join_names(units)}"] if units else []
+    return [f"No guarantee (∞), whatever the number of colluders: {'; '.join(found)}."] if found else []
 
 
 def _row_title(matrix: Matrix, unit: str) -> str:
@@ -103,37 +160,45 @@ def _row_title(matrix: Matrix, unit: str) -> str:
 def _coalition_figure(rows: Sequence[WorstCoalition], titles: Mapping[str, str], delta: str) -> Figure | None:
     """Curves of the largest ε over the number of colluding devices; ``None`` where none is finite.
 
-    ``titles``: of units; ``delta``: text beside ε.
+    Classes with the same curve, as ε is written, share one line. ``titles``: of units; ``delta``: text beside
+    ε.
     """
-    data: list[Json] = []
-    described = []
-    variants = sum(any(_both_epsilons(row)[which] < math.inf for row in rows) for which in range(len(_NAMES)))
-    for number, (unit, title) in enumerate(titles.items()):
-        for which, name in enumerate(_NAMES):
-            of_unit = [(row.size, _both_epsilons(row)[which]) for row in rows if row.unit == unit]
-            known = [(size, value) for size, value in of_unit if value < math.inf]
-            if not known:
-                continue
-            described.append(f"{title}, {name}: at most {text.epsilon(max(value for _, value in known))}.")
-            points = {"x": [size for size, _ in known], "y": [value for _, value in known]}
-            texts = {"text": [text.epsilon(value) for _, value in known]}
-            data.append(points | texts | {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": text.label(f"{title}, {name}" if variants > 1 else title),
-                "hovertemplate": "ε = %{text} with %{x} colluders",
-                "line": {"color": colour(number), "width": 2, "dash": DASHES[which]},
-            })  # fmt: skip
-    if not data:
+    lines: dict[tuple[int, tuple[tuple[int, str], ...]], list[str]] = {}
+    values: dict[tuple[int, tuple[tuple[int, str], ...]], list[float]] = {}
+    for which in range(2):
+        for unit, of_unit in _by_unit(rows).items():
+            finite = [row for row in of_unit if _both_epsilons(row)[which] < math.inf]
+            if finite:
+                epsilons = [_both_epsilons(row)[which] for row in finite]
+                sizes = [row.size for row in finite]
+                key = which, tuple(zip(sizes, map(text.epsilon, epsilons), strict=True))
+                lines.setdefault(key, []).append(titles[unit])
+                values.setdefault(key, epsilons)
+    if not lines:
         return None
+    data: list[Json] = []
+    for number, ((which, known), who) in enumerate(lines.items()):
+        whose = "any device" if len(who) == len(titles) > 1 else text.join_names(who)
+        data.append({
+            "type": "scatter", "mode": "lines" if len(known) > 1 else "markers",
+            "name": text.wrapped(f"{whose}, {(_ALONE, _WITH_NODE)[which]}", 40),
+            "x": [size for size, _ in known], "y": values[which, known],
+            "text": [words for _, words in known],
+            "hovertemplate": "ε = %{text} with %{x} colluders",
+            "line": {"color": colour(number), "width": 2, "dash": DASHES[which]},
+        })  # fmt: skip
+    described = [
+        f"{one['name'].replace('<br>', ' ')}: at most {text.epsilon(max(one['y']))}." for one in data
+    ]
     axes = {
         "xaxis": {"title": {"text": "colluding devices"}, "rangemode": "tozero"},
         "yaxis": epsilon_axis(value for trace in data for value in trace["y"]),
     }
+    ends = any(len(known) < len({row.size for row in rows}) for _, known in lines)
     return Figure(
         title="ε towards colluding devices",
-        caption=f"The worst coalition of each size that was found{delta}. Sizes without a "
-        "point: no guarantee.",
+        caption=f"The worst coalition of each size that was found{delta}."
+        + (" Where a line ends there is no guarantee." if ends else ""),
         description="ε towards coalitions of devices by their number. " + " ".join(described),
         data=data,
         layout=over_legend(320, data, -0.3) | {"showlegend": True, "hovermode": "closest"} | axes,

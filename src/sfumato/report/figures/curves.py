@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     DASHES,
+    NEUTRAL,
     Figure,
     Json,
     colour,
@@ -20,10 +23,14 @@ from sfumato.report.figures.figure import (
     transparent,
 )
 from sfumato.report.results.comparability import by_score_and_data, on_data
-from sfumato.report.results.dp_ogl_plus import note_between_releases
+from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.series import Curve, Series
+from sfumato.report.results.summary import guess_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline
 
+_OVER = 10  # values in a running mean
+_MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is drawn
+_NEAR = 0.05  # of accuracy, above guessing
 _LOW = 0.5  # accuracies below: an axis that does not begin at 0 would make little look like much
 
 
@@ -35,12 +42,16 @@ class RunCurve(NamedTuple):
         name: in the legend.
         curve: its values.
         dash: of its line.
+        every: rounds from one release of the models to the next; values of other rounds are dots.
+        over: how many of the last values the line is the mean of; above 1 a thin, pale line joins the values.
     """
 
     number: int
     name: str
     curve: Curve
     dash: str = "solid"
+    every: int = 1
+    over: int = 1
 
     @property
     def last(self) -> float:
@@ -60,6 +71,7 @@ def curve_figure(
     legend_at: float = -0.24,
     x_axis: Json | None = None,
     table: str = "",
+    level: float = math.nan,
 ) -> Figure:
     """A figure of ``curves``, over rounds unless ``x_axis`` is given; with a legend if there are several.
 
@@ -69,12 +81,18 @@ def curve_figure(
         description: as of `Figure`.
         kind: as of `Figure`.
         table: as of `Figure`.
+        level: y of a dotted line across the plot; NaN: none.
         y_axis: Plotly axes.
         x_axis: Plotly axes.
         height: in pixels, without long legends.
         legend_at: y of the legend, as a share of the height of the plot.
     """
     data = [trace for one in curves for trace in curve_traces(one)]
+    if not math.isnan(level):
+        places = [r for one in curves for r in one.curve.rounds]
+        across: Json = {"type": "scatter", "x": [min(places), max(places)], "y": [level] * 2, "mode": "lines"}
+        style = {"line": {"color": NEUTRAL, "width": 1.5, "dash": "dot"}, "hoverinfo": "skip"}
+        data.append(across | style | {"showlegend": False})
     layout = over_legend(height, data, legend_at) | {
         "showlegend": len(curves) > 1,
         "hovermode": "x unified" if x_axis is None else "closest",
@@ -84,41 +102,77 @@ def curve_figure(
     return Figure(title, caption, description, data, layout, table, kind)
 
 
+def _run_curve(number: int, one: Series, column: str) -> RunCurve:
+    """The curve of an accuracy or another score of a run: models that are not released are dots, and of many
+    values that jump the line is a running mean.
+    """
+    curve, every = one.curve(column), rounds_to_a_release(one.first)
+    steps = np.abs(np.diff(curve.mean))
+    jumps = column == ACCURACY.column and len(steps) >= _MANY and float(steps.mean()) > _JUMP
+    return RunCurve(number, one.name, curve, every=every, over=_OVER if jumps and every == 1 else 1)
+
+
+def _note_on_dots(series: Sequence[Series]) -> str:
+    """A sentence, after a space, on the dots of models that are not released; "" without."""
+    if all(rounds_to_a_release(one.first) == 1 for one in series):
+        return ""
+    return " The line joins released models; dots are models in between, without noise."
+
+
 def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[Figure]:
     """The headline score over rounds: a figure for each score and data set, of the runs judged by it.
 
     ``twin``: a run without noise that is otherwise the single run of ``series``; it is dashed.
     """
-    drawn: list[tuple[Headline, str, list[RunCurve]]] = []
+    drawn: list[tuple[Headline, str, list[RunCurve], float]] = []
     for (score, data), runs in by_score_and_data(series).items():
-        curves = [RunCurve(number, one.name, one.curve(score.column)) for number, one in runs]
+        curves = [_run_curve(number, one, score.column) for number, one in runs]
         measured = [one for one in curves if len(one.curve.rounds)]
         if measured:
-            drawn.append((score, on_data(series, data), measured))
+            guesses = {guess_of_run(one.first) for _, one in runs}
+            guess = guesses.pop() if len(guesses) == 1 else math.nan
+            drawn.append((score, on_data(series, data), measured, guess))
     seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""
-    notes = seeds + note_between_releases(series)
+    notes = seeds + _note_on_dots(series)
     if twin is not None:
-        ((score, _, curves),), number = drawn, len(series)
+        ((score, _, curves, _),), number = drawn, len(series)
         curves.append(RunCurve(number, "without noise", twin.curve(score.column), DASHES[1]))
         notes += f" Dashed: {twin.name}, which is the same but for noise."
-    return [_score_figure(score, where, curves, notes) for score, where, curves in drawn]
+    return [_score_figure(score, where, curves, notes, guess) for score, where, curves, guess in drawn]
 
 
-def _score_figure(score: Headline, where: str, curves: Sequence[RunCurve], notes: str) -> Figure:
+def _comes_near(guess: float, curves: Sequence[RunCurve]) -> bool:
+    """Whether any curve is at most `_NEAR` above the accuracy of guessing; False where that is NaN."""
+    return any(bool((one.curve.mean <= guess + _NEAR).any()) for one in curves)
+
+
+def _score_figure(
+    score: Headline, where: str, curves: Sequence[RunCurve], notes: str, guess: float
+) -> Figure:
     """The figure of one score over rounds, with a table.
 
-    ``where``: `on_data`, in the title; ``notes``: sentences in the caption.
+    Args:
+        score: of the curves.
+        where: `on_data`, in the title.
+        curves: of all runs.
+        notes: sentences in the caption.
+        guess: the accuracy of guessing; NaN where it is not known or not the same for all.
     """
     title = text.title(score.name)
     described = (
         f"{name}: {score.text(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
         f"{score.text(float(curve.mean[-1]))} at round {curve.rounds[-1]:.0f}."
-        for _, name, curve, _ in curves
+        for _, name, curve, *_ in curves
     )
+    if any(one.over > 1 for one in curves):
+        notes += f" Thin: every value; bold: the mean of the last {_OVER}."
+    level = guess if score is ACCURACY and _comes_near(guess, curves) else math.nan
+    told = "" if math.isnan(level) else f" Dotted: guessing, {text.percent(level)}."
     return curve_figure(
         curves,
         title=f"{title}{where}",
-        caption=f"{title} on held-out data; measured by the simulator only, not accounted for.{notes}",
+        caption=f"{title} on held-out data; measured by the simulator only, not accounted for.{notes}{told}",
+        level=level,
         description=f"{title} over rounds. {' '.join(described)}",
         y_axis=score_axis(score, curves),
         height=380,
@@ -142,7 +196,7 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
 
     ``None`` if it was not measured.
     """
-    curves = [RunCurve(i, one.name, one.curve("personal_accuracy")) for i, one in enumerate(series)]
+    curves = [_run_curve(i, one, "personal_accuracy") for i, one in enumerate(series)]
     curves = [one for one in curves if len(one.curve.rounds)]
     if not curves:
         return None
@@ -153,7 +207,7 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
         caption=(
             "Mean accuracy over workers of their own models (the mean of their groups' models) on data "
             "distributed like their own; measured by the simulator only, not accounted for."
-            + note_between_releases(series)
+            + _note_on_dots(series)
         ),
         description=f"Personalised accuracy over rounds. {' '.join(ends)}",
         y_axis=score_axis(ACCURACY, curves),
@@ -164,15 +218,31 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
 
 
 def curve_traces(one: RunCurve) -> list[Json]:
-    """The band and the line of a curve; with markers if there are few rounds."""
-    curve, rounds, hue = one.curve, one.curve.rounds.tolist(), colour(one.number)
-    common: Json = {"type": "scatter", "legendgroup": text.label(one.name), "x": rounds}
+    """The band and the line of a curve, with markers if there are few rounds, and dots between releases."""
+    hue = colour(one.number)
+    released = (one.curve.rounds % one.every == 0) | (one.every == 1)  # x is no round in other figures
+    curve = one.curve.only(released)
+    common: Json = {
+        "type": "scatter",
+        "legendgroup": text.label(one.name),
+        "x": curve.rounds.tolist(),
+    }
     traces: list[Json] = []
+    if not released.all():
+        rest = one.curve.only(~released)
+        look = {"mode": "markers", "marker": {"color": transparent(hue, 0.35), "size": 5}}
+        places = {"x": rest.rounds.tolist(), "y": rest.mean.tolist(), "name": "between releases"}
+        traces.append(common | places | look | {"showlegend": False})
     if not np.array_equal(curve.low, curve.high):
         band = common | {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
         fill = {"fill": "tonexty", "fillcolor": transparent(hue, 0.18)}
-        traces = [band | {"y": curve.low.tolist()}, band | {"y": curve.high.tolist()} | fill]
-    shown = {"name": text.label(one.name), "mode": line_mode(curve.rounds), "y": curve.mean.tolist()}
+        traces += [band | {"y": curve.low.tolist()}, band | {"y": curve.high.tolist()} | fill]
+    values = curve.mean
+    if one.over > 1:
+        thin = {"mode": "lines", "line": {"color": transparent(hue, 0.35), "width": 1}, "showlegend": False}
+        traces.append(common | thin | {"y": values.tolist(), "name": "every round"})
+        values = pd.Series(values).rolling(one.over, min_periods=1).mean().to_numpy()
+    shown = {"name": text.label(one.name), "mode": line_mode(curve.rounds), "y": values.tolist()}
     look = {"line": {"color": hue, "width": 2, "dash": one.dash}, "marker": {"color": hue, "size": 6}}
     return [*traces, common | shown | look]
 
@@ -185,7 +255,7 @@ def _curve_table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
     form = score.text
     rows = [
         (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")
-        for _, name, curve, _ in curves
+        for _, name, curve, *_ in curves
         for r, m, low, high in evenly_spaced_rows(curve.rounds, curve.mean, curve.low, curve.high)
     ]
     return text.html_table(

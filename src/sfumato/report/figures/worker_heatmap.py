@@ -205,8 +205,8 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
 
 
 def _claim_label(view: str) -> str:
-    """The name of a claim, shortened for the menu."""
-    return claim_in_words(view).removeprefix("DP-OGL ")
+    """The formula of a claim, which the menu tells it by: all are of one theorem."""
+    return claim_in_words(view).rpartition(", ")[2]
 
 
 def _range_as_text(z: Any) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
 
     comparison       several runs: which is best at what, and where their specs differ
+    device_word      devices called sites, or workers, on a whole page
     first_screen     the first screen: who learns what, at what cost, is it worth it
     html             the HTML page and its figures
     papers           links from the places of papers that a page names to a list at its end

@@ -12,7 +12,7 @@ from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
 from sfumato.report.drawings.network_canvas import noise_sentence
 from sfumato.report.figures.claims import claims_sentence
-from sfumato.report.figures.coalitions import sentence_on_colluders
+from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.comparison import best_runs, comparison
@@ -143,13 +143,13 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
     placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
     numbered = isinstance(shape, GroupNetwork) and not shape.groups.worker_names
     return [
-        *(["Devices are called workers here: device:0 is worker 0."] if numbered else []),
+        *(["In tables and reasons, device:0 is worker 0."] if numbered else []),
         *moved,
         *([_noise_of_star(one, network)] if placed else []),
         *protection_sentences(one, matrix),
         *budget_sentence(one),
         *(summed if secure else []),
-        *sentence_on_colluders(privacy.coalitions),
+        *sentences_on_colluders(privacy.coalitions, matrix),
         *claims_sentence(privacy.claims, protocol_warnings(one.first.spec_dict)),
         *tried,
     ]

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -24,6 +25,8 @@ from sfumato.report.results.series import Series
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import POINTS_FOLDER, write_text
 
+PIECES = re.compile(r"(<pre.*?</pre>|<[^>]*>)", re.DOTALL)
+"""Splits HTML: every second piece is a tag, or text that must stay as it is."""
 _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from sfumato.claims.papers import NAMED, PAPERS, entry_of
 from sfumato.report import formatting as text
-
-_PIECES = re.compile(r"(<pre.*?</pre>|<[^>]*>)", re.DOTALL)
+from sfumato.report.page.html import PIECES
 
 
 def with_papers_explained(sections: Sequence[str]) -> list[str]:
@@ -24,7 +23,7 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
         return f'<a href="#{_anchor(entry)}">{found[0]}</a>'
 
     def with_links(html: str) -> str:
-        pieces = _PIECES.split(html)
+        pieces = PIECES.split(html)
         return "".join(piece if at % 2 else NAMED.sub(linked, piece) for at, piece in enumerate(pieces))
 
     changed = [with_links(section) for section in sections]

@@ -26,6 +26,7 @@ from sfumato.report.figures.heatmap import after_run_table, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
 from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
+from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.first_screen import first_screen
 from sfumato.report.page.html import (
     PlacedFigures,
@@ -121,7 +122,8 @@ def page_of(series: Sequence[Series], place: Path) -> str:
             folded=True,
         ),
     ]  # fmt: skip
-    told = with_papers_explained(sections)
+    words = {read_network(one.first.spec_dict).device_word for one in series}
+    told = with_papers_explained(with_device_word(sections, words.pop() if len(words) == 1 else "device"))
     return render_page(title, _subtitle_html(series), told, figures, shared=shared_script(place))
 
 
@@ -281,7 +283,8 @@ def _noise_html(one: Series, alike: Sequence[Series]) -> str:
         return ""
     spec, network = one.first.spec_dict, read_network(one.first.spec_dict)
     factors = text.paragraphs(noise_factor_sentence(one))
-    noise = noise_part(noise_of(spec, network), training_of(spec, network))
+    persons = unit_of_run(one.first) == "person"
+    noise = noise_part(noise_of(spec, network), training_of(spec, network), persons=persons)
     whose = f": {text.escape(one.name)}" if len(alike) > 1 else ""
     return f"<h4>Who adds noise{whose}</h4>{factors}{noise}"
 

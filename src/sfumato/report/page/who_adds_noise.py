@@ -11,6 +11,7 @@ from sfumato.report.results.secure_sums import drops_in_words
 from sfumato.rounding import number
 
 _CLIPPED = {"update": "Every message", "step": "Every local step", "example": "The gradient of every example"}
+_ONE_ROW = "In every local step a person that is drawn brings one of their rows, chosen anew: its gradient"
 _STATED = (
     "rounds", "local_steps", "local_epochs", "edge_every", "edge_at_global", "aggregate_every", "merge_every",
     "batches", "participation",
@@ -85,16 +86,20 @@ def _rounds(training: Mapping[str, Any]) -> str:
     return f"{said} {training.get('dropouts', '')}".rstrip()
 
 
-def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any]) -> str:
+def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons: bool) -> str:
     """HTML: sentences on training and clipping, and a table of the parties that add noise.
 
-    ``noise`` and ``training`` are those of `noise_of` and `training_of`.
+    Args:
+        noise: that of `noise_of`.
+        training: that of `training_of`.
+        persons: whether persons are protected, of whom a local step has one row each (docs/accounting.md).
     """
     said = [_rounds(training)]
     clip = noise["clip"]
     if clip:
         norm = text.number(clip["norm"])
-        said.append(f"{_CLIPPED[clip['kind']]} is clipped to norm {norm} (privacy.clip.norm).")
+        what = _ONE_ROW if persons and clip["kind"] == "example" else _CLIPPED[clip["kind"]]
+        said.append(f"{what} is clipped to norm {norm} (privacy.clip.norm).")
     if noise.get("channel"):
         said.append(noise["channel"])
     if not noise["parties"]:

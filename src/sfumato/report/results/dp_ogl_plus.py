@@ -33,9 +33,8 @@ def note_between_releases(series: Sequence[Series]) -> str:
     if every == 1:
         return ""
     return (
-        f" DP-OGL+ adds noise every {every} rounds, when models are released: the figures of the rounds in "
-        "between are those of models without noise, which are sent to the own group only. The run folder has "
-        "them."
+        f" DP-OGL+ adds noise every {every} rounds, when models are released. In between models have none "
+        "and are sent to the own group only."
     )
 
 

@@ -36,13 +36,15 @@ def unit_sentences(spec: Mapping[str, Any], kind: str) -> list[str]:
     """
     data, clip = spec.get("data") or {}, (spec.get("privacy") or {}).get("clip") or {}
     column = data.get("person_column") if isinstance(data, Mapping) else None
-    what = "one example" if kind == "record" else f"all rows with one value of {column or 'a column'}"
     place = "site" if (spec.get("topology") or {}).get("device_names") else "device"
     whole = "has no finite ε" if clip.get("kind") == "example" else "is not accounted for"
-    return [
-        f"A {kind} is {what}. Its {place} itself sees it, and a {place} as a whole, with all its data, "
-        f"{whole}."
-    ]
+    what = (
+        f"A record is one example. Its {place} itself sees it"
+        if kind == "record"
+        else f"A person is all rows with one value of {column or 'a column'}; at most one of them is in a "
+        f"local step. Their own {place} sees them"
+    )
+    return [f"{what}, and a {place} as a whole, with all its data, {whole}."]
 
 
 def sure_in_words(value: float, before: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from sfumato.network.tree import Tree
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.matrix import Matrix
@@ -19,6 +20,7 @@ from sfumato.report.results.summary import (
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
+_MOST_SITES = 6
 
 
 def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
@@ -72,7 +74,7 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
         several = len({row.relation.kind for row in of_kind}) > 1
         alike = several and {epsilon(row.epsilon) for row in of_kind} == {epsilon(most)}
         whom = _everybody(series, kind) if alike else f"the {observer}"
-        ranged = range_sentence(finite)
+        ranged = range_sentence(finite, f" towards the {observer}")
         by_class = _towards_classes(matrix, kind, observer) if len(series.runs) == 1 else []
         return [
             f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}.",
@@ -96,7 +98,27 @@ def _why_sites_differ(series: Series, kind: str) -> list[str]:
     equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
     if not (drawn and equal):
         return []
-    return [f"The fewer {kind}s a site has, the more often each is drawn for a batch, and the larger ε is."]
+    held = _held_by_sites(series)
+    return [
+        f"The fewer {kind}s a site has{held}, the more often each is drawn for a batch, and the larger ε is."
+    ]
+
+
+def _held_by_sites(series: Series) -> str:
+    """`` (ulm 39, kiel 47)``: how many records or persons, a public number, the sites have; else "".
+
+    A site of n units draws each with probability batch size / n, which the ledger has. Where every unit is
+    in every batch it does not tell n.
+    """
+    spec, shape = series.first.spec_dict, read_network(series.first.spec_dict).shape
+    rates = (series.first.ledger.get("batches") or {}).get("rate_per_device") or []
+    names = shape.device_names if isinstance(shape, Tree) else ()
+    size = spec["training"].get("batch_size")
+    known = isinstance(size, int) and len(rates) == len(names) and all(0 < rate < 1 for rate in rates)
+    if not known or len(names) > _MOST_SITES:
+        return ""
+    counts = sorted((round(size / rate), name) for rate, name in zip(rates, names, strict=True))
+    return f" ({join_names([f'{name} {whole(count)}' for count, name in counts], _MOST_SITES)})"
 
 
 def _everybody(series: Series, kind: str) -> str:

@@ -18,6 +18,7 @@ from sfumato.errors import SpecError
 from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder, load_run
 
+BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 _SEED_FOLDER = re.compile(r"seed-(\d+)")
 
@@ -38,6 +39,10 @@ class Curve:
     mean: FloatArray
     low: FloatArray
     high: FloatArray
+
+    def only(self, kept: BoolArray) -> Curve:
+        """The curve at the rounds where ``kept`` ``[rounds]`` is set."""
+        return Curve(self.rounds[kept], self.mean[kept], self.low[kept], self.high[kept])
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sfumato.findings import findings_after
-from sfumato.guessing import guessing_in_words
+from sfumato.guessing import guessing_in_words, share_of_guessing
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
-from sfumato.report.formatting import epsilon, join_names, percent, whole
+from sfumato.report.formatting import epsilon, how_many, join_names, percent, whole
 from sfumato.report.results.dp_ogl_plus import note_between_releases, rounds_to_a_release
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import read_network
@@ -115,7 +115,9 @@ def score_sentence(series: Series) -> str:
     if math.isnan(series.final(score.column).value):
         return f"{after} the model has not been evaluated."
     several = f"mean of {len(series.runs)} seeds with its 95 % interval"
-    seeds = f" ({several if len(series.runs) > 1 else 'one seed'})"
+    labels = read_test_labels(series.first.path) if score is ACCURACY else None
+    tested = f"{how_many(sum(labels.values()), 'example')}, " if labels else ""
+    seeds = f" ({tested}{several if len(series.runs) > 1 else 'one seed'})"
     value, between = score_text(score, series), note_between_releases([series])
     if score is not ACCURACY:
         return f"{after} the model's {score.name} on held-out data is {value}{seeds}.{between}"
@@ -141,16 +143,28 @@ def _best_round_sentence(series: Series) -> str:
 
 def guessing_of_run(run: RunFolder) -> str:
     """A clause on the accuracy of guessing; "" where neither test labels nor classes are known."""
+    return guessing_in_words(_source_of(run), read_test_labels(run.path))
+
+
+def guess_of_run(run: RunFolder) -> float:
+    """The accuracy of guessing, 0 to 1; NaN where neither test labels nor classes are known."""
+    return share_of_guessing(_source_of(run), read_test_labels(run.path))
+
+
+def _source_of(run: RunFolder) -> str:
+    """``data.source`` of a run's spec; "" without."""
     data = run.spec_dict.get("data")
-    source = str(data.get("source")) if isinstance(data, Mapping) else ""
-    return guessing_in_words(source, read_test_labels(run.path))
+    return str(data.get("source")) if isinstance(data, Mapping) else ""
 
 
-def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
+def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
     """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
 
     [] where both are written alike, or nearly so and without names, or where the least is not known.
-    ``rows``: at least one, of one kind of unit towards one observer.
+
+    Args:
+        rows: at least one, of one kind of unit towards one observer.
+        towards: a phrase with that observer, after a space, where it is not told before.
     """
     if any(row.least_known is None for row in rows):
         return []
@@ -160,7 +174,8 @@ def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
         return []
     if best.sites:
         return [
-            f"Protected least: {worst.sites}, ε = {worst.epsilon}; most: {best.sites}, ε = {best.epsilon}."
+            f"Protected least{towards}: {worst.sites}, ε = {worst.epsilon}; most: {best.sites}, "
+            f"ε = {best.epsilon}."
         ]
     if worst_value < SPREAD * least_value:
         return []

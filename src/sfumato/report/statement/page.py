@@ -44,7 +44,10 @@ def statement_page(statement: Statement) -> str:
         section("What is protected, and what is not", [_protection_html(statement, delta)]),
         section("What is taken on trust", [_assumptions_html(statement.assumptions)]),
         section("Who is trusted with raw updates", [_trust_html(statement)]),
-        section("Who adds noise", [noise_part(statement.noise, statement.training)]),
+        section(
+            "Who adds noise",
+            [noise_part(statement.noise, statement.training, persons="person" in statement.units)],
+        ),
         section("What this does not cover", [bullet_list(statement.not_covered)]),
         section("Why the figures hold, and what was checked", [_reasons_html(statement, delta)]),
         section("Versions and files", [_versions_html(statement)]),

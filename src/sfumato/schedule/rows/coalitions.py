@@ -29,7 +29,9 @@ class Coalition:
         in_zone: how many of them are in the unit's zone.
         observer: the coalition, for ``--observer``.
         epsilon: before training; where supernodes are elected, members are as often as chance has it.
-        supernode_epsilon: with the unit's supernode as one of them: in every round, where it is elected.
+        supernode_epsilon: with the unit's supernode as one of them: in every round, where it is elected. The
+            clients may be others than those of ``observer``.
+        supernode_in_zone: how many clients of that coalition are in the unit's zone, the supernode apart.
     """
 
     unit: str
@@ -38,6 +40,7 @@ class Coalition:
     observer: str
     epsilon: float
     supernode_epsilon: float
+    supernode_in_zone: int
 
     def to_dict(self) -> dict[str, Any]:
         """Write a row of ``coalitions`` in ``account --json``; an ε of ∞ becomes ``"inf"``."""
@@ -118,8 +121,11 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
         with_node = [(*(c[:-1] if declared.elections else c), supernode) for c in coalitions]
         inside, members = candidates[worst]
         name = ",".join(f"device:{d}" for d in members)
-        worst_with_node, _ = _largest_epsilon(plan, unit, with_node, delta)
-        found.append(Coalition(f"device:{unit}", size, inside, name, epsilon, worst_with_node))
+        worst_with_node, place = _largest_epsilon(plan, unit, with_node, delta)
+        beside_node = candidates[place][0]
+        if declared.elections:
+            beside_node = max(0, beside_node - 1)  # the last of the zone gave its place to the supernode
+        found.append(Coalition(f"device:{unit}", size, inside, name, epsilon, worst_with_node, beside_node))
     return tuple(found)
 
 

@@ -35,6 +35,8 @@ from sfumato.studies.measures.base import SPREAD, Measurement, Measurements
 
 EXACT, CLAIMED, BEFORE, TEXT = "exact", "claimed", "claimed, Rényi", "claimed, 2π²α/σ²"
 RELEASES, COUNTED = "releases", "releases by the paper's count"
+PAPERS_OWN = (CLAIMED, BEFORE, TEXT, COUNTED)
+"""The series that are computed by the paper's formulas; `EXACT` and `RELEASES` are the account's own."""
 _MOMENTS = 8
 
 

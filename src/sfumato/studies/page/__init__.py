@@ -4,7 +4,7 @@
     panels.py     chooses how a panel is drawn
     panel_data.py what a panel shows: means over seeds, and the paper's values
     curves.py     lines and bars with intervals, and the paper's values
-    matrices.py   heatmaps: by two axes, and of workers by workers
+    matrices.py   heatmaps: by two axes, and of workers by workers; of few workers a table
     tables.py     tables of measures beside the paper's values
     agreement.py  the figure of all statements: what was measured, and what the paper states
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import MARGIN, NO_GUARANTEE, Figure, Json, transparent
 from sfumato.rounding import number, upper_bound
+from sfumato.studies.measures.workers import PAPERS_OWN
 from sfumato.studies.verdicts import Outcome, StatementVerdict
 
 _HUES = {Outcome.AGREES: "#009E73", Outcome.DIFFERS: NO_GUARANTEE, Outcome.NOT_SETTLED: "#B87F00"}
@@ -85,25 +86,34 @@ def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
     )
 
 
-def verdict_table(verdicts: Sequence[StatementVerdict]) -> str:
-    """The statements with their places, what was measured, what is expected, and the verdict."""
+def verdict_table(verdicts: Sequence[StatementVerdict], *, trained: bool) -> str:
+    """The statements with their places, what was found, what is expected, and the verdict.
+
+    ``trained``: whether the study trains; without, what was found is computed and not measured.
+    """
     rows = [
         (
             one.statement.place,
             one.statement.says,
             expected_text(one),
-            measured_text(one),
+            f"{measured_text(one)}{_whose(one)}",
             one.words,
         )
         for one in verdicts
     ]
     caption = "Every sentence of the paper that this study checks, in our words"
     return text.html_table(
-        ["place", "the paper says", "expected", "measured", "verdict"],
+        ["place", "the paper says", "expected", "measured" if trained else "computed", "verdict"],
         rows,
         caption=caption,
         stacked=True,
     )
+
+
+def _whose(one: StatementVerdict) -> str:
+    """`` by the paper's formula``, of a value that is not of Sfumato's own account; else ""."""
+    term = one.statement.value
+    return " by the paper's formula" if term and term.series in PAPERS_OWN else ""
 
 
 def measured_text(one: StatementVerdict) -> str:

@@ -6,19 +6,18 @@ from collections import Counter
 
 from sfumato.report import formatting as text
 from sfumato.report.page.html import PlacedFigures, bullet_list, render_page, section
+from sfumato.report.page.papers import with_papers_explained
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import write_text
 from sfumato.studies.cost import quickstart_steps
-from sfumato.studies.grids import StudyPlan
+from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.page.agreement import agreement_figures, verdict_table
-from sfumato.studies.page.matrices import constant_pairs
+from sfumato.studies.page.matrices import pairs_in_words
 from sfumato.studies.page.panel_data import PanelData, setting_text
 from sfumato.studies.page.panels import figures_of
 from sfumato.studies.page.tables import measure_table
 from sfumato.studies.result import StudyResult
 from sfumato.studies.verdicts import Outcome
-
-_LOOK = {Outcome.DIFFERS: ' class="warn"'}  # of a tile
 
 
 def write_study_page(result: StudyResult) -> FileRecord:
@@ -30,11 +29,14 @@ def write_study_page(result: StudyResult) -> FileRecord:
     if study.statements:
         agreement = "".join(map(figures.place, agreement_figures(result.verdicts)))
         sections.append(
-            section("What the paper says, and what was found", [verdict_table(result.verdicts), agreement])
+            section(
+                "What the paper says, and what was found",
+                [verdict_table(result.verdicts, trained=_trains(plan)), agreement],
+            )
         )
     sections.append(section("Figures and tables", _panels(result, figures)))
     sections.append(section("How it was computed", [_how(result)]))
-    page = render_page(study.title, subtitle, sections, figures)
+    page = render_page(study.title, subtitle, with_papers_explained(sections), figures)
     return write_text(result.page, page)
 
 
@@ -52,20 +54,25 @@ def _top(result: StudyResult) -> str:
         )
         notices += [f"{who}: {why}" for who, why in result.failures[:5]]
     shown = f'<div class="notice" role="note">{bullet_list(notices)}</div>' if notices else ""
-    return f'<div class="lead">{text.paragraphs([plan.study.intro])}</div>{shown}{_tiles(result)}'
+    found, intro = text.paragraphs([plan.study.found or plan.study.intro]), ""
+    if plan.study.found:
+        intro = text.paragraphs([plan.study.intro])
+    return f'<div class="lead">{found}</div>{shown}{_counts(result)}{intro}'
 
 
-def _tiles(result: StudyResult) -> str:
-    """How many statements agree, differ and are not settled."""
+def _counts(result: StudyResult) -> str:
+    """A sentence on how many statements agree, differ and are not settled; "" without statements."""
     if not result.verdicts or result.plan.quick:
         return ""
     counts = Counter(one.outcome for one in result.verdicts)
-    tiles = "".join(
-        f"<div{_LOOK.get(outcome, '')}><dt>{outcome}</dt><dd>{counts[outcome]}</dd></div>"
-        for outcome in Outcome
-        if counts[outcome]
-    )
-    return f'<dl class="tiles">{tiles}</dl>'
+    each = [f"{outcome} {counts[outcome]}" for outcome in Outcome if counts[outcome]]
+    checked = text.how_many(len(result.verdicts), "sentence")
+    return text.paragraphs([f"Verdicts on {checked} of the paper: {', '.join(each)}."])
+
+
+def _trains(plan: StudyPlan) -> bool:
+    """Whether any grid of the study trains models."""
+    return any(grid.trains for grid in plan.study.grids.values())
 
 
 def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
@@ -77,7 +84,7 @@ def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
         if not data.points:  # a shortened run has other points
             continue
         if panel.kind == "pairs":
-            parts.append(constant_pairs(data))
+            parts.append(pairs_in_words(data))
             beside += map(figures.place, figures_of(data))
             continue
         parts += _side_by_side(beside)
@@ -142,13 +149,15 @@ def _listed(names: list[str]) -> str:
 
 
 def _grid_sentence(plan: StudyPlan, name: str) -> str:
-    """A grid in one sentence: its axes, its seeds, and whether it trains."""
-    section_of_grid = plan.study.grids[name]
+    """A grid in one sentence: how many specs it has, whether they are trained, its seeds and its axes."""
     axes = [
         f"{axis.words}: {_listed([setting_text(s) for s in axis.settings])}"
         for axis in plan.axes(name)
         if len(axis.settings) > 1
     ]
-    how = "trained" if section_of_grid.trains else "accounted for, without training"
+    listed = "; ".join(axes)
+    specs = text.how_many(len(points_of(plan.axes(name))), "spec")
     seeds = text.how_many(plan.seeds_of(name), "seed")
-    return f"Grid {name}, {how}, {seeds}{'; ' if axes else ''}{'; '.join(axes)}."
+    how = f"trained with {seeds} each" if plan.study.grids[name].trains else "accounted for, not trained"
+    grid = f"Grid {name}: " if len(plan.study.grids) > 1 else ""
+    return f"{grid}{specs}, {how}{f' ({listed})' if axes else ''}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,13 @@ from sfumato.report.figures.figure import (
     epsilon_shade,
 )
 from sfumato.report.results.series import FloatArray
-from sfumato.studies.measures.workers import RELEASES
+from sfumato.studies.measures.workers import COUNTED, EXACT, RELEASES
 from sfumato.studies.page.panel_data import PanelData, setting_text
 
 MOST_WRITTEN = 12
 """Workers of a matrix with a number in every cell."""
+_MOST_IN_TABLE = 4  # workers whose pairs are a table and no heatmaps
+_SERIES = {EXACT: "rigorous ε", RELEASES: "releases", COUNTED: "releases by Theorem 1"}
 
 
 def axis_heatmap(data: PanelData) -> Figure:
@@ -68,16 +71,25 @@ def axis_heatmap(data: PanelData) -> Figure:
 def worker_heatmaps(data: PanelData) -> list[Figure]:
     """Heatmaps of ε, or of counts of releases, of every worker (row) towards every other (column).
 
-    One figure for each series; a series that is the same for all pairs has none (`constant_pairs`).
+    One figure for each series; none of few workers, nor for a series that is the same for all pairs
+    (`pairs_in_words`).
     """
-    return [_workers(data, matrix) for matrix in _matrices(data) if not matrix.is_constant]
+    matrices = _matrices(data)
+    if _are_few(matrices):
+        return []
+    return [_workers(data, matrix) for matrix in matrices if not matrix.is_constant]
 
 
-def constant_pairs(data: PanelData) -> str:
-    """HTML with the one value of each series that is the same for all pairs of workers; "" without any."""
+def pairs_in_words(data: PanelData) -> str:
+    """HTML of what is not drawn: of few workers a table of all pairs, of many the value of each series that
+    is the same for all pairs; "" without any.
+    """
+    matrices = _matrices(data)
+    if _are_few(matrices):
+        return _pair_table(data, matrices)
     said = [
         f"{matrix.series_title}: {matrix.words_of(float(matrix.known[0]))}"
-        for matrix in _matrices(data)
+        for matrix in matrices
         if matrix.is_constant
     ]
     words = f"The same for every pair of workers: {'; '.join(said)}."
@@ -106,7 +118,7 @@ class _Matrix:
     @property
     def series_title(self) -> str:
         """What the values are, in words."""
-        return self.series if self.is_count else f"{self.series} ε"
+        return _SERIES.get(self.series, f"{self.series} ε")
 
     @property
     def known(self) -> FloatArray:
@@ -160,6 +172,38 @@ def _matrices(data: PanelData) -> list[_Matrix]:
         values[worst["unit"].to_numpy(), worst["observer"].to_numpy()] = worst["value"].to_numpy()
         found.append(_Matrix(str(series), values, data.panel.first_worker))
     return found
+
+
+def _are_few(matrices: Sequence[_Matrix]) -> bool:
+    """Whether there are so few workers that a table shows all pairs."""
+    return bool(matrices) and len(matrices[0].values) <= _MOST_IN_TABLE
+
+
+def _pair_table(data: PanelData, matrices: Sequence[_Matrix]) -> str:
+    """HTML of a table with a row for all pairs that have the same values, and a column for each series."""
+    workers = range(len(matrices[0].values))
+    pairs = [(unit, observer) for unit in workers for observer in workers if unit != observer]
+    first = matrices[0].first
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for unit, observer in pairs:
+        values = [float(matrix.values[unit, observer]) for matrix in matrices]
+        words = (
+            "–" if math.isnan(value) else "∞ (no guarantee)" if math.isinf(value) else matrix.words_of(value)
+            for matrix, value in zip(matrices, values, strict=True)
+        )
+        alike.setdefault(tuple(words), []).append(f"{first + unit}\u00a0→\u00a0{first + observer}")
+    rows = [
+        ("every pair" if len(who) == len(pairs) > 1 else ", ".join(who), *words)
+        for words, who in alike.items()
+    ]
+    table = text.html_table(
+        ["worker → observer", *(matrix.series_title for matrix in matrices)],
+        rows,
+        caption="How much the observer learns about the worker",
+        numeric=range(1, len(matrices) + 1),
+    )
+    about = text.paragraphs([text.sentence(data.panel.about)]) if data.panel.about else ""
+    return f"<h3>{text.escape(data.panel.title)}</h3>{about}{table}"
 
 
 def _workers(data: PanelData, matrix: _Matrix) -> Figure:

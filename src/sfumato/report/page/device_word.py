@@ -1,0 +1,26 @@
+"""Devices are called by the word of their network on a whole page: sites, or workers of groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sfumato.report.page.html import PIECES
+
+_DEVICE = re.compile(r"(?<![\w./:-])(?<!unit: )([Dd])evice(s?)\b(?!:)")
+"""The noun, but in names of parties (``device:0``), keys (``topology.devices``) and ``unit: device``."""
+
+
+def with_device_word(sections: Sequence[str], word: str) -> list[str]:
+    """The HTML ``sections`` with devices called ``word`` in all text outside ``<pre>``."""
+    if word == "device":
+        return list(sections)
+
+    def renamed(found: re.Match[str]) -> str:
+        return f"{word.capitalize() if found[1] == 'D' else word}{found[2]}"
+
+    def in_text(section: str) -> str:
+        pieces = PIECES.split(section)
+        return "".join(piece if at % 2 else _DEVICE.sub(renamed, piece) for at, piece in enumerate(pieces))
+
+    return [in_text(section) for section in sections]
