@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +32,6 @@ def explore(
     """Open a page on this machine: change trust and noise, see who learns what."""
     from sfumato.explore.server import serving
 
-    print("starting the page …", file=sys.stderr, flush=True)
     folder = runs or Path("runs")
     with locating_errors(spec), serving(spec, port=port, runs=folder) as (address, server):
         print(f"open {address}\nCtrl-C ends the page and stops the runs that it started", flush=True)

@@ -139,9 +139,10 @@ def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, de
     ]
     if promise.relation != "replace":
         contents = between_contents(value, statement.privacy.delta, promise.relation)
-        said.append(
-            f"On two possible contents of it, ill or not ill, it becomes {_at_most(contents.epsilon)}."
-        )
+        limit = f"it becomes {_at_most(contents.epsilon)}"
+        if contents.epsilon == math.inf:
+            limit = "there is no limit"
+        said.append(f"On two possible contents of it, ill or not ill, {limit}.")
     return " ".join([*said, *range_sentence(row.guarantees), _YARDSTICK])
 
 
