@@ -8,6 +8,7 @@ import math
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -16,6 +17,9 @@ from scipy.stats import norm
 
 from sfumato.privacy.losses import gaussian
 from sfumato.rounding import certainty, upper_bound
+from sfumato.spec.document import Protocol
+from sfumato.spec.model import LOSSES
+from sfumato.spec.privacy import OBSERVER_KINDS
 
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "sfumato"
@@ -169,6 +173,19 @@ def test_python_names_that_a_page_gives_exist(page):
         assert is_there(name), name
     for name in re.findall(r"^::: (\S+)$", text_of(page), re.MULTILINE):
         assert is_there(name), name
+
+
+NAMES = {
+    "protocols": (get_args(Protocol), ["docs/spec.md"]),
+    "losses": ({loss for losses in LOSSES.values() for loss in losses}, ["docs/spec.md"]),
+    "observer kinds": (OBSERVER_KINDS, ["docs/command-line.md", "docs/leakage.md"]),
+}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_pages_list_every_name_that_a_spec_may_give(kind):
+    names, pages = NAMES[kind]
+    assert [(page, name) for page in pages for name in names if f"`{name}`" not in text_of(page)] == []
 
 
 def is_there(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Findings: each says what it should on one side of its threshold, and nothing on the other."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ def test_epsilon_above_ten_is_large() -> None:
     text = str(large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
     assert "up to 45.45 (δ = 1e-5; device:0 towards cloud)" in text
     assert "above 10 for 30 pairs" in text
+    for less in (replace(row(12.0, 6), kinds=2), replace(row(12.0, 6), least_epsilon=4.0)):
+        assert "above 10 for up to 6 pairs" in str(large_epsilon([less]))
 
 
 def test_the_odds_that_the_sentence_states() -> None:

@@ -185,20 +185,25 @@ def account(
     delta: float | None = None,
     curve: bool = False,
 ) -> PrivacyReport:
-    """The guarantees and claims for ``spec`` before training.
+    """Compute the guarantees of ``spec``, and what papers claim for it, without training.
 
     Args:
         spec: as loaded; it is resolved here.
         data: given instead of ``data.source``: see `sfumato.data.given.given_rows`.
         graph: a NetworkX graph instead of ``topology``: see `sfumato.network.given_graph`.
-        unit: as of `PrivacyReport.epsilon`; with ``observer``, that pair. Alone: all observers of it.
-        observer: a party, or a coalition joined by commas. Alone: every class of units towards it. A kind
-            of observers (``own-edge``, say): every class of pairs whose observer is of that kind.
-        delta: overrides ``privacy.delta``.
-        curve: adds epsilon over delta to each row.
+        unit: ``"device:0"``, ``"record:0"`` or ``"person:0"``; a number alone is a unit of the kind that
+            ``privacy.unit`` says. With ``observer``, that pair; without, the unit towards every observer.
+        observer: a party by name (``"cloud"``, ``"edge:2"``), or a coalition joined by commas. Without
+            ``unit``: every class of units towards it. A kind of observers (``own-edge``, say): every class
+            of pairs whose observer is of that kind.
+        delta: the δ of every ε, from 1e-30 to 1 - 1e-9; by default ``privacy.delta``.
+        curve: adds ε at other values of δ to each row.
+
+    Returns:
+        The report; without ``unit`` and ``observer`` it has a row for every class of equivalent pairs.
 
     Raises:
-        SpecError: the spec or the call is wrong.
+        SpecError: the spec or an argument is wrong; neither the spec nor the call gives δ.
     """
     unit = str(unit) if isinstance(unit, int) else unit
     if graph is not None:
@@ -345,6 +350,8 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         mildest = ObservedUnit.of_class(observed.kind, observed.mildest)
         mild = mildest.charge(plan, declared, drawn_like=mildest.least).epsilon(delta)
         least = mild if mild < least * (1 - _ROUNDING) else least
+    elif observed.kinds > 1:
+        least = math.nan  # of pairs whose own ε is not computed
     elif of_record and observed.least is not None and 0 < least < math.inf:
         least = observed.charge(plan, declared, drawn_like=observed.least).epsilon(delta)
     larger = _join_names(declared, coalition) if coalition != observed.coalition else ""

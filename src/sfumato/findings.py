@@ -147,10 +147,10 @@ def large_delta(delta: float, count: int, what: str) -> str | None:
 
 
 def protected_units(plan: Plan) -> tuple[int, str]:
-    """How many units there are that ε is about, and what they are: devices, records or persons.
+    """How many units ε is about, and what they are: devices, records or persons; δ is compared with 1/count.
 
     Where both devices and records are protected, records, of which there are more. Where the sizes of the
-    data are not known, devices: each has at least one record, so δ is too large for them as well.
+    data are not known, devices: a δ that is too large for so many is too large for more records too.
     """
     devices, unit = plan.parties.device_count, plan.spec.privacy.unit
     if unit != "device":
@@ -163,7 +163,7 @@ def protected_units(plan: Plan) -> tuple[int, str]:
 
 
 def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
-    """A warning about a largest finite ε that promises little; ``None`` otherwise."""
+    """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none."""
     rows = list(guarantees)
     large = [row for row in rows if LARGE_EPSILON < row.epsilon < math.inf]
     if not large:
@@ -171,7 +171,9 @@ def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
     worst = max(large, key=lambda row: row.epsilon)
     pairs = sum(row.stands_for for row in large)
     kinds = " or ".join(f"a {kind}" for kind in sorted({row.unit_kind for row in large}))
+    some_less = any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in large)
     many = f"{pairs:,} {'pair' if pairs == 1 else 'pairs'} of {kinds} and an observer"
+    many = f"up to {many}" if some_less else many
     return (
         f"ε is finite but above {LARGE_EPSILON:g} for {many}, up to {upper_bound(worst.epsilon)} "
         f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as an "

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from local_reference import data_of, devices_of
-from torch import Tensor
+from torch import Tensor, nn
 
 from sfumato.engine.base import EngineSettings, LocalTask
 from sfumato.engine.local import LocalEngine
@@ -66,7 +66,7 @@ def updates(kind: str, sgd: str, *, epochs: int = 3, poisson: bool = False) -> T
     return torch.cat(found)
 
 
-@pytest.mark.parametrize(("kind", "sgd"), [case for case in CASES if case[0] != "resnet18"])
+@pytest.mark.parametrize(("kind", "sgd"), CASES)
 def test_captured_steps_give_the_bytes_of_others(
     kind: str, sgd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +80,33 @@ def test_captured_steps_of_batches_of_many_sizes(monkeypatch: pytest.MonkeyPatch
     captured = updates("mlp", "clipped examples", poisson=True)
     monkeypatch.setattr(captured_step, "_EAGER_CALLS", 1_000_000)
     assert torch.equal(captured, updates("mlp", "clipped examples", poisson=True))
+
+
+class CopiesFromTheCPU(nn.Module):
+    """A step of it cannot be captured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Conv1d(1, 10, 6)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.inner(features[:, None]).flatten(1) * torch.tensor([2.0], device=features.device)
+
+
+def test_a_step_that_cannot_be_captured_is_launched(caplog: pytest.LogCaptureFixture) -> None:
+    model, found = CopiesFromTheCPU(), {}
+    start = ParameterLayout.of(model).read(model)[None]
+    group_of = torch.zeros(len(RAGGED), dtype=torch.long)
+    batches = plan_epochs(devices_of(RAGGED), epochs=3, batch_size=4, rng=np.random.default_rng(0))
+    for device in ("cuda", "cpu"):
+        engine = LocalEngine(model, *data_of((6,), examples=sum(RAGGED)), EngineSettings.default(device))
+        with repeatable_arithmetic(device):
+            chunks = engine.train(LocalTask(SGDS["plain"]), start, group_of, batches)
+            found[device] = torch.cat([chunk.updates.cpu() for chunk in chunks])
+    torch.testing.assert_close(found["cuda"], found["cpu"], rtol=1e-4, atol=1e-6)
+    assert [record.message.split(": ")[1] for record in caplog.records] == [
+        "its steps are launched one operation after another"
+    ]
 
 
 def test_more_devices_than_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import sfumato as sf
 from sfumato.errors import SpecError
 from sfumato.planning.noise_response import global_variance
 from sfumato.planning.sources import with_intensities
+from sfumato.planning.targets import EpsilonTarget, noise_scale, pairs_of
 from sfumato.planning.tree_planning import TreePlanning
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.release import total_mu_squared
@@ -103,8 +104,15 @@ def test_every_pair_meets_its_target(trust: dict[str, Any]) -> None:
 
 def test_it_is_no_noisier_than_one_multiplier_for_all() -> None:
     planned = sf.plan(spec(), {"cloud": 3.0})
-    one = resolve_tree(spec(privacy={"noise": {"epsilon": 3.0, "for": "cloud"}}))
-    assert global_variance(planned.plan) < 0.99 * global_variance(one)
+    one = resolve_tree(spec())  # a multiplier of 1 everywhere
+    needed = max(noise_scale(one, pair, 3.0) for pair in pairs_of(one, EpsilonTarget("cloud", 3.0)))
+    assert global_variance(planned.plan) < 0.99 * needed**2 * global_variance(one)
+
+
+def test_a_target_towards_the_cloud_alone_needs_no_plan() -> None:
+    planned = sf.plan(spec(), {"cloud": 3.0})
+    calibrated = resolve_tree(spec(privacy={"noise": {"epsilon": 3.0, "for": "cloud"}}))
+    assert global_variance(planned.plan) == pytest.approx(global_variance(calibrated), rel=1e-6)
 
 
 def test_the_noise_of_all_rounds_counts() -> None:

@@ -16,7 +16,9 @@ from report_factory import guarantee, metrics, quickstart_privacy, quickstart_sp
 import sfumato as sf
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import write_report
+from sfumato.report.figures import heatmap
 from sfumato.report.figures.epsilon_curves import epsilon_figures
+from sfumato.report.results.matrix import Cell
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import range_sentence
 from sfumato.run_folder.label_counts import write_test_labels
@@ -275,6 +277,26 @@ def test_the_worst_site_is_named_with_the_range() -> None:
     ]
     assert range_sentence(rows) == ["Protected least: kiel, ε = 4; most: bonn, ε = 3.5."]
     assert range_sentence(rows[:1]) == []
+
+
+def test_no_least_epsilon_is_told_where_it_is_not_known() -> None:
+    """A row of several kinds of pairs has the ε of the worst; only a range says how small others are."""
+    one, several = guarantee("device:0", "device:1", 4.0), guarantee("device:2", "device:1", 9.0)
+    unknown, known = several | {"kinds_of_pairs": 3}, several | {"epsilon_range": [2.0, 9.0]}
+    for folded, sentence, hover in (
+        (unknown, [], "worst of 2 classes of pairs; the least ε is not computed"),
+        (
+            known | {"kinds_of_pairs": 3}, ["From one device to another ε goes from 2 to 9."],
+            "worst of 2 classes of pairs; the least ε is 2",
+        ),
+        (
+            several, ["From one device to another ε goes from 4 to 9."],
+            "worst of 2 classes of pairs; the least ε is 4",
+        ),
+    ):  # fmt: skip
+        rows = [Guarantee.from_dict(row, 1e-5) for row in (folded, one)]
+        assert range_sentence(rows) == sentence
+        assert hover in heatmap._hover_text(Cell(tuple(rows)), "device → device", 1e-5)
 
 
 def test_long_parts_are_folded_and_the_heatmap_is_a_list_on_narrow_screens(run_folder: Make) -> None:

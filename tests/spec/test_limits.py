@@ -7,6 +7,7 @@ from places import ROOT
 
 from sfumato.schedule.moves import MOST_CELLS
 from sfumato.spec import limits, names
+from sfumato.spec.privacy import OBSERVER_KINDS
 from sfumato.spec.radio import REFERENCE_M
 from sfumato.sweeps import grid
 from sfumato.user_text import files, values
@@ -91,3 +92,7 @@ def test_every_limit_has_a_row():
 
 def test_reserved_names_are_listed():
     assert all(f"`{name}`" in GUIDE for name in names._RESERVED)
+
+
+def test_no_level_is_called_like_a_kind_of_observers():
+    assert set(OBSERVER_KINDS) - names._RESERVED == {"edge"}  # whose nodes are what the kind means

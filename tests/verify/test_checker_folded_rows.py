@@ -1,4 +1,4 @@
-"""Rows that stand for several kinds of pairs: honest folders pass, and rows about milder pairs are found."""
+"""Rows of trees that stand for several kinds of pairs: rows about milder pairs than these are found."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
     "the worst pairs of groups": (
         "groups",
         worst_left_out,
-        r"stands_for: pairs like",
+        r"stands_for: pairs placed like",
     ),
     "the worst pairs of records": ("record", worst_left_out, r"stands_for: pairs like"),
     "an observer that is not there": ("tree", renamed("edge:-1"), "there is no party 'edge:-1'"),

@@ -132,13 +132,13 @@ class LinkingMessages:
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Do nothing: nothing is learned from single messages."""
+        """Do nothing when workers send: linking workers learn nothing from others' messages."""
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Do nothing: nothing is learned from sums without noise."""
+        """Do nothing when masters have their sums: workers do not see them before noise is added."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep every group's model ``values`` ``[groups, M]``, which its own workers know."""
+        """Keep the models that masters send down, ``values`` ``[groups, M]``: workers of a group know its."""
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:

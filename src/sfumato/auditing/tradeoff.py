@@ -125,7 +125,12 @@ class GaussianMixtureCurves:
         return cls(times[likely].astype(np.float64), kept[likely])
 
     def hit_rates(self, false_rates: FloatArray, mu: FloatArray) -> FloatArray:
-        """Largest hit rates of tests whose false alarms are at most ``false_rates``, ``[t]`` like ``mu``."""
+        """The curves: the largest true-positive rate ``[t]`` of a test for a false-positive rate and a μ.
+
+        Args:
+            false_rates: false-positive rates that a test may have at most, ``[t]``.
+            mu: the μ of the curve to read each at, ``[t]``.
+        """
         if self._is_single_gaussian:
             return np.asarray(special.ndtr(special.ndtri(false_rates) + mu * math.sqrt(self.times[0])))
         low, high = np.full_like(mu, -_LARGEST_MU), np.full_like(mu, _LARGEST_MU)

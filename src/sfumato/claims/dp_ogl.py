@@ -25,6 +25,8 @@ from sfumato.schedule.groups import GroupPlan
 def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
     """Claims of DP-OGL's Theorems 1 and 2 for every class of pairs of workers, beside the ε at ``delta``.
 
+    In a large network they are about the pairs that rows name: the theorems say nothing of a pair that a row
+    with another observer stands for, whose claim may be smaller (`sfumato.privacy.groups.folded_observers`).
     None for protocols or settings that the paper does not speak of: dp-ogl-local, ms-fedavg, no noise, noise
     added by devices.
     """

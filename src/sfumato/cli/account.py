@@ -87,6 +87,10 @@ def _print_report(report: PrivacyReport) -> None:
         out.print("pairs: the number of pairs of a unit and an observer that a row stands for")
     if any(row.epsilon_range for group in shown for row in group):
         out.print("ε of its units: the least and the largest; the unit named has the largest")
+    if any(row.least_known is None for group in shown for row in group):
+        out.print(
+            "some rows stand for observers that see less, too: ε towards these is at most that of the row"
+        )
     out.print()
     out.print(key_value_table((_name_pair(group[0], titled), group[0].why) for group in shown))
     if report.guarantees and report.guarantees[0].curve:

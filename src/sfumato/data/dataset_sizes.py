@@ -30,9 +30,12 @@ from sfumato.user_code import GIVEN
 
 
 def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
-    """What the data section of a spec asks to read, the same for counting and for loading.
+    """What the data section of a spec asks to read, for those who load the data and those who only count.
 
-    ``devices``: of synthetic data, whose size follows from them.
+    Args:
+        data: the section.
+        devices: how many there are; the size of synthetic data is ``examples_per_device`` times that.
+        seed: of the run; only the values of synthetic data depend on it, so counting needs none.
     """
     columns = Columns(
         data.image_column,

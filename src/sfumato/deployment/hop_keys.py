@@ -110,12 +110,18 @@ def certificate_bytes(text: str, place: str) -> bytes:
 
 
 def bind_certificate(identity: Identity, certificate: bytes) -> str:
-    """The binding of a certificate to the key of its owner, in hexadecimal digits."""
+    """The signature over a certificate (DER) by its owner's signing key, in hexadecimal digits."""
     return identity.sign(_bound(certificate)).hex()
 
 
 def require_bound(key: bytes, certificate: bytes, binding: str, place: str) -> None:
     """Refuse a certificate that the owner of ``key`` has not bound to it.
+
+    Args:
+        key: the owner's public signing key, 32 bytes.
+        certificate: DER.
+        binding: as of `bind_certificate`.
+        place: of the binding, for the message.
 
     Raises:
         SpecError: it is not; the message names ``place``.
@@ -158,6 +164,10 @@ class HopKey:
         """TLS 1.3 with this key, towards the owners of one of ``others`` and nobody else.
 
         Both ends show a certificate. The addresses in it are not looked at, as it is compared as a whole.
+
+        Args:
+            protocol: of the end that this is, ``ssl.PROTOCOL_TLS_CLIENT`` or ``ssl.PROTOCOL_TLS_SERVER``.
+            others: the certificates (DER) that the other end may show.
 
         Raises:
             RunError: the key cannot be used.

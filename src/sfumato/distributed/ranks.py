@@ -67,26 +67,26 @@ class Alone:
     count = 1
 
     def added(self, values: IntArray) -> IntArray:
-        """``values``, as there is one rank."""
+        """The sums over all ranks: ``values`` itself, as there is one rank."""
         return values
 
     def largest(self, values: IntArray) -> IntArray:
-        """``values``, as there is one rank."""
+        """The largest over all ranks, entry by entry: ``values`` itself, as there is one rank."""
         return values
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """Do nothing, as this rank owns all rows."""
+        """Do nothing: no rows are missing, as this rank owns them all."""
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """Return ``values``, as this rank is the only one that they can be for."""
+        """What comes in: ``values`` itself, as this rank sends all of them to itself."""
         return values
 
     def gather(self, value: T) -> list[T]:
-        """[``value``], as there is one rank."""
+        """The values of all ranks: ``[value]``, as there is one rank."""
         return [value]
 
     def of_first(self, value: T) -> T:
-        """``value``, as there is one rank."""
+        """The value of rank 0: ``value`` itself, as there is one rank."""
         return value
 
 

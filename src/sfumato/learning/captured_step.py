@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from sfumato.errors import first_line
+
 if TYPE_CHECKING:
     from sfumato.learning.gradients import GradientStep
+
+LOG = logging.getLogger("sfumato")
 
 # Libraries set themselves up when they are first used, which a capture does not allow. A step that is taken
 # no more often than this is not worth a capture.
@@ -21,14 +26,32 @@ class GraphPool:
 
     Args:
         device: the GPU.
+
+    Attributes:
+        is_refused: whether a step of this model could not be captured: a module may copy from the CPU.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.device, self.handle = device, torch.cuda.graph_pool_handle()
+        self.device, self.handle, self.is_refused = device, torch.cuda.graph_pool_handle(), False
         # torch gives a pool up with the last graph that uses it, and refuses to take it up again
         self._number, self._first = torch.zeros(1, device=device), torch.cuda.CUDAGraph()
         with torch.cuda.device(device), torch.cuda.graph(self._first, pool=self.handle):
             self._number.zero_()
+
+
+class StepGraphs:
+    """Captures the steps of one model that are taken on a GPU; leaves those on a CPU as they are."""
+
+    def __init__(self) -> None:
+        self._pool: GraphPool | None = None
+
+    def of(self, step: GradientStep, models: Tensor) -> GradientStep:
+        """``step``, captured where ``models``, which it reads, are on a GPU."""
+        if not models.is_cuda:
+            return step
+        if self._pool is None:
+            self._pool = GraphPool(models.device)
+        return CapturedStep(step, self._pool)
 
 
 class CapturedStep:
@@ -65,19 +88,28 @@ class CapturedStep:
         """
         given = [labels, weights] if uniforms is None else [labels, weights, uniforms]
         if self._graph is None:
-            if self._eager_calls < _EAGER_CALLS:
+            if self._eager_calls >= _EAGER_CALLS and not self._pool.is_refused:
+                self._capture(given)
+            if self._graph is None:
                 self._eager_calls += 1
                 return self._step(labels, weights, uniforms)
-            self._graph = self._capture(given)
         for own, new in zip(self._inputs, given, strict=True):
             own.copy_(new)
         self._graph.replay()
         return self._clipped
 
-    def _capture(self, given: list[Tensor]) -> torch.cuda.CUDAGraph:
-        """Record the step on memory of its own for inputs like ``given``; nothing is computed."""
+    def _capture(self, given: list[Tensor]) -> None:
+        """Record the step on memory of its own for inputs like ``given``; nothing is computed.
+
+        Where the step cannot be recorded, a warning says so, once a model, and no step of it is from then on.
+        """
         self._inputs = [torch.empty_like(new, memory_format=torch.contiguous_format) for new in given]
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(self._pool.device), torch.cuda.graph(graph, pool=self._pool.handle):
-            self._clipped = self._step(*self._inputs)
-        return graph
+        try:
+            with torch.cuda.device(self._pool.device), torch.cuda.graph(graph, pool=self._pool.handle):
+                self._clipped = self._step(*self._inputs)
+        except RuntimeError as error:
+            self._pool.is_refused = True
+            LOG.warning("model: its steps are launched one operation after another: %s", first_line(error))
+        else:
+            self._graph = graph

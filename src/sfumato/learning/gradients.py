@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from sfumato.errors import first_line
+from sfumato.learning.captured_step import StepGraphs
 from sfumato.learning.dropout import DropoutLayout, applied_masks
 from sfumato.learning.layers import Layer
 from sfumato.learning.losses import CROSS_ENTROPY, Loss
@@ -58,7 +59,7 @@ class StackedGradient(Protocol):
         """Write flat vectors ``[n, M]`` to ``out`` in the packed order, in which steps keep parameters."""
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]`` to ``out`` in the flat order."""
+        """Write packed vectors ``[n, M]`` to ``out`` in the flat order: the inverse of `pack`."""
 
     def bind(
         self,
@@ -163,6 +164,7 @@ class FunctionalGradient:
             return (loss.of_examples(outputs, labels) * weights).sum()
 
         self._gradient = vmap(grad(weighted))
+        self._graphs = StepGraphs()
 
     @property
     def dropout_floats(self) -> int:
@@ -215,10 +217,12 @@ class FunctionalGradient:
             example_clip: l2 bound of every example's gradient; ``None`` for none.
         """
         parameters, targets = self._layout.unflatten(models), self._layout.unflatten(target)
-        if example_clip is not None:
-            summed = partial(self._add_clipped, parameters, target, keep, scale, example_clip)
-            return _FunctionalStep(features, summed)
-        return _FunctionalStep(features, partial(self._add, parameters, target, targets, keep, scale))
+        summed = (
+            partial(self._add, parameters, target, targets, keep, scale)
+            if example_clip is None
+            else partial(self._add_clipped, parameters, target, keep, scale, example_clip)
+        )
+        return self._graphs.of(_FunctionalStep(features, summed), models)
 
     def _add(
         self,

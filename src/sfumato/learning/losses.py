@@ -130,7 +130,7 @@ BUILT_IN: Mapping[str, tuple[Loss, ...]] = {
     "multi-label": (_OF_LABEL_SETS,),
     "next-token": (NEXT_TOKEN,),
 }
-"""Those that `sfumato.spec.tasks.LOSSES` names, by task; the first is the default."""
+"""Those that `sfumato.spec.model.LOSSES` names, by task; the first is the default."""
 
 
 def loss_of(task: str, name: str | None) -> Loss:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from sfumato.learning.captured_step import CapturedStep, GraphPool
+from sfumato.learning.captured_step import StepGraphs
 from sfumato.learning.convolution import Conv2dLayer
 from sfumato.learning.dropout import DropoutCall, SeededDropout
 from sfumato.learning.example_clip import ExampleClip
@@ -32,6 +33,9 @@ from sfumato.learning.layers import (
 )
 from sfumato.learning.losses import WriteGradient
 from sfumato.learning.tape import Memory, Tape
+
+if TYPE_CHECKING:
+    from sfumato.learning.gradients import GradientStep
 
 
 class SequentialStep:
@@ -95,7 +99,7 @@ class SequentialGradient:
         self._spans = list(pairwise([0, *stops]))
         self._dropout = [layer for layer in layers if isinstance(layer, DropoutLayer)]
         self._first_trained = next(i for i, layer in enumerate(layers) if layer.size)
-        self._graph_pool: GraphPool | None = None
+        self._graphs = StepGraphs()
 
     @property
     def dropout_floats(self) -> int:
@@ -142,7 +146,7 @@ class SequentialGradient:
         keep: float,
         scale: float,
         example_clip: float | None = None,
-    ) -> SequentialStep | CapturedStep:
+    ) -> GradientStep:
         """Make a step that does ``target <- keep target + scale gradient``, in place, each time it is called.
 
         Args:
@@ -167,11 +171,7 @@ class SequentialGradient:
             dy = self._layers[i].backward(dy, slots[i], backward, wants_dx=i > self._first_trained)
         write = self._write_gradient
         step = SequentialStep(x, at_outputs, forward, backward, clip, write, self._dropout)
-        if not models.is_cuda:
-            return step
-        if self._graph_pool is None:
-            self._graph_pool = GraphPool(models.device)
-        return CapturedStep(step, self._graph_pool)
+        return self._graphs.of(step, models)
 
 
 def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:

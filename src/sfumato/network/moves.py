@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sfumato.errors import SpecError
-from sfumato.network.tree import BoolArray, IntArray, Tree, edges_trusted
+from sfumato.network.tree import BoolArray, IntArray, Tree, mark_edges
 from sfumato.random import Stream, generator
 from sfumato.spec.limits import MAX_MOVES
 from sfumato.spec.moves import Move, TopologyMoves
@@ -91,7 +91,7 @@ def trees_over_time(
         for _, device, edge in moved.get(first, ()):
             place[device] = edge
         if first in changes:
-            trusted = edges_trusted(tree, changes[first])
+            trusted = mark_edges(tree, changes[first])
         _check_sizes(tree, place, least, first + 1)
         before = found[-1][1]
         if (place != before.leaves_of(np.arange(len(place)))).any() or (

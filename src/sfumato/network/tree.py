@@ -252,7 +252,7 @@ def with_trust(tree: Tree, trust: written.Trust, *, seed: int) -> Tree:
     marks[0][0] |= trust.cloud
     if trust.from_ is not None:
         _check_changes(tree)
-        marks[-1] = edges_trusted(tree, trust.from_[0])
+        marks[-1] = mark_edges(tree, trust.from_[0])
     elif tree.depth > 1:
         marks[-1][_trusted_edges(tree, trust, seed)] = True
     for name in trust.trusted:
@@ -304,11 +304,13 @@ def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
     return sorted(int(edge) for edge in drawn)
 
 
-def edges_trusted(tree: Tree, edges: Iterable[int]) -> BoolArray:
-    """Mask over edges of those numbered in ``edges``, a list of ``trust.from``.
+def mark_edges(tree: Tree, edges: Iterable[int]) -> BoolArray:
+    """Which of the tree's edges are trusted: ``True`` where ``edges`` has their number, ``[edges]``.
+
+    ``edges``: the numbers in one entry of ``trust.from``.
 
     Raises:
-        SpecError: there is no such edge.
+        SpecError: at ``trust.from``; there is no edge of such a number.
     """
     marks = np.zeros(tree.leaf_count, dtype=np.bool_)
     for edge in edges:

@@ -84,6 +84,8 @@ def _shortfall(plan: Plan, targets: Sequence[EpsilonTarget]) -> tuple[float, lis
                 continue
             above = row.epsilon / target.epsilon  # ε falls at least as fast as noise grows
             needed = above if above <= 1 + _SOLVER_ERROR else noise_scale(plan, pair, target.epsilon)
+            if needed <= 1:  # it is found on a finer grid than the ε of rows that are composed roughly
+                needed = above
             factor = max(factor, needed)
             missed.append(PairTarget(target, pair))
     return factor, missed

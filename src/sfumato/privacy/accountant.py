@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import get_args
 
 from sfumato.privacy.losses.hidden_draws import (
@@ -56,6 +56,10 @@ from sfumato.privacy.sampling import (
     merged_terms,
 )
 
+_TIMES_WIDER = 8.0  # that a grid of `compose_roughly` is at first
+MOST_ABOVE = 0.02
+"""The share by which ε of `compose_roughly` may be above that of `compose`."""
+
 
 @dataclass(frozen=True)
 class PrivacyCurve:
@@ -77,6 +81,7 @@ class PrivacyCurve:
     gdp_mu: float | None
     discretization: float | None
     _bounds: tuple[CurveBound, ...]
+    _smallest: dict[float, tuple[float, Method]] = field(default_factory=dict, compare=False, repr=False)
 
     def epsilon(self, delta: float) -> float:
         """The smallest ε ≥ 0 that any known bound gives at ``delta``, in (0, 1); ∞ where nothing protects.
@@ -97,13 +102,19 @@ class PrivacyCurve:
         return min(bound.delta(epsilon) for bound in self._bounds)
 
     def smallest(self, delta: float) -> tuple[float, Method]:
-        """The ε that `epsilon` gives at ``delta``, and the name of the method that gave it.
+        """The ε that `epsilon` gives at ``delta``, and the name of the method that gave it; both are kept.
 
         Raises:
             ValueError: ``delta`` is outside (0, 1).
         """
         if not 0 < delta < 1:
             raise ValueError(f"delta: got {delta}; must be in (0, 1)")
+        if delta not in self._smallest:
+            self._smallest[delta] = self._searched(delta)
+        return self._smallest[delta]
+
+    def _searched(self, delta: float) -> tuple[float, Method]:
+        """Compute what `smallest` keeps, for ``delta`` in (0, 1)."""
         found: tuple[float, Method] = math.inf, self._bounds[0].method
         for number, bound in enumerate(self._bounds):
             # no search where a smaller ε is known: a bound with more δ there has a larger one
@@ -159,3 +170,34 @@ def compose(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, coarser: f
         discretization=discretization,
         _bounds=bounds,
     )
+
+
+def compose_roughly(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, delta: float) -> PrivacyCurve:
+    """`compose` on a wider grid of privacy losses: quicker, and at ``delta`` ε is at most 2 % larger.
+
+    On a grid with interval h the losses of a release are no larger than if each were rounded up to the next
+    point, by less than h. So ε of n releases grows by at most nh (docs/accounting.md, "Composition"). The
+    grid is 8 times as wide as that of `compose`, or less where nh would be more than 2 % of the exact ε, of
+    which ε on the grid less nh is a lower bound.
+
+    Args:
+        terms: as of `compose`.
+        neighbours: the relation that the multipliers refer to.
+        delta: δ in (0, 1), at which the curve is asked for.
+
+    Raises:
+        ValueError: as `compose`, or ``delta`` is outside (0, 1).
+    """
+    charged = merged_terms(terms)
+    curve = compose(charged, neighbours=neighbours, coarser=_TIMES_WIDER)
+    if curve.discretization is None:  # nothing is on a grid, or this one would be too wide
+        return compose(charged, neighbours=neighbours)
+    drawn = sum(term.count for term in charged if term.sampling is not None)
+    releases = drawn + any(term.sampling is None for term in charged)
+    least = max(0.0, curve.epsilon(delta) - releases * curve.discretization)
+    allowed = MOST_ABOVE * least / releases
+    if curve.discretization <= allowed:
+        return curve
+    share = _TIMES_WIDER * allowed / curve.discretization
+    wider = 2.0 ** math.floor(math.log2(share)) if share >= 1 else 1.0
+    return compose(charged, neighbours=neighbours, coarser=wider)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
-from sfumato.privacy.accountant import compose
+from sfumato.privacy.accountant import compose, compose_roughly
 from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
 from sfumato.privacy.declared_releases import DeclaredReleases
 from sfumato.privacy.guarantee import Guarantee, json_number
@@ -141,7 +141,7 @@ class _Writer:
             "terms": [_to_json(term) for term in way.terms],
             "failure_probability": way.failure_probability,
             "losses": {
-                "interval": compose(way.terms, neighbours=way.neighbours).discretization,
+                "interval": _interval_of(way, pair.row.delta),
                 "direction": "rounded up",
             },
         }
@@ -241,6 +241,14 @@ class _Writer:
             self._numbers[key] = len(self.releases)
             self.releases.append(_to_json(release) | ({"noise": dict(owners)} if owners else {}))
         return self._numbers[key]
+
+
+def _interval_of(way: Composition, delta: float) -> float | None:
+    """The grid of privacy losses, in nats, on which ``way`` is composed at ``delta``; ``None`` for none."""
+    left = delta - way.failure_probability
+    if way.roughly and left > 0:
+        return compose_roughly(way.terms, neighbours=way.neighbours, delta=left).discretization
+    return compose(way.terms, neighbours=way.neighbours).discretization
 
 
 def _to_json(value: Any) -> Any:

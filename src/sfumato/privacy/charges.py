@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 
-from sfumato.privacy.accountant import compose
+from sfumato.privacy.accountant import compose, compose_roughly
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.public_draws import noise_outcomes, round_of_outcomes
@@ -32,6 +32,7 @@ class Composition:
         how: for people.
         failure_probability: probability that nothing protects; the rest of delta is left for ``terms``.
         releases: what each of the first of ``terms`` amounts to; those that elections add have none.
+        roughly: whether ε may be up to 2 % above (`compose_roughly`), or more beside a smaller bound.
     """
 
     terms: tuple[GaussianTerm, ...]
@@ -39,6 +40,7 @@ class Composition:
     how: str
     failure_probability: float = 0.0
     releases: tuple[tuple[Release, ...], ...] = ()
+    roughly: bool = False
 
     @cached_property
     def certain_and_drawn(self) -> tuple[float, tuple[GaussianTerm, ...]]:
@@ -50,10 +52,7 @@ class Composition:
 
 
 def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
-    """Every sound way to charge ``exposure``, its alternatives and elections included; at least one.
-
-    Each gives a valid ε of its own, so the smallest of them counts (`smallest_epsilon`).
-    """
+    """Every sound way to charge ``exposure``, alternatives and elections included; the smallest ε counts."""
     if exposure.outcomes is not None:
         return (_charge_round_outcomes(exposure, exposure.outcomes, neighbours),)
     found: tuple[Composition, ...] = (_charge_by_draws(exposure, neighbours),)
@@ -61,9 +60,8 @@ def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composit
         found += (_charge_without_replacement(exposure, neighbours),)
     if exposure.election_events:
         found = tuple(_with_elections(charge, exposure) for charge in found)
-    return found + tuple(
-        charge for other in exposure.alternatives for charge in ways_to_charge(other, neighbours)
-    )
+    found += tuple(charge for other in exposure.alternatives for charge in ways_to_charge(other, neighbours))
+    return tuple(replace(charge, roughly=True) for charge in found) if exposure.roughly else found
 
 
 def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
@@ -107,8 +105,8 @@ def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
 def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool) -> Iterable[GaussianTerm]:
     """Turn one draw without noise of others into terms for the accountant.
 
-    Everybody drawn: an unsampled term a release. Else one term: amplified by Poisson sampling where
-    ``hidden``, and the mixture over participations where the observer sees the draw.
+    Everybody drawn: an unsampled term a release. Else one: amplified by Poisson sampling where ``hidden``,
+    and the mixture over participations where the observer sees the draw.
     """
     if draw.sampling.kind == "all":
         return [GaussianTerm(_multiplier_of_release(r, neighbours), draw.count) for r in draw.releases]
@@ -262,16 +260,11 @@ def bound_epsilon(
     Args:
         exposure: the releases that one observer is taken to see of one unit.
         delta: of the ε, in (0, 1).
-        neighbours: the neighbouring relation.
-        known: the ε of another bound of the same pair; where the result is sure to be larger, it may be
-            computed coarsely, as if every draw were seen. ∞: none is known.
-
-    Returns:
-        The bound; its ε is ∞ where nothing protects.
+        neighbours: the relation.
+        known: as of `smallest_epsilon`, which says what is returned.
     """
-    return smallest_epsilon(
-        ways_to_charge(exposure, neighbours), exposure.release_count, delta=delta, known=known
-    )
+    ways = ways_to_charge(exposure, neighbours)
+    return smallest_epsilon(ways, exposure.release_count, delta=delta, known=known)
 
 
 def smallest_epsilon(
@@ -287,17 +280,20 @@ def smallest_epsilon(
             charged as seen, which is quick and still a bound. ∞: none is known.
 
     Returns:
-        The bound: ε, its method, and ``how`` of the way that gave it, the first one among equals.
+        The bound, of the first way among equals; marked where a rough way charges hidden draws as seen.
     """
-    found = []
+    found, told = [], False
     for charge in ways:
         if charge.failure_probability >= delta:
             epsilon, method = math.inf, "gdp"
         else:
             left = delta - charge.failure_probability
-            epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known)
+            epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known, charge.roughly)
+        hides_draws = any(term.sampling and not _is_seen(term.sampling) for term in charge.terms)
+        told |= charge.roughly and epsilon < math.inf and method == "gdp" and hides_draws
         found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
-    return min(found, key=lambda bound: bound.epsilon)
+    least = min(found, key=lambda bound: bound.epsilon)
+    return replace(least, draws_told=told and known < least.epsilon < math.inf)
 
 
 def is_surely_within(
@@ -324,12 +320,16 @@ def is_surely_within(
 
 @lru_cache(maxsize=1024)
 def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
-    """The bound of ``terms`` for an observer who is told every draw; the last 1024 are kept."""
+    """The bound of ``terms`` for an observer who is told every draw."""
     return RevealedDraws.of(terms)
 
 
 def composed_epsilon(
-    terms: Iterable[GaussianTerm], neighbours: Neighbours, delta: float, known: float = math.inf
+    terms: Iterable[GaussianTerm],
+    neighbours: Neighbours,
+    delta: float,
+    known: float = math.inf,
+    roughly: bool = False,
 ) -> tuple[float, str]:
     """Compute the ε of ``terms`` at ``delta``; their order does not matter.
 
@@ -337,20 +337,23 @@ def composed_epsilon(
         terms: what is composed.
         neighbours: the relation they refer to.
         delta: of the ε.
-        known: the ε of another bound of the same pair, which makes a larger one uninteresting. If the
-            releases that are not drawn have a larger ε already, and all others add little to it, every draw
-            is charged as seen: a valid bound that is quick to compute. ∞: none is known.
+        known: the ε of another bound of the same pair, or ∞. If the releases that are not drawn have a
+            larger ε already, and all others add little to it, every draw is charged as seen: a valid bound
+            that is quick to compute.
+        roughly: as of a `Composition`. Then every draw is charged as seen, whatever that adds, where the
+            releases whose draws are seen have a larger ε than ``known``.
 
     Returns:
         ε, ∞ where nothing protects, and the name of the method: ``gdp`` or ``pld``.
     """
     ordered = _merged_in_order(tuple(terms))
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
-    if is_drawn and known < math.inf and _is_more_without_draws(ordered, delta, known):
+    sure = _not_drawn(ordered, or_seen=roughly)
+    if is_drawn and known < math.inf and sure and _revealed_draws(sure).delta(known) > delta:
         least, most = _with_draws_seen(ordered, delta)
-        if most <= least * (1 + _AS_GOOD_AS_CERTAIN):
+        if roughly or most <= least * (1 + _AS_GOOD_AS_CERTAIN):
             return most, "gdp"
-    return _composed(ordered, neighbours, delta)
+    return _composed(ordered, neighbours, delta, roughly)
 
 
 @lru_cache(maxsize=4096)
@@ -359,33 +362,30 @@ def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...
     return tuple(merged_terms(terms))
 
 
-def _is_more_without_draws(terms: tuple[GaussianTerm, ...], delta: float, known: float) -> bool:
-    """Whether the terms that are not drawn have a larger ε than ``known`` by themselves."""
-    certain = _not_drawn(terms)
-    return bool(certain) and _revealed_draws(certain).delta(known) > delta
+def _not_drawn(terms: tuple[GaussianTerm, ...], *, or_seen: bool = False) -> tuple[GaussianTerm, ...]:
+    """Those ``terms`` that the unit is in for certain; ``or_seen``: also those whose draws are all seen."""
+    return tuple(term for term in terms if term.rate == 1 or (or_seen and _is_seen(term.sampling)))
 
 
-def _not_drawn(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
-    """Those ``terms`` that the unit is in for certain."""
-    return tuple(term for term in terms if term.rate == 1)
+def _is_seen(draw: Sampling | None) -> bool:
+    """Whether ``draw`` is seen, and nothing else is drawn."""
+    return draw is not None and not (draw.hidden or draw.scales or draw.seen_scales)
 
 
 @cache
 def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> tuple[float, float]:
-    """Bound the ε of ``terms`` at ``delta`` without a privacy loss distribution.
-
-    Returns:
-        A lower bound, that of the terms that always use the unit alone, and an upper bound, that of all terms
-        with every draw seen.
-    """
+    """A lower and an upper bound of ε: of the ``terms`` that are not drawn; of all with every draw seen."""
     return _revealed_draws(_not_drawn(terms)).epsilon(delta), _revealed_draws(terms).epsilon(delta)
 
 
 @cache
-def _composed(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float) -> tuple[float, str]:
+def _composed(
+    terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float, roughly: bool = False
+) -> tuple[float, str]:
     """The ε of merged ``terms`` at ``delta`` and its method; every result is kept."""
-    curve = compose(terms, neighbours=neighbours)
-    return curve.smallest(delta)
+    if roughly:
+        return compose_roughly(terms, neighbours=neighbours, delta=delta).smallest(delta)
+    return compose(terms, neighbours=neighbours).smallest(delta)
 
 
 def _multiplier_of_release(release: Release, neighbours: Neighbours) -> float:

@@ -351,6 +351,11 @@ class PairCharge:
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
 
     @property
+    def is_composed_roughly(self) -> bool:
+        """Whether ε may be up to 2 % above what a finer grid of privacy losses gives."""
+        return any(exposure.roughly for exposure in self.exposures)
+
+    @property
     def is_unprotected(self) -> bool:
         """Whether every bound charges something without noise, so that ε is infinite."""
         if self.record is None:

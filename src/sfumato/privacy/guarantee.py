@@ -26,6 +26,8 @@ class EpsilonBound:
         how: which draw amplifies what, for people; empty where it was read from a folder.
         exposed: which releases it charges, where these were searched for (`Exposure.exposed`).
         gap: how far they may be from the cheapest ones (`Exposure.gap`).
+        draws_told: whether hidden draws are charged as if they were seen, as another bound of the pair is
+            surely smaller. Composed as hidden, they might give less.
     """
 
     epsilon: float
@@ -35,6 +37,7 @@ class EpsilonBound:
     how: str = ""
     exposed: tuple[int, ...] = ()
     gap: float | None = None
+    draws_told: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Write the bound as an entry of ``bounds`` in a row of ``privacy.json``; an ε of ∞ becomes
@@ -43,6 +46,8 @@ class EpsilonBound:
         entry: dict[str, Any] = {"epsilon": json_number(self.epsilon), "releases": self.releases}
         if self.gap is not None:
             entry |= {"exposed": list(self.exposed), "certified": self.gap == 1, "gap": json_number(self.gap)}
+        if self.draws_told:
+            entry["draws_told"] = True
         return entry
 
 
@@ -64,7 +69,8 @@ class Guarantee:
             coalition, with its raw updates.
         as_seen_by: a coalition that contains the observer, where the bounds are those towards it; what it
             learns at most, the observer learns at most. Empty: the observer itself.
-        least_epsilon: the smallest ε of a unit that the row stands for; that of ``unit`` is the largest.
+        least_epsilon: the smallest ε of a unit that the row stands for; that of ``unit`` is the largest. NaN
+            where it is not known.
         sites: names of the sites that these units are at, where a user named any.
         kinds: of how many kinds the pairs are that the row stands for; of several, it is about the worst.
     """
@@ -96,8 +102,21 @@ class Guarantee:
 
     @property
     def epsilon_range(self) -> tuple[float, float] | None:
-        """The smallest and largest ε of the units that the row stands for; ``None`` if these are equal."""
+        """The smallest and largest ε of the units that the row stands for.
+
+        ``None`` if these are equal, or if the row stands for pairs in groups whose own ε is not computed.
+        """
         return (self.least_epsilon, self.epsilon) if self.least_epsilon < self.epsilon else None
+
+    @property
+    def least_known(self) -> float | None:
+        """The smallest ε of the units that the row stands for; ``None`` where it is not known.
+
+        It is not of a row of several kinds of pairs, of which only the worst were charged.
+        """
+        if not math.isnan(self.least_epsilon):
+            return self.least_epsilon
+        return self.epsilon if self.kinds == 1 else None
 
     @property
     def epsilon(self) -> float:
@@ -136,8 +155,8 @@ class Guarantee:
             "trusted": self.trusted,
             "why": self.why,
         }
-        if self.epsilon_range is not None:
-            row["epsilon_range"] = [json_number(epsilon) for epsilon in self.epsilon_range]
+        if self.epsilon_range is not None or (self.kinds > 1 and self.least_known is not None):
+            row["epsilon_range"] = [json_number(self.least_epsilon), json_number(self.epsilon)]
         if self.kinds > 1:
             row["kinds_of_pairs"] = self.kinds
         if self.sites:
@@ -166,7 +185,13 @@ class Guarantee:
         method = str(row.get("method", "–"))
         stated = row.get("bounds", {}) | {name: {"epsilon": epsilon, "releases": row.get("releases", 0)}}
         bounds = {
-            bound: EpsilonBound(float(one["epsilon"]), int(one["releases"]), method, neighbours)
+            bound: EpsilonBound(
+                float(one["epsilon"]),
+                int(one["releases"]),
+                method,
+                neighbours,
+                draws_told=bool(one.get("draws_told", False)),
+            )
             for bound, one in stated.items()
         }
         words, observer = str(row.get("relation", "")), str(row["observer"])

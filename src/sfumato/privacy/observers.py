@@ -110,7 +110,7 @@ class PairClass:
         least: the device whose records are drawn least often, where not all are drawn alike.
         sites: numbers of the sites that the units are at, where a user named any.
         kinds: of how many kinds these pairs are.
-        mildest: of several kinds, that with the smallest ε.
+        mildest: of several kinds, that with the smallest ε; ``None`` where it is not known.
     """
 
     unit: int

@@ -264,6 +264,8 @@ class Exposure:
             of a tree which aggregations of a round, from 1, where the set was searched for.
         gap: how many times the cheapest set's Rényi divergence of order 2 that of this set is at most; 1 if
             no set has a smaller one; ``None`` where the set was not searched for.
+        roughly: whether ε may be up to 2 % above what a finer grid of privacy losses gives
+            (`sfumato.privacy.accountant.compose_roughly`), and more where another bound is surely smaller.
     """
 
     bound_name: Literal["flow", "cut", "min-cost"]
@@ -274,6 +276,7 @@ class Exposure:
     alternatives: tuple[Exposure, ...] = ()
     exposed: tuple[int, ...] = ()
     gap: float | None = None
+    roughly: bool = False
 
     @property
     def releases(self) -> tuple[Release, ...]:

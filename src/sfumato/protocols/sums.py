@@ -60,8 +60,9 @@ class Sums:
         return [Grid(_DIGIT * digit, WIDEST), Grid(_DIGIT * (digit - 1), WIDEST)]
 
     def rounded(self, messages: Tensor) -> Tensor:
-        """``messages`` ``[p, M]`` as they will be added: truncated to the grid, float32; as they are
-        without one.
+        """The values of ``messages`` ``[p, M]`` that a sum on the plan's grid adds, float32.
+
+        Every coordinate is rounded to the grid, towards zero. Without a grid the messages are unchanged.
         """
         if self._grid is None:
             return messages

@@ -150,7 +150,7 @@ class GroupPlan:
         return self.kind not in ("ms-fedavg", "dp-ogl+")
 
     def interval_start(self, number: int) -> int:
-        """The first round of the interval that round ``number`` is in."""
+        """The first round of the interval of ``merge_every`` rounds that round ``number`` is in."""
         return number - number % self.merge_every
 
     def releases_after(self, number: int) -> bool:
@@ -249,6 +249,7 @@ class GroupPlan:
             cohort=self.cohort,
             least_survivors=self._least_survivors(transport),
             named=bool(self.groups.worker_names),
+            rows_may_fold=self.spec.privacy.unit == "device" and not self.groups.worker_names,
         )
 
     def _least_survivors(

@@ -56,7 +56,10 @@ class MessageGrid(Grid):
     def of(
         cls, moves: FloatArray, noises: FloatArray, *, largest: float, messages: int, length: int
     ) -> MessageGrid:
-        """The coarsest grid that is fine enough for messages with these figures.
+        """The coarsest grid with steps of a power of two within the limits of this module.
+
+        A step is at most 2^-21 of the shortest move over the root of ``length``, 2^-24 of the quietest noise
+        and 2^-48 of the largest sum.
 
         Args:
             moves: l2 distances by which what is charged moves each message; those of 0 are ignored.

@@ -79,7 +79,7 @@ class Control(Section):
     def refusals(self) -> Refusals:
         """Refusals as rows (applies, key, value, allowed).
 
-        Refused are weights that leave nothing to choose by, and estimates of what is known.
+        Refused are three weights of 0, and noised estimates of a smoothness that ``bounds`` gives.
         """
         allowed = (
             "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of a "

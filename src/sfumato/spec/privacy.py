@@ -82,7 +82,8 @@ class ClipSettings(GroupwiseSection):
     def refusals(self) -> Refusals:
         """Refusals as rows (applies, key, value, allowed).
 
-        Refused are norms of layers, or an adapted norm, beside what neither goes with.
+        Refused are norms of layers, and a norm that adapts, with another kind than ``update`` or with each
+        other, and a ``norm`` that is not the root of the squares of the layers'.
         """
         yield from super().refusals()
         adapts, layers = self.adapt is not None, self.per_layer

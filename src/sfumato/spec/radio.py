@@ -37,7 +37,7 @@ class Gain(Section):
     def refusals(self) -> Refusals:
         """Refusals as rows (applies, key, value, allowed).
 
-        Refused are bounds that do not hold the mean, and keys of another kind of fading.
+        Refused are a ``min`` above ``max``, a constant gain outside them, and a K-factor of no Rician gain.
         """
         low, mean, high = self.min, self.mean, self.max
         yield low > high, "min", low, f"must be at most max ({high})"
@@ -112,7 +112,7 @@ class LinkRadio(_Links):
     def refusals(self) -> Refusals:
         """Refusals as rows (applies, key, value, allowed).
 
-        Refused are keys of another fading, and a disc without room for devices.
+        Refused are a K-factor without Rician fading, and a disc without room for devices.
         """
         k_factor, allowed = self.k_factor_db, "goes with fading: rician"
         yield self.fading != "rician" and k_factor is not None, "k_factor_db", k_factor, allowed

@@ -285,7 +285,8 @@ class Training(Section):
     def refusals(self) -> Refusals:
         """Refusals as rows (applies, key, value, allowed).
 
-        Refused are a decay that is too large, two measures of work, and unfit periods.
+        Refused are a decay above 1 / learning rate, steps and epochs at once, and periods of aggregation that
+        are longer than those above them, without local steps, said twice, or too many.
         """
         rate, steps = self.learning_rate, self.local_steps
         written = (getattr(rate, name, 0.0) for name in ("initial", "final"))

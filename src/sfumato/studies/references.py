@@ -17,7 +17,7 @@ _ROUNDS = "at"
 
 
 def check_references(study: Study) -> Iterator[Refused]:
-    """What is wrong with the names in a study; nothing if all are known."""
+    """Yield a refusal for each grid, axis, setting and measure that a study names and does not have."""
     for number, panel in enumerate(study.panels):
         yield from _of_panel(study, panel, f"panels[{number}]")
     for number, value in enumerate(study.values):

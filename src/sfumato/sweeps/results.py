@@ -176,7 +176,11 @@ class Sweep:
 
 
 def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
-    """Collect the results of ``request`` in a table and write it to ``sweep.parquet``, with the failures."""
+    """Read what the points of ``request`` left in its folder into one table, written to ``sweep.parquet``.
+
+    A row for each point and seed, as `Sweep` says; a failed one has its message in ``error``, and a point
+    whose spec was refused has one row without a seed.
+    """
     errors = {(failure.point, failure.seed): failure.message for failure in failures}
     seeds: dict[str, list[int | None]] = {failure.point: [None] for failure in request.refused}
     for task in request.tasks:

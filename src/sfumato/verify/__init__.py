@@ -40,7 +40,8 @@ What is checked, in this order (docs/certificates.md says what is not):
     tree_pairs.py        pairs of unit and observer that are alike in a tree
     group_pairs.py       the same in groups
     facts.py             the facts of every kind of protocol, and a bound that is checked against them
-    folded_rows.py       whether rows stand for no kind of pairs that is charged more than they are
+    folded_rows.py       whether rows of a tree stand for no kind of pairs that is charged more than they are
+    group_pair_counts.py whether every pair in groups is counted in a row that bounds it
     pair_counts.py       whether rows stand for every pair, rate and site
 
 4. *The charge.* The terms that were composed follow from the releases.

@@ -179,6 +179,9 @@ def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
         ),
         "the smallest ε of the units of a row (epsilon_range): the largest is the guarantee and is "
         "recomputed, so this is no concern": any("epsilon_range" in row for row in rows),
+        "in groups, how many kinds of pairs a row stands for (kinds_of_pairs): every pair is counted in a "
+        "row that bounds it, so this is no concern": FACTS.get(ledger.get("kind", "")) is CheckedGroups
+        and any("kinds_of_pairs" in row for row in rows),
     }
     return [what for what, is_there in stated.items() if is_there] + _facts_not_determined(spec, ledger)
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.verify import read
 from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.json_values import Party
 
 
 class CheckedGroupPairs:
-    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed,
-    by how often the unit and linking workers move what the observer receives, and by trust.
+    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed
+    and if nothing is but what the observer receives, and by trust.
 
     To find them each pair is looked at once of those that counting neighbours again and again (colour
     refinement) does not tell apart: such pairs are charged alike.
@@ -26,6 +27,7 @@ class CheckedGroupPairs:
         self._known: dict[Any, int] = {}
         self._charges: dict[Any, Any] = {}
         self._colours: dict[int, tuple[list[int], list[int]]] = {}
+        self._classes: dict[int, int] = {}
 
     def _number_of_key(self, key: Any) -> int:
         """A small integer for a hashable key; equal keys have the same."""
@@ -70,32 +72,55 @@ class CheckedGroupPairs:
         self._colours[unit_kind] = kinds, groups
         return kinds, groups
 
-    def key_of(self, unit: int, observer: Party) -> Any:
-        """A hashable key of a pair, equal for pairs of a worker and an observer that are charged alike."""
+    def place_of(self, unit: int, observer: Party) -> Any:
+        """A hashable key of a unit's and its observer's positions in the groups.
+
+        Equal keys are (nearly always) pairs that a symmetry exchanges. Its first entry numbers the class of
+        units, the second is ``device`` or ``master``.
+        """
         unit_kind = int(self.facts.kind_of[unit])
         kinds, groups = self.refined_colours(unit_kind)
+        if unit_kind not in self._classes:
+            self._classes[unit_kind] = self._number_of_key((tuple(sorted(kinds)), tuple(sorted(groups))))
         who, _, index = observer
         place = kinds[int(self.facts.kind_of[index])] if who == "device" else groups[index]
-        key = tuple(sorted(kinds)), tuple(sorted(groups)), who, place
-        if key not in self._charges:
-            self._charges[key] = self.facts.trusts(unit, observer), self._charge_upstream(unit, observer)
-        return self._charges[key]
+        return self._classes[unit_kind], who, place
 
-    def _charge_upstream(self, unit: int, observer: Party) -> Any:
-        """A hashable summary of what is charged if everything upstream of the observer is exposed.
+    def key_of(self, unit: int, observer: Party) -> Any:
+        """A hashable key of a pair, equal for pairs of a worker and an observer that are charged alike."""
+        place = self.place_of(unit, observer)
+        if place not in self._charges:
+            self._charges[place] = self.facts.trusts(unit, observer), self._charge(unit, observer)
+        return self._charges[place]
+
+    def _charge(self, unit: int, observer: Party) -> Any:
+        """A hashable summary of what is charged if everything upstream of the observer is exposed, and if
+        only what it receives is.
 
         It is "unprotected" where a received release with the unit's message has no noise.
         """
-        facts, found = self.facts, Counter[Any]()
+        facts = self.facts
         seen = facts.received_releases([observer])
-        exposed = facts.releases_upstream(unit, seen)
-        charged = facts.charged_sums(unit, seen)[0]
-        received = [row for row in charged if row[2]]
-        of_unit = [release for row in received for release, *_ in facts.releases(row, seen, [observer])]
+        received = facts.charged_sums(unit, seen)[0]
+        of_unit = [
+            release for row in received if row[2] for release, *_ in facts.releases(row, seen, [observer])
+        ]
         if any(release.own > 0 and not release.noise.any() for release in of_unit):
             return "unprotected"  # whatever else is exposed
-        for row, count in facts.charged_sums(unit, exposed)[0].items():
-            for release, drawn, times in facts.releases(row, seen, [observer]):
+        upstream = facts.charged_sums(unit, facts.releases_upstream(unit, seen))[0]
+        return tuple(self._amounts(sums, seen, observer) for sums in (upstream, received))
+
+    def _amounts(self, sums: Counter[Any], seen: Sequence[int], observer: Party) -> frozenset[Any]:
+        """The different releases that an observer is charged for sums, each with how many there are.
+
+        Args:
+            sums: of `CheckedGroups.charged_sums`.
+            seen: how many releases of each group the observer receives.
+            observer: who receives them.
+        """
+        found = Counter[Any]()
+        for row, count in sums.items():
+            for release, drawn, times in self.facts.releases(row, seen, [observer]):
                 figures = release.own, release.others, float(release.noise.sum()), drawn["rate"]
                 rest = release.draw_independent, release.linking, release.amplifies_propagated
                 rounded = tuple(f"{figure:.6g}" for figure in figures)
@@ -103,19 +128,57 @@ class CheckedGroupPairs:
                 found[(*rounded, *rest, drawn["kind"], drawn["hidden"], *left)] += times * count
         return frozenset(found.items())
 
+    @property
+    def observers_may_fold(self) -> bool:
+        """Whether a worker learns no more than one that is in all of its groups, and maybe in others.
+
+        So it is where groups never change, masters add all noise, workers are drawn by Poisson draws or not
+        at all, messages are sent plainly and all arrive, and no model without noise stays inside a group.
+        """
+        ledger = self.facts.ledger
+        return (
+            len(self.facts.kinds) == 1
+            and ledger["noise_added_by"] == "master"
+            and ledger["transport"] == "plain"
+            and not ledger.get("cohort_per_group")
+            and not ledger.get("least_survivors_per_group")
+            and not (ledger["kind"] == "dp-ogl+" and read.count(ledger["merge_every"]) > 1)
+        )
+
+    def places_that_see_no_more(self, unit: int, observer: Party) -> set[Any]:
+        """Places (`place_of`) of the pairs of ``unit`` with workers that are in groups of ``observer`` only.
+
+        Only workers count that are as near to the unit as ``observer``, a worker: in a common group with it,
+        or in none.
+        """
+        facts, (inside,) = self.facts, self.facts.kinds
+        groups = inside[int(facts.kind_of[observer[2]])]
+        near = facts.is_near(unit, observer)
+        return {
+            self.place_of(unit, other)
+            for other, _ in self.observers_of(unit)
+            if other[0] == "device"
+            and not (inside[int(facts.kind_of[other[2]])] & ~groups).any()
+            and facts.is_near(unit, other) == near
+        }
+
+    def observers_of(self, unit: int) -> Iterator[tuple[Party, int]]:
+        """Yield every master once, and a worker of every kind, with how many there are besides ``unit``."""
+        facts = self.facts
+        yield from ((("master", 1, group), 1) for group in range(facts.groups))
+        for kind, more in enumerate(facts.sizes):
+            count = int(more) - (kind == facts.kind_of[unit])
+            if count:
+                worker = next(i for i in np.flatnonzero(facts.kind_of == kind) if i != unit)
+                yield ("device", 0, int(worker)), count
+
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
         """Yield workers that are in the same groups in every era, with the pairs of one of them.
 
         The pairs are counted by `key_of`; each worker of the list has as many.
         """
-        facts = self.facts
         for kind, unit in enumerate(self.first):
             found = Counter[Any]()
-            for group in range(facts.groups):
-                found[self.key_of(unit, ("master", 1, group))] += 1
-            for other, more in enumerate(facts.sizes):
-                count = int(more) - (other == kind)
-                if count:
-                    worker = next(i for i in np.flatnonzero(facts.kind_of == other) if i != unit)
-                    found[self.key_of(unit, ("device", 0, int(worker)))] += count
-            yield np.flatnonzero(facts.kind_of == kind).tolist(), found
+            for observer, count in self.observers_of(unit):
+                found[self.key_of(unit, observer)] += count
+            yield np.flatnonzero(self.facts.kind_of == kind).tolist(), found

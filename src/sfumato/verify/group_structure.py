@@ -61,7 +61,7 @@ class CheckedGroupStructure:
         return kind == "master" and self.is_near(unit, observer) and not self.devices_add_noise[group]
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether a worker is, in any era, in a group of ``party``: of a master, or of another worker."""
+        """Whether worker ``unit`` is, in any era, in the group of a master, or in one with another worker."""
         kind, _, index = party
         theirs = (inside[index] if kind == "device" else np.eye(self.groups)[index] for inside in self.inside)
         return any((inside[unit] * one).any() for inside, one in zip(self.inside, theirs, strict=True))

@@ -42,7 +42,7 @@ class CheckedMovingTree:
         return self.eras[0].party_named(name)
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether, in any era, an aggregator is above the unit or a device is under the same leaf."""
+        """Whether, in any era, ``party`` is an aggregator above device ``unit`` or under the same leaf."""
         return any(era.is_near(unit, party) for era in self.eras)
 
     def exposure_problems(

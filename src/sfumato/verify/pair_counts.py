@@ -9,6 +9,7 @@ from typing import Any
 from sfumato.verify import read
 from sfumato.verify.facts import Facts
 from sfumato.verify.folded_rows import FoldedRows, is_folded
+from sfumato.verify.group_pair_counts import group_count_problems
 from sfumato.verify.group_pairs import CheckedGroupPairs
 from sfumato.verify.json_values import ROUNDING, Json, is_within_device, kind_and_index
 from sfumato.verify.moving import CheckedMovingPairs, CheckedMovingTree
@@ -33,27 +34,41 @@ def pair_problems(
         yield from moving.problems(rows)
         yield from _record_rate_and_site_problems(rows, facts, moving, sites)
         return
-    pairs = CheckedTreePairs(facts) if isinstance(facts, CheckedTree) else CheckedGroupPairs(facts)
-    stated, named = Counter[Any](), dict[Any, str]()
-    folded = [row for row in rows if is_folded(row)]
+    of_one = [row for row in rows if "," not in row["observer"]]
     for row in rows:
-        unit = kind_and_index(row["unit"])[1]
         if "," in row["observer"]:
             yield f"privacy.json: {row['unit']} towards {row['observer']}: is no pair with one observer"
-        elif not is_folded(row):
-            pair = pairs.key_of(unit, facts.party_named(row["observer"]))
+    pairs = CheckedTreePairs(facts) if isinstance(facts, CheckedTree) else CheckedGroupPairs(facts)
+    if not all(_is_of_device(row) for row in of_one if is_folded(row)):
+        yield "privacy.json: kinds_of_pairs: only rows about devices stand for several kinds"
+    elif isinstance(pairs, CheckedTreePairs):
+        yield from _tree_count_problems(of_one, pairs, relation)
+    else:
+        yield from group_count_problems(of_one, pairs)
+    yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
+
+
+def _tree_count_problems(rows: Sequence[Json], pairs: CheckedTreePairs, relation: str) -> Iterator[str]:
+    """Yield a line where rows do not stand for every pair of a tree that stays as often as it is there.
+
+    Args:
+        rows: rows of privacy.json about one kind of unit towards one observer.
+        pairs: classes of pairs of the tree.
+        relation: ``zero-out``, ``remove`` or ``replace``.
+    """
+    folded, facts = [row for row in rows if is_folded(row)], pairs.facts
+    stated, named = Counter[Any](), dict[Any, str]()
+    for row in rows:
+        if not is_folded(row):
+            pair = pairs.key_of(kind_and_index(row["unit"])[1], facts.party_named(row["observer"]))
             stated[pair] += read.count(row["stands_for"])
             named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
     wanted, of_kind = Counter[Any](), dict[Any, int]()
-    for units, of_one in pairs.units():
+    for units, found in pairs.units():
         if folded:
-            of_kind.update({pair[0]: units[0] for pair in of_one})
-        wanted.update({pair: len(units) * count for pair, count in of_one.items()})
-    if folded and not (isinstance(pairs, CheckedTreePairs) and all(_is_of_device(row) for row in folded)):
-        yield "privacy.json: kinds_of_pairs: only rows about devices of a tree stand for several kinds"
-    elif folded:
-        assert isinstance(facts, CheckedTree)
-        assert isinstance(pairs, CheckedTreePairs)
+            of_kind.update({pair[0]: units[0] for pair in found})
+        wanted.update({pair: len(units) * count for pair, count in found.items()})
+    if folded:
         left = Counter({pair: count for pair, count in wanted.items() if pair not in stated})
         yield from FoldedRows(facts, pairs, relation).problems(folded, left, of_kind)
         wanted = Counter({pair: count for pair, count in wanted.items() if pair in stated})
@@ -62,7 +77,6 @@ def pair_problems(
             who = named.get(pair, "no row (a pair is left out)")
             stands_for = f"stated {stated[pair]}; there are {wanted[pair]}"
             yield f"privacy.json: stands_for: pairs like {who}: {stands_for}"
-    yield from _record_rate_and_site_problems(rows, facts, pairs, sites)
 
 
 def _record_rate_and_site_problems(

@@ -58,8 +58,8 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """Yield a line where ``batches`` of ``ledger.json`` claims that a record moves a message less than it
     may.
 
-    It states, for every local step, the share of the message's bound that a record moves which is first in
-    the batch of that step.
+    It states, for every local step, the share of the message's bound that a record moves which is in the
+    batch of that step and in none before it.
     """
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)
@@ -134,11 +134,15 @@ def _max_batch_problems(batch_size: int, max_batch: int, excess: float, most: in
 
 
 def moved_shares(batches: Json, leaf: int) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    """For every message of a leaf's devices in a round, the shares of its bound that a record moves.
+    """How far one record moves every message of a leaf's devices in a round, as shares of its bound.
+
+    Args:
+        batches: of ``ledger.json``.
+        leaf: index of the leaf.
 
     Returns:
-        Two lists ``[messages][local steps]``, where the record is zeroed out and where it is replaced; an
-        entry is the share if the record is first in the batch of that step.
+        Two lists ``[messages][local steps]``, where the record is zeroed out and where it is replaced. An
+        entry is the share where the record is in the batch of that local step and in none before it.
     """
     found = []
     for name in ("moved_share_by_first_step", "moved_share_by_first_step_replaced"):

@@ -142,9 +142,7 @@ class CheckedTreeStructure:
         return index
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether an aggregator is above the unit, or a device is under the same leaf; ``unit``: index of
-        a device.
-        """
+        """Whether ``party`` is an aggregator above device ``unit``, or a device under the same leaf."""
         kind, tier, index = party
         near = self.leaf_of(index) if kind == "device" else index
         return int(self.paths[self.leaf_of(unit), min(tier, self.depth - 1)]) == near

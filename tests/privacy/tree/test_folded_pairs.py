@@ -14,6 +14,7 @@ from sfumato.accounting import PrivacyReport
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import Composition
 from sfumato.privacy.dominance import is_at_most
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.privacy.tree import folded_pairs
 from sfumato.privacy.tree.folded_pairs import Chains
@@ -95,6 +96,19 @@ def test_rows_stand_for_all_pairs_and_none_of_these_has_a_larger_epsilon(
             assert row.epsilon == exact.get((row.unit, row.observer), row.epsilon)
         raw = [sum(row.stands_for for row in some if row.trusted) for some in (rows, pairs)]
         assert raw[0] == raw[1]
+
+
+def test_the_least_epsilon_of_a_row_is_known_where_it_is_the_largest_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is computed in trees, and so told from rows of which only the worst pair was charged."""
+    _, folded = accounts(TREE, monkeypatch)
+    several = [row for row in folded.guarantees if row.kinds > 1]
+    assert any(row.epsilon_range is None for row in several)
+    for row in several:
+        read = Guarantee.from_dict(row.to_dict(), row.delta)
+        least = row.epsilon if row.epsilon_range is None else row.epsilon_range[0]
+        assert row.least_known == read.least_known == least
 
 
 def test_no_pair_of_a_chain_has_a_larger_epsilon_than_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,5 +12,6 @@ Only `sfumato.privacy`, the schedule, the claims of DP-OGL and the report of a r
     symmetries       which workers and groups are in the same position
     positions        which pairs are in the same position: one of them is searched for
     pair_classes     pairs of a unit and an observer that are alike
+    folded_observers observers that see no more than another, which stands for them
     per_worker       the worst observer of every class of units over the rounds
 """

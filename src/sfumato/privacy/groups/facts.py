@@ -148,6 +148,7 @@ class GroupFacts:
         least_survivors: where messages may be lost, how many a released sum of a group holds at least, for
             each group of every era. Empty: those of all drawn.
         named: whether a user named the workers: each is a site then.
+        rows_may_fold: whether all rows are about devices, so that one may stand for observers that see less.
     """
 
     kind: GroupedKind
@@ -166,6 +167,7 @@ class GroupFacts:
     cohort: tuple[int, ...] = ()
     least_survivors: tuple[tuple[int, ...], ...] = ()
     named: bool = False
+    rows_may_fold: bool = False
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

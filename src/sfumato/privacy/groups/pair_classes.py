@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.privacy.declared_releases import UnitClass
+from sfumato.privacy.groups import folded_observers
 from sfumato.privacy.groups.symmetries import Symmetry, generators, orbits, orbits_under, with_stabilisers
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import PEER_IN_A_GROUP, PairClass, Party, Relation, covering
@@ -92,7 +94,8 @@ class GroupPairs:
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
         groups maps one to the other, observers of one unit if all their exposures are equal and the unit
-        trusts all of them or none.
+        trusts all of them or none. In a large network a pair also stands for those with observers that see
+        no more than its own (`folded_observers`), unless a unit is asked for.
 
         Args:
             unit: only pairs of this device; ``None``: of all.
@@ -105,7 +108,9 @@ class GroupPairs:
         if unit is not None:
             return covering(self._pairs_of(UnitClass(unit, 1)), observers)
         if apart not in self._found:
-            self._found[apart] = tuple(pair for units in self._units(apart) for pair in self._pairs_of(units))
+            self._found[apart] = tuple(
+                pair for units in self._units(apart) for pair in self._pairs_of(units, fold=self.is_large)
+            )
         return covering(self._found[apart], self.releases.device_count * observers)
 
     def _units(self, apart: bool) -> Iterator[UnitClass]:
@@ -119,25 +124,46 @@ class GroupPairs:
                 np.flatnonzero((alike == alike[kind])[self.releases.kinds.of]), apart=apart
             )
 
-    def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
-        """Yield classes of the pairs of units ``found``: observers with equal relation, trust and
-        exposures.
+    @cached_property
+    def is_large(self) -> bool:
+        """Whether there are so many kinds of pairs that observers stand for those that see no more."""
+        kinds = self.releases.kinds
+        pairs = len(self.unit_classes) * (kinds.group_count + len(kinds.size))
+        return pairs > folded_observers.MOST_PAIRS and folded_observers.may_fold(self.releases)
+
+    @cached_property
+    def _wider_kinds(self) -> list[list[int]]:
+        """For every kind of workers, the kinds that are in all of its groups and in others."""
+        return folded_observers.wider_kinds(self.releases.kinds)
+
+    def _pairs_of(self, found: UnitClass, *, fold: bool = False) -> Iterator[PairClass]:
+        """Yield classes of the pairs of units ``found``: observers with equal relation, trust and exposures.
+
+        ``fold``: whether a pair also stands for those with observers that see no more than its own. Such a
+        pair is a class of its own, so that its observer is in all groups of each that it stands for.
         """
         unit, unit_kind = found.unit, int(self.releases.kinds.of[found.unit])
         classes: dict[Any, PairClass] = {}
-        for party, count in self._observers_of(unit, unit_kind):
-            relation = self._relation(unit_kind, party)
+        for party, relation, count, kinds in self._observers_of(unit, unit_kind, fold=fold):
             met = tuple(exposure.without_names for exposure in self.releases.exposures(unit, (party,)))
-            signature = relation, self._is_trusted(relation, party), met
+            worst = party if kinds > 1 else None
+            signature = relation, self._is_trusted(relation, party), met, worst
             first = classes.get(signature, PairClass(unit, party, relation, 0, found.least, found.sites))
-            classes[signature] = replace(first, pair_count=first.pair_count + found.count * count)
+            classes[signature] = replace(
+                first, pair_count=first.pair_count + found.count * count, kinds=first.kinds + kinds - 1
+            )
         yield from classes.values()
 
-    def _observers_of(self, unit: int, unit_kind: int) -> Iterator[tuple[Party, int]]:
+    def _observers_of(
+        self, unit: int, unit_kind: int, *, fold: bool
+    ) -> Iterator[tuple[Party, Relation, int, int]]:
         """List masters and devices but ``unit``, one for each position relative to it.
 
+        ``fold``: whether one of them stands for positions that see no more.
+
         Yields:
-            The observer, and how many observers are in that position.
+            The observer, how it is placed towards the unit, how many observers it stands for, and in how many
+            positions these are.
         """
         rows = self.releases.kinds.groups[unit_kind]
         marked = [
@@ -145,14 +171,26 @@ class GroupPairs:
         ]
         of_kinds, of_groups = orbits(self.releases.kinds, marked)
         for group, count in zip(*np.unique(of_groups, return_counts=True), strict=True):
-            yield Party("node", 1, int(group)), int(count)
+            master = Party("node", 1, int(group))
+            yield master, self._relation(unit_kind, master), int(count), 1
         others = self.releases.kinds.without(unit_kind)
-        for place in np.unique(of_kinds):
-            count = int(others[of_kinds == place].sum())
-            if count:
-                kind = int(np.flatnonzero((of_kinds == place) & (others > 0))[0])
-                members = np.flatnonzero(self.releases.kinds.of == kind)
-                yield Party("device", 0, int(members[members != unit][0])), count
+        counts = {int(place): int(others[of_kinds == place].sum()) for place in np.unique(of_kinds)}
+        devices: dict[int, tuple[Party, Relation]] = {}
+        for place in (place for place, count in counts.items() if count):
+            kind = int(np.flatnonzero((of_kinds == place) & (others > 0))[0])
+            members = np.flatnonzero(self.releases.kinds.of == kind)
+            device = Party("device", 0, int(members[members != unit][0]))
+            devices[place] = device, self._relation(unit_kind, device)
+        stands = {place: place for place in devices}
+        if fold:
+            stands = folded_observers.stand_ins(
+                devices, of_kinds, self._wider_kinds, self.releases.kinds, lambda place: devices[place][1]
+            )
+        under: defaultdict[int, list[int]] = defaultdict(list)
+        for place, worst in stands.items():
+            under[worst].append(counts[place])
+        for place, found in under.items():
+            yield *devices[place], sum(found), len(found)
 
     def _is_trusted(self, relation: Relation, party: Party) -> bool:
         """Whether ``party`` is a master that gets raw updates of the unit, since it adds the noise itself.

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from sfumato.privacy.divergence import cheaper_split, divergence, messages_of
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupDraw, GroupFacts
@@ -68,6 +70,18 @@ class ReceivedSums:
             return found
         split = merged_draws(drawn for row, n in charged for drawn in self.releases(row, n, split=True))
         return found if split == draws else replace(found, alternatives=(replace(found, draws=split),))
+
+    def exposures(self, cheapest: IntArray) -> tuple[Exposure, Exposure, Exposure]:
+        """The exposures of flow, of cut and of the ``cheapest`` set, blocks of every group ``[groups]``.
+
+        The last one shares the draws of one before it that exposes the same, and so is composed with it.
+        """
+        known = self.problem.reach, self.problem.seen
+        flow, cut = self.exposure("flow", known[0]), self.exposure("cut", known[1])
+        for same, blocks in zip((flow, cut), known, strict=True):
+            if np.array_equal(blocks, cheapest):
+                return flow, cut, replace(same, bound_name="min-cost")
+        return flow, cut, self.exposure("min-cost", cheapest)
 
     def releases(self, row: ChargedSum, count: int, *, split: bool = False) -> tuple[DrawnReleases, ...]:
         """The draws and releases charged for ``count`` sums like ``row``.

@@ -197,12 +197,10 @@ class GroupReleases(GroupFacts):
 
     def _all_exposures(self, received: ReceivedSums) -> tuple[Exposure, ...]:
         """The exposures of flow, cut and the cheapest set, with all noise as if it were composed."""
-        problem, least = received.problem, self._cheapest(received)
-        return (
-            received.exposure("flow", problem.reach),
-            received.exposure("cut", problem.seen),
-            replace(received.exposure("min-cost", least.blocks), gap=least.gap),
-        )
+        least = self._cheapest(received)
+        flow, cut, cheapest = received.exposures(least.blocks)
+        found = flow, cut, replace(cheapest, gap=least.gap)
+        return tuple(replace(each, roughly=True) for each in found) if self.pairs.is_large else found
 
     def _received(self, unit: int, coalition: Sequence[Party]) -> ReceivedSums:
         """How ``coalition`` receives the sums that the data of ``unit`` may move."""
@@ -375,9 +373,10 @@ class GroupReleases(GroupFacts):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Yield one pair of a unit and an observer for every class of pairs that are charged alike.
+        """Yield one pair for every class of pairs that are charged alike.
 
-        ``unit``: only pairs of this device; ``apart``: sites whose records are drawn unequally often are
+        In a large network it may stand for observers that see less, too (`folded_observers`). ``unit``: only
+        pairs of this device, of every observer; ``apart``: sites whose records are drawn unequally often are
         apart; ``every_unit`` makes no difference here.
         """
         return self.pairs.of(unit, apart=apart)

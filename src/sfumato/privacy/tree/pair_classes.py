@@ -137,7 +137,7 @@ class TreePairs:
         return observers * (facts.device_count if unit is None else 1)
 
     def units(self, *, apart: bool = False) -> Iterator[UnitClass]:
-        """List classes of devices that symmetries of the tree exchange.
+        """Yield the classes of devices that have the same facts at the same kind of place in the tree.
 
         ``apart``: whether sites whose records are drawn unequally often are classes of their own.
         """
@@ -157,7 +157,7 @@ class TreePairs:
                 )
 
     def _alike(self, unit: int) -> IntArray:
-        """All devices that a symmetry of the tree takes to ``unit``."""
+        """All devices with the facts of ``unit`` at the same kind of place in the tree, ascending."""
         classes, leaf_classes = self.facts.classes, self.orbits[-1]
         mine = classes.kind(self.facts.class_of(unit))
         alike = np.flatnonzero(leaf_classes == leaf_classes[self.facts.leaf_of(unit)])

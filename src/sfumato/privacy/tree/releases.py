@@ -43,6 +43,7 @@ class TreeReleases(TreeFacts):
     rows_may_fold: bool = False
     _whole: TreeReleases | None = field(default=None, init=False, compare=False, repr=False)
     _most_kept: ClassVar[int] = 1 << 8
+    _most_leaves_alone: ClassVar[int] = 60  # of different kinds, whose losses are composed on the finest grid
 
     @cached_property
     def _exposures(self) -> TreeExposures:
@@ -130,7 +131,16 @@ class TreeReleases(TreeFacts):
         ``of_records``: whether a record is the unit, for which some laws are composed all the same.
         """
         composed = self.noise_law.is_composed(of_records=of_records)
-        return exposures if composed else tuple(map(without_noise, exposures))
+        found = exposures if composed else tuple(map(without_noise, exposures))
+        return tuple(replace(each, roughly=True) for each in found) if self.is_composed_roughly else found
+
+    @cached_property
+    def is_composed_roughly(self) -> bool:
+        """Whether ε may be up to 2 % above what a finer grid gives: where leaves of very many kinds draw.
+
+        Each has a rate of its own, and so privacy losses of its own to compose.
+        """
+        return self.draw_kind != "all" and len(np.unique(self.leaf_classes)) > self._most_leaves_alone
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
         """None: in a tree, no larger coalition bounds a record better than the coalition itself.

@@ -266,9 +266,12 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
         f"neighbours {text.label(worst.neighbours)} · δ {'–' if math.isnan(delta) else delta}",
         f"stands for {text.whole(cell.pairs)} pair{'s' if cell.pairs != 1 else ''}",
     ]
-    least = min((g.epsilon_range or (g.epsilon,))[0] for g in cell.guarantees)
-    if least < cell.epsilon:
-        several = f"worst of {len(cell.guarantees)} classes of pairs" if len(cell.guarantees) > 1 else "worst"
+    known = [row.least_known for row in cell.guarantees]
+    least = min((each for each in known if each is not None), default=cell.epsilon)
+    several = f"worst of {len(known)} classes of pairs" if len(known) > 1 else "worst"
+    if None in known:
+        facts.append(f"{several}; the least ε is not computed")
+    elif least < cell.epsilon:
         facts.append(f"{several}; the least ε is {text.epsilon(least)}")
     if worst.why:
         facts.append(f"<i>{text.wrapped(worst.why)}</i>")

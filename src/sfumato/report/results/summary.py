@@ -212,9 +212,11 @@ def _why_sites_differ(series: Series, kind: str) -> list[str]:
 def range_sentence(rows: Sequence[Guarantee]) -> list[str]:
     """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
 
-    [] where both are written alike, or nearly so and without names. ``rows``: at least one, of one kind of
-    unit towards one observer.
+    [] where both are written alike, or nearly so and without names, or where the least is not known.
+    ``rows``: at least one, of one kind of unit towards one observer.
     """
+    if any(row.least_known is None for row in rows):
+        return []
     best, worst = _ends(rows)
     least_value, worst_value = min(map(_least_epsilon, rows)), max(row.epsilon for row in rows)
     if best.epsilon == worst.epsilon:
@@ -244,8 +246,8 @@ def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
 
 
 def _least_epsilon(row: Guarantee) -> float:
-    """The least ε of the units that a row stands for."""
-    return row.epsilon_range[0] if row.epsilon_range else row.epsilon
+    """The least ε of the units that a row stands for; its own ε where that is not known."""
+    return row.epsilon if row.least_known is None else row.least_known
 
 
 def _class_sentences(matrix: Matrix) -> list[str]:

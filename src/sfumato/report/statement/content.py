@@ -96,7 +96,7 @@ class Statement:
 
     @property
     def peer(self) -> str:
-        """A device that is placed as the unit's is, in words."""
+        """What a peer that observes is called: "a peer", or such as "another device under the same edge"."""
         shape = self.network.shape
         if not isinstance(shape, Tree):
             return "a peer"
@@ -127,7 +127,7 @@ class Statement:
 
     @property
     def _played(self) -> words.Played:
-        """By whom the training was played, or that it was not yet."""
+        """On whose machines the training ran, or that it has not run yet."""
         by_parties: dict[str, words.Played] = {
             "one machine": "rehearsed",
             "machines of their own": "deployed",

@@ -200,7 +200,7 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
     ranged = ["smallest and largest ε of these"] if any(row.epsilon_range for row in listed) else []
     named = statement.titled
     return text.html_table(
-        ("of", "towards", "who is", "ε", *ranged, "pairs like this", "releases", "compared", "added up by"),
+        ("of", "towards", "who is", "ε", *ranged, "how many pairs", "releases", "compared", "added up by"),
         [
             (
                 text.unit_of(replace(row, unit=named(row.unit))), named(row.observer),

@@ -253,7 +253,7 @@ def observer_phrase(row: Guarantee, peer: str, place: str) -> str:
 
     Args:
         row: the guarantee.
-        peer: a device at the same place as the unit's.
+        peer: what an observer that is a peer is called, as of `Statement.peer`.
         place: what a party with data is called.
     """
     words = row.relation.words

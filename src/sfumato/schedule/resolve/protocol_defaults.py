@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sfumato.errors import SpecError
-from sfumato.network.tree import Tree, edges_trusted
+from sfumato.network.tree import Tree, mark_edges
 from sfumato.spec.base import BY_TRUST, WrittenPerEdge
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoNoise
@@ -222,7 +222,7 @@ def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
 
 def _refuse_trust_that_changes(spec: Spec, tree: Tree) -> None:
     """Raise a `SpecError` if counts are given by trust, and trust changes: a count holds for all rounds."""
-    later = [edges_trusted(tree, edges) for edges in (spec.trust.from_ or {}).values()]
+    later = [mark_edges(tree, edges) for edges in (spec.trust.from_ or {}).values()]
     if all((marks == tree.tiers[-1].trusted).all() for marks in later):
         return
     training, counts = spec.training, dict[str, object]()

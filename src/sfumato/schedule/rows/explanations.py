@@ -29,7 +29,7 @@ def is_covered_by_filter(plan: Plan, coalition: tuple[Party, ...]) -> bool:
     """Whether the ε reported towards ``coalition`` holds for whatever control chooses on the way.
 
     A privacy filter holds epsilon towards every single observer, and towards the coalitions that ``watch``
-    names (`schedule.adaptive`).
+    names (`schedule.control.budget`).
     """
     if plan.spec.control is None or len(coalition) == 1:
         return True

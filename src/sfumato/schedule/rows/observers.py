@@ -166,7 +166,7 @@ class ObservedUnit:
         least: of these units, the device whose records are drawn least often, where not all are drawn alike.
         sites: numbers of the sites that these units are at, where a user named any.
         kinds: of how many kinds the pairs are.
-        mildest: of several kinds, that with the smallest ε.
+        mildest: of several kinds, that with the smallest ε; ``None`` where it is not known.
     """
 
     kind: str
