@@ -130,5 +130,7 @@ def _statement_of_run(folder: Path) -> Statement:
     )
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
     rates = (run.ledger.get("batches") or {}).get("rate_per_device")
-    held = held_by(rates, run.spec_dict["training"]["batch_size"], run.spec_dict["privacy"]["unit"])
+    held = held_by(
+        rates, run.spec_dict["training"]["batch_size"], run.spec_dict["privacy"].get("unit", "device")
+    )
     return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played, held)

@@ -1,5 +1,7 @@
-"""How many records, or persons, every party holds: public numbers, which the guarantees do not hide.
+"""How many records, or persons, every party holds, where these are the unit.
 
+These numbers are public: under the relations of records and persons, zero-out and replace, no guarantee hides
+them (`words.RELATIONS`). Where a device may be removed they are not told.
 They follow from the probabilities of `ledger.json`: a party with n records draws each into a local step with
 probability min(1, B/n), for batches of B records in expectation.
 """
@@ -60,9 +62,12 @@ def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> Hel
         unit: ``privacy.unit``.
 
     Returns:
-        Without counts where a rate is 1, which says only that there are at most ``batch_size`` records.
+        Without counts where devices are units, and where a rate is 1, which says only that there are at most
+        ``batch_size`` records.
     """
     kind = "person" if unit == "person" else "record"
-    if rates is None or not isinstance(batch_size, int) or any(rate >= 1 for rate in rates):
+    if unit not in ("record", "person") or rates is None or not isinstance(batch_size, int):
+        return Held(kind)
+    if any(rate >= 1 for rate in rates):
         return Held(kind)
     return Held(kind, tuple(round(batch_size / rate) if rate > 0 else 0 for rate in rates))

@@ -127,7 +127,8 @@ def _sites_html(statement: Statement, delta: str) -> str:
     question = IN_SHORT[statement.promises[0].relation]
     shown = [
         (
-            *(row.site, *(row.unit for _ in units), *(text.whole(held[row.site]) for _ in counted)),
+            *(row.site, *(row.unit for _ in units)),
+            *(text.whole(held[row.site]) if row.site in held else "–" for _ in counted),
             *(text.epsilon(row.epsilon.get(whom, math.nan)) for whom in observers),
             *(sure_in_words(row.epsilon.get("cloud", math.nan), before) for before in odds.values()),
         )
