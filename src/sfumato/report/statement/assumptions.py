@@ -138,18 +138,18 @@ def of_files(*, played: bool) -> Assumed:
     )
 
 
-def of_persons(column: str) -> tuple[Assumed, ...]:
-    """What is assumed of the rows of persons."""
+def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
+    """What is assumed of the rows of persons; ``place``: what a party with data is called."""
     return (
         Assumed(
-            "To a local step a device brings each of its persons with one probability, and of a person one "
+            f"To a local step a {place} brings each of its persons with one probability, and of a person one "
             "row.",
             "The program draws so; no file can prove it.",
         ),
         Assumed(
             f"A person is one value of {column}.",
-            "A table in which one stands at two devices, or among rows to train on and to test on, is "
-            "refused. Whoever has another value at another device counts as two persons, and less is "
+            f"A table in which one stands at two {place}s, or among rows to train on and to test on, is "
+            f"refused. Whoever has another value at another {place} counts as two persons, and less is "
             "guaranteed of the two together.",
         ),
     )

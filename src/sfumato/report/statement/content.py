@@ -212,7 +212,11 @@ class Statement:
             assumed.of_noise(self._played, self.draws),
             *([assumed.OF_DRAWS] if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else []),
             assumed.of_files(played=self.run is not None),
-            *(assumed.of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
+            *(
+                assumed.of_persons(self.spec["data"]["person_column"], self.place)
+                if "person" in self.units
+                else ()
+            ),
         )
 
     @property
