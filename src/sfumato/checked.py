@@ -43,6 +43,11 @@ def statement(subject: Spec | str | Path, out: str | Path | None = None) -> Path
         SpecError: ``out`` is no page, states something else, or there is no run in the folder.
         RunError: a file of the run is damaged.
     """
+    return write_statement(subject, out)[0]
+
+
+def write_statement(subject: Spec | str | Path, out: str | Path | None) -> tuple[Path, Statement]:
+    """Write a statement as `statement` does; returns its page, and what it says."""
     from sfumato.report.statement.page import statement_page
     from sfumato.run_folder.reader import write_json, write_text
     from sfumato.spec.document import Spec
@@ -55,7 +60,7 @@ def statement(subject: Spec | str | Path, out: str | Path | None = None) -> Path
         _refuse_to_replace(page, found)
     write_text(page, statement_page(found))
     write_json(page.with_suffix(".json"), found.to_dict())
-    return page
+    return page, found
 
 
 def _refuse_to_replace(page: Path, found: Statement) -> None:
@@ -79,18 +84,23 @@ def _statement_of_spec(spec: Spec) -> Statement:
     """The statement of a spec that has not been run."""
     from sfumato.accounting import account
     from sfumato.report.statement.content import Statement
+    from sfumato.report.statement.held import held_by
     from sfumato.run_folder.recorded_privacy import RecordedPrivacy
     from sfumato.spec.frozen import versions
 
     report = account(spec)
-    resolved = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    planned = report.plan.spec
+    held = held_by(report.plan.releases.batches.rates, planned.training.batch_size, planned.privacy.unit)
+    resolved = planned.model_dump(mode="json", by_alias=True, exclude_none=True)
     privacy = RecordedPrivacy.from_dict(report.to_dict())
-    return Statement(resolved, privacy, "A plan, before any run", versions(), date.today().isoformat())
+    today = date.today().isoformat()
+    return Statement(resolved, privacy, "A plan, before any run", versions(), today, held=held)
 
 
 def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
     from sfumato.report.statement.content import PlayedRun, Statement
+    from sfumato.report.statement.held import held_by
     from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run
 
     run = load_run(folder)
@@ -112,10 +122,15 @@ def _statement_of_run(folder: Path) -> Statement:
         mismatches=tuple(outcome.problems),
         unchecked=tuple(outcome.unchecked),
         written=date.fromtimestamp(last.stat().st_mtime).isoformat(),
-        files={name: record.sha256 for name, record in sorted(run.manifest.files.items())},
+        recomputed=outcome.rows,
+        session=str(deployed.get("session", "")),
         draws=draws,
         purpose=str(deployed.get("purpose", "")),
         on=str(deployed.get("on", "")),
     )
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
-    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played)
+    rates = (run.ledger.get("batches") or {}).get("rate_per_device")
+    held = held_by(
+        rates, run.spec_dict["training"]["batch_size"], run.spec_dict["privacy"].get("unit", "device")
+    )
+    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played, held)

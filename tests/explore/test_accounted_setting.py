@@ -13,7 +13,7 @@ from places import EXAMPLES
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.errors import SpecError
-from sfumato.explore import trust, words
+from sfumato.explore import compared, trust, words
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.figures import heatmaps, network_figure
@@ -222,6 +222,28 @@ def test_differences_are_said_in_words():
     assert "Raw to a trusted edge, devices: 4 of 12 before, 0 of 12 now." in said
     assert words.setting_differences(kept, kept) == ["The settings are the same."]
     assert any("rises from 4 to 8" in one for one in words.setting_differences(now, kept))
+
+
+def test_an_edge_that_is_no_longer_trusted_is_a_difference():
+    """The largest ε towards an own edge may stay as it was, though it is that of more devices now."""
+    kept = account_setting(setting := edited(TREE))
+    now = account_setting(trust.with_trust_toggled(setting, kept, "edge:0"))
+    own = text.epsilon(max(now.report.epsilon(device, "edge:0") for device in range(4)))
+    pair = ("4 devices under edge 0", "own edge", "∞", own)
+    assert pair in compared.differing_pairs(kept, now)
+    assert f"4 devices under edge 0 towards own edge: ε = ∞ before, {own} now." in (
+        words.setting_differences(kept, now)
+    )
+    for one in compared.differing_pairs(kept, now):  # both settings know every class
+        assert compared.ABSENT not in (one.before, one.now)
+    assert compared.differing_pairs(kept, kept) == []
+
+
+def test_noise_that_is_stated_in_another_way_is_one_difference():
+    kept = account_setting(edited(TREE))
+    now = account_setting(edited(TREE, "privacy.noise={multiplier: 2.0}"))
+    (said,) = words.changed_keys(kept.spec, now.spec)
+    assert said == "How noise is stated: target before, multiplier now."
 
 
 def test_the_summary_leaves_out_who_is_trusted():

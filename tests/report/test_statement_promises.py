@@ -11,6 +11,8 @@ import pytest
 from statements import SPEC, made, played, words_of
 
 import sfumato as sf
+from sfumato.report.statement.held import held_by
+from sfumato.rounding import certainty, upper_bound
 from sfumato.run_folder.recorded_privacy import AfterRun
 
 GROUPS = Path(__file__).parents[1] / "spec" / "specs" / "ogl-ring.yaml"
@@ -23,41 +25,68 @@ RECORDS = SPEC | {
     "privacy": {"unit": "record", "clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 1.0}},
 }  # fmt: skip
 
+QUIET = "privacy.noise={multiplier: 4}"
+
 
 def test_the_seed_is_not_told_and_no_hash_lets_it_be_tried():
     one, other = (played(sf.load_spec(SPEC | {"seed": seed})) for seed in (4871234567, 4881234567))
     for said in (words_of(one), json.dumps(one.to_dict()), json.dumps(one.to_dict(), indent=1)):
         assert "4871234567" not in said
-    assert "their noise follows from one number, the seed, which is in spec.yaml and not on this page" in (
-        words_of(one)
-    )
-    assert "such as the default 0, protects nobody" in words_of(one)
+    assert "it follows from the seed, which is in spec.yaml and not on this page" in words_of(one)
     assert one.hashes == other.hashes
 
 
+@pytest.mark.parametrize(
+    ("seed", "said"),
+    [
+        (0, "its seed is so small that others would guess it."),
+        (2**32 - 1, "its seed is so small that others would guess it."),
+        (2**32, "its seed, a number of at most 53 bits. Whoever finds it, in spec.yaml or by trying all,"),
+    ],
+)
+def test_a_simulation_says_first_against_whom_its_figures_do_not_hold(seed, said):
+    found = played(sf.load_spec(SPEC | {"seed": seed}))
+    short = words_of(found).partition("In short")[2].partition("What each observer can learn")[0]
+    assert short.strip().startswith("This was a simulation")
+    assert said in short
+    assert "none of the figures below holds for this run" in short
+    assert "a training with these settings whose noise comes from a secret source" in short
+    assert found.to_dict()["simulation"] == found.simulation
+    assert "Its figures are not about the simulated run" in words_of(found).partition("Signature")[2]
+
+
+@pytest.mark.parametrize("on", ["one machine", "machines of their own", ""])
+def test_neither_a_plan_nor_parties_draw_their_noise_from_a_seed(on):
+    plan, parties = made(sf.load_spec(SPEC)), played(sf.load_spec(SPEC), draws=("a chip",), on=on)
+    for found in (plan, parties):
+        assert found.simulation == ""
+        assert "seed is so small" not in words_of(found)
+        assert "What it takes on trust holds for the system that it describes." in words_of(found)
+
+
 def test_no_hash_on_the_page_depends_on_the_data():
-    """Whoever knows all other rows would hash what he guesses of the last one, and compare."""
-    plan = played(
-        sf.load_spec(SPEC), files=dict.fromkeys(["spec.yaml", "privacy.json", "model.pt"], "c" * 64)
-    )
+    """Whoever knows all other rows would hash what he guesses of the last one, and compare.
+
+    The file of the model holds the hash of the data, and follows from them and from a seed.
+    """
+    plan = played(sf.load_spec(SPEC), draws=("a chip",), session="e" * 64)
     hashes = {"data.source": "a" * 64, "data.source/visits.csv": "a" * 64, "model.kind": "b" * 64}
     stated = replace(plan, spec={**plan.spec, "hashes": hashes})
-    assert set(stated.hashes) == {"spec", "model.kind", "model.pt"}
+    assert set(stated.hashes) == {"spec", "model.kind", "session"}
     assert "a" * 64 not in words_of(stated) + json.dumps(stated.to_dict())
     changed = replace(plan, spec={**plan.spec, "hashes": hashes | {"data.source": "d" * 64}})
     assert changed.hashes == stated.hashes
-    assert any("model.pt and others hold the SHA-256 of the data" in said for said in stated.not_covered)
+    assert any("They hold the SHA-256 of the data, model.pt too" in said for said in stated.not_covered)
 
 
 def test_whoever_simulates_has_the_data():
     found = played(sf.load_spec(SPEC))
     words = words_of(found)
-    assert (
-        "This was simulated: one machine held the data of all 9 devices, and whoever runs it sees all of "
-        "them." in words
+    assert "One machine simulated the training with the data of all 9 devices: whoever runs it has them." in (
+        words
     )
     assert "Whoever runs the simulation–has the datahas the data" in words  # a line of the table
-    assert "From whoever runs the simulation nothing is hidden" in words
+    assert found.to_dict()["have_the_data"] == ["the device itself", "whoever runs the simulation"]
     plan = words_of(made(sf.load_spec(SPEC)))
     assert "With real parties the data stay where they are" in plan
     assert "Whoever simulates it has the data of all 9 devices." in plan
@@ -157,23 +186,45 @@ def test_whom_nothing_protects_from_is_told_first():
 
 
 def test_what_delta_and_a_change_of_contents_allow_is_told():
-    zero_out = words_of(made(sf.load_spec(RECORDS)))
-    assert "they hold that for as likely as a coin toss" in zero_out
-    assert "but for a probability of about" not in zero_out
-    assert "often some ten times δ = 1e-5 (1 in 100,000)" in zero_out
-    assert "the odds can change by more: by e^(2ε), at a larger δ" in zero_out
+    found = made(sf.load_spec(RECORDS, [QUIET]))
+    (epsilon,) = {row.worst.epsilon for row in found.largest if row.worst.observer == "cloud"}
+    words = words_of(found)
+    assert "hold it for as likely as a coin toss" in words
+    assert "ten times" not in words
+    assert "but for a probability of at most 2δ = 2e-5 (1 in 50,000)" in words
+    twice = certainty(epsilon + math.log(2))
+    assert f"odds become at most twice as large ({certainty(epsilon)} is then at most {twice})" in words
+    contents = certainty(2 * epsilon)
+    assert f"On two possible contents of it, ill or not ill, it becomes at most {contents}." in words
+    assert f"{certainty(epsilon)}{contents}" in words  # two cells of the table
+    larger = upper_bound(2 * (1 + math.exp(epsilon)) * 1e-5, 2)
+    assert f"in the last column 2(1 + e^ε)δ, at most {larger}" in words
     replaced = words_of(made(sf.load_spec(RECORDS, ["privacy.neighbours=replace"])))
     assert "wants to know which of two data sets a certain record has." in replaced
     assert "e^(2ε)" not in replaced
+    assert "last column" not in replaced
+
+
+def test_how_many_records_there_are_is_told_where_they_are_the_unit():
+    held = held_by([0.5, 0.25, 5 / 17], 5, "record")
+    found = replace(made(sf.load_spec(RECORDS)), held=held)
+    words = words_of(found)
+    assert "3 sites (devices in the spec) train one model together on the data set synthetic." in words
+    assert "They hold 47 records, 10 to 20 at each site." in words
+    assert held_by([0.5, 1.0], 5, "record").counts == ()  # at most 5, and how many is not known
+    assert held_by([0.5, 0.25], 5, "device").counts == ()  # a device that is removed does not show its size
+    assert "They hold" not in words_of(made(sf.load_spec(SPEC)))
 
 
 def test_what_must_stay_secret_and_what_no_figure_covers():
-    found = made(sf.load_spec(RECORDS))
+    found = made(sf.load_spec(RECORDS, [QUIET]))
     words = words_of(found)
     assert "Who and which rows were drawn stays secret." in words
     assert "Keep ledger.json, which says how often each took part" in words
     assert "Other trainings on the same data, also those by which settings were chosen" in words
-    assert "Of one with k of them up to k · ε is told" in words
+    most = max(row.epsilon for row in found.privacy.guarantees)
+    three = upper_bound((1 + math.exp(most) + math.exp(2 * most)) * 1e-5, 2)
+    assert f"that of somebody with 3 is at most {upper_bound(3 * most)} at δ = {three}." in words
     assert "Who and which rows were drawn" not in words_of(made(sf.load_spec(SPEC)))
     data = replace(found, spec={**found.spec, "data": found.spec["data"] | {"test_fraction": 0.1}})
     assert "Rows that were set aside for testing (data.test_fraction). No ε is about the people in them" in (

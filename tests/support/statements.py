@@ -33,7 +33,7 @@ class Text(HTMLParser):
         self.feed(page)
 
     def handle_data(self, data: str) -> None:
-        self.words += data
+        self.words += data.replace("\N{NO-BREAK SPACE}", " ")
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.tags.add(tag)
@@ -53,4 +53,9 @@ def played(spec: Any, **run: Any) -> Statement:
 
 def words_of(statement: Statement) -> str:
     """The words of the page of a statement."""
-    return Text(statement_page(statement)).words
+    return Text(page_of(statement)).words
+
+
+def page_of(statement: Statement) -> str:
+    """The page of a statement, with spaces where no line may break as plain spaces."""
+    return statement_page(statement).replace("\N{NO-BREAK SPACE}", " ")

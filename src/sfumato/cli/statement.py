@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfumato.cli.options import Debug
 from sfumato.cli.spec_argument import locating_errors, read_spec
+
+if TYPE_CHECKING:
+    from sfumato.report.statement.content import Statement
 
 Source = Annotated[
     str, typer.Argument(metavar="SPEC|RUN", help="A YAML file, the name of a built-in spec, or a run folder.")
@@ -30,17 +34,37 @@ def statement(
 
     Of a run folder every ε is recomputed first, as by `sfumato verify`; the statement says what was found.
     """
-    from sfumato.checked import statement as write_statement
+    from sfumato.checked import write_statement
     from sfumato.run_folder.reader import holds_run
     from sfumato.spec.load import builtin_names
 
     if spec not in builtin_names() and holds_run(Path(spec)):
-        page = write_statement(Path(spec), out)
+        page, found = write_statement(Path(spec), out)
     else:
         loaded = read_spec(spec, None)
         with locating_errors(spec):
-            page = write_statement(loaded, out)
+            page, found = write_statement(loaded, out)
     print(page)
     print(page.with_suffix(".json"))
+    for line in _summary(found):
+        print(line, file=sys.stderr)
     if out is None:
         print(f"in the folder {Path.cwd()}", file=sys.stderr)
+
+
+def _summary(found: Statement) -> Iterator[str]:
+    """Lines on the largest ε towards each kind of observer, the check, and what a simulation protects."""
+    from sfumato.report.formatting import epsilon, how_many, number
+
+    wrong = () if found.run is None else found.run.mismatches
+    if wrong:
+        yield f"{how_many(len(wrong), 'figure')} did not pass the check: do not rely on this statement"
+        return
+    for kind in found.units:
+        towards = [row.worst for row in found.largest if row.worst.unit_kind == kind]
+        named = ", ".join(f"{found.observer(row)} {epsilon(row.epsilon)}" for row in towards)
+        yield f"ε of a {kind} at most (δ = {number(found.privacy.delta)}): {named}"
+    if found.run is not None:
+        yield f"{how_many(found.run.recomputed, 'guarantee')} recomputed, 0 mismatches"
+    if found.simulation:
+        yield "simulated: the noise follows from the seed, so these ε are for secret noise, not for this run"

@@ -5,7 +5,8 @@
     trust.py          whom to trust, and the changes that do so
     controls.py       the numbers and choices of a spec that the page can change
     edits.py          what a change, a click or a plan makes of a setting
-    words.py          figures and differences in sentences and tables
+    words.py          figures and differences in sentences
+    compared.py       pairs whose ε differs between two settings
     figures.py        the drawings, which are those of reports
     accuracy.py       how accurate finished runs of a setting were
     accuracy_figure.py    their accuracy against ε

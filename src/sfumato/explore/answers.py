@@ -6,7 +6,7 @@ from typing import Any
 
 from dash import Output, html, no_update
 
-from sfumato.explore import page, words
+from sfumato.explore import compared, page, words
 from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.controls import (
     CHOICES,
@@ -183,10 +183,13 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
     report = accounted.report
     noise = [(parties, where, text.number(multiplier)) for parties, where, multiplier in accounted.noise]
     described = "The network is not drawn." if network is None else network.description
-    notes = [f"Finding: {finding.text}." for finding in report.findings]
+    findings = [text.sentence(finding.text) for finding in report.findings]
     return {
         "figures": dict(zip(page.GRAPHS, map(as_plotly, (network, heatmap, beside)), strict=False)),
-        "summary": page.marked_tiles(words.what_tiles_show(accounted), words.epsilon_tiles(accounted)),
+        "summary": [
+            *page.marked_tiles(words.what_tiles_show(accounted), words.epsilon_tiles(accounted)),
+            *page.notice(findings),
+        ],
         "network_text": described,
         "network_caption": described if network is None else network.caption,
         "heatmap_text": "" if heatmap is None else heatmap.description,
@@ -199,12 +202,12 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
         "noise": page.dash_table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
         if noise
         else html.P("No party adds noise of its own."),
-        "notes": page.lines([*notes, *map(text.sentence, report.notes)]),
+        "notes": page.lines([*map(text.sentence, report.notes)]),
         "coalition": words.answer_about_coalition(accounted, choices.unit, choices.coalition),
         "command": ["The same figures in a terminal: ", html.Code(command)] if command else "",
         "differences": page.lines(words.setting_differences(kept, accounted)) if kept else [],
         "kept_side": kept is None,
         "now_title": "This setting" if kept else "",
         "sides": "panels" if kept else "",
-        "side_by_side": page.dash_table(*words.side_by_side(kept, accounted)) if kept else "",
+        "side_by_side": page.difference_table(*compared.side_by_side(kept, accounted)) if kept else "",
     }  # fmt: skip

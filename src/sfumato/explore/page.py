@@ -72,12 +72,12 @@ def _change_section() -> Any:
         html.H2("Change the setting", id="change"),
         html.Button("Undo the last change", id="undo", type="button"),
         html.Button("Undo all changes", id="reset", type="button"),
+        _number_with_slider("noise"),
         _input_group("Trusted with raw updates", "trust-label", [
             html.P(id="trust-note", className="facts"),
             dcc.Checklist(id="trusted", options=[], value=[], className="choices"),
         ]),
-        *(_choice(name) for name in CHOICES),
-        *(_number_with_slider(name) for name in NAMES),
+        *(_number_with_slider(name) for name in NAMES if name != "noise"),
         html.Div(
             _input_group("Participation", "participation-label", [
                 dcc.RadioItems(id="participation", options=[
@@ -86,6 +86,7 @@ def _change_section() -> Any:
             ]),
             id="participation-control", hidden=True,
         ),
+        *(_choice(name) for name in CHOICES),
         html.P(id="command", className="facts"),
     ], className="changes", **{"aria-label": "Change the setting"})  # fmt: skip
 
@@ -277,6 +278,16 @@ def marked_tiles(caption: str, rows: Sequence[tuple[str, str, str]]) -> list[Any
     """A caption, and tiles of a name, an ε and a class of the style each."""
     blocks = [html.Div([html.Dt(name), html.Dd(value)], className=look) for name, value, look in rows]
     return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]
+
+
+def notice(sentences: Sequence[str]) -> list[Any]:
+    """A box with ``sentences``; [] without any."""
+    return [html.Div(html.Ul(lines(sentences)), className="notice")] if sentences else []
+
+
+def difference_table(headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Any:
+    """A table of what differs; "" where nothing does."""
+    return dash_table(headers, rows, caption) if rows else ""
 
 
 def matrix_lists(rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sfumato.errors import SpecError
 from sfumato.explore.accounted_setting import AccountedSetting
+from sfumato.explore.compared import ABSENT, differing_pairs
 from sfumato.explore.trust import aggregators
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
@@ -22,6 +23,8 @@ from sfumato.spec.document import Spec
 from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 
 _MOST = 12
+_NOISE = "privacy.noise."
+_SOME_DIFFER = "No largest ε differs; that of some classes does, as the table says."
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
@@ -54,7 +57,8 @@ def epsilon_tiles(accounted: AccountedSetting) -> list[tuple[str, str, str]]:
         if any(guarantee.trusted for guarantee in cell.guarantees)
     }
     tiles = []
-    for title in (column.title for column in matrix.columns):
+    far_first = sorted(matrix.columns, key=lambda column: column.kind not in ("cloud", "public"))
+    for title in (column.title for column in far_first):
         if title in largest:
             name = f"{title}, if not trusted" if title in trusted else title
             tiles.append((name, text.epsilon(largest[title]), look_of_epsilon(largest[title])))
@@ -129,7 +133,7 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
     gain = f"{epsilon_in_words(row.unit_kind, row.epsilon)} " if row.epsilon < math.inf else ""
     return (
         f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}. "
-        f"{gain}How it is computed: {row.why.rstrip('.')}."
+        f"{gain}How it is computed, in the accountant's words: {row.why.rstrip('.')}."
     )
 
 
@@ -153,29 +157,19 @@ def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[s
             said.append(
                 f"The largest ε towards {title} {verb} from {text.epsilon(old)} to {text.epsilon(new)}."
             )
+    pairs = differing_pairs(kept, now)
+    said += [
+        f"{one.unit} towards {one.observer}: ε = {one.before} before, {one.now} now."
+        for one in pairs
+        if ABSENT not in (one.before, one.now) and "∞" in (one.before, one.now)
+    ][:_MOST]
     if len(said) == changed:
-        said.append("No largest ε differs to three digits.")
+        said.append(_SOME_DIFFER if pairs else "No ε differs to four digits.")
     old_facts = dict(cost_rows(kept))
     for name, value in cost_rows(now):
         if old_facts.get(name, value) != value:
             said.append(f"{name}: {old_facts[name]} before, {value} now.")
     return said
-
-
-def side_by_side(kept: AccountedSetting, now: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
-    """ε of every class of devices towards every kind of observer in both settings: headings, rows, caption.
-
-    Classes and observers that only one of them has are there too, with a dash for the other.
-    """
-    found: dict[tuple[str, str], list[str]] = {}
-    for at, one in enumerate((kept, now)):
-        for (r, c), cell in sorted(one.matrix.cells.items()):
-            pair = one.matrix.rows[r].title, one.matrix.columns[c].title
-            found.setdefault(pair, ["–", "–"])[at] = text.epsilon(cell.epsilon)
-    deltas = dict.fromkeys(text.number(one.report.delta) for one in (kept, now))
-    caption = f"Largest ε of each class of device towards each kind of observer (δ = {' and '.join(deltas)})"
-    headings = ["of", "towards", "the kept setting", "this setting"]
-    return headings, [[*pair, *epsilons] for pair, epsilons in found.items()], caption
 
 
 def _trusted_titles(accounted: AccountedSetting) -> list[str]:
@@ -195,13 +189,16 @@ def changed_keys(before: Spec, now: Spec) -> list[str]:
     """A sentence for each key in which two specs differ, with both values, in words; keys of trust are left
     out.
 
-    Of many the first, and a sentence with the number of the others.
+    Of many the first, and a sentence with the number of the others. Of noise that is stated in another way
+    only that: *Noise by party* has the multipliers.
     """
     found = {
         key: pair
         for key, pair in changed_values(before, now).items()
         if key.partition(".")[0] not in _ELSEWHERE
     }
+    if f"{_NOISE}kind" in found:  # then the keys of one kind say nothing of the other
+        found = {k: pair for k, pair in found.items() if k == f"{_NOISE}kind" or not k.startswith(_NOISE)}
     said = [
         f"{text.title(key_in_words(key))}: {setting_in_words(key, old)} before, "
         f"{setting_in_words(key, new)} now."

@@ -10,19 +10,17 @@ from sfumato.report.results.secure_sums import BY_DEFAULT
 from sfumato.report.statement.words import Played
 
 ATTACKER = (
-    "An observer may know the data of all others and every public setting: that is assumed to its advantage, "
-    "and whoever knows less learns no more. It cannot break ciphers."
+    "The figures hold also against an observer that already knows the data of everybody else and every "
+    "public setting."
 )
 _RELEASED = (
     "Losses, accuracies, shares of clipped messages and energies in the metrics, and counts of labels of the "
     "test examples. They are measured on data, exactly, for whoever runs the training.",
     "The presence of a device on the network, and timing.",
-    "Parties that do not follow the protocol.",
     "Other trainings on the same data, also those by which settings were chosen: their ε add up.",
-    "Files of the run. model.pt and others hold the SHA-256 of the data: whoever knows all other rows can "
-    "hash what he guesses of the last one and compare. So this statement has no hash of data, nor of files "
-    "that follow from it and from what is known, and its hash of the spec leaves out those hashes and the "
-    "seed. Where a model may be given away, give its weights, not the file.",
+    "Files of the run. They hold the SHA-256 of the data, model.pt too: whoever knows all other rows can "
+    "hash a guess of the last one and compare. So this statement has no hash of data or of a file that "
+    "follows from data, and where a model may be given away, give its weights, not the file.",
 )
 _OF_TESTS = "No ε is about the people in them; accuracy and counts of labels among them are exact."
 _FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
@@ -119,11 +117,9 @@ def of_noise(played: Played, draws: Sequence[str]) -> Assumed:
         )
     return Assumed(
         what,
-        "This run is a simulation: one machine played all parties, and their noise follows from one number, "
-        "the seed, which is in spec.yaml and not on this page. A seed that others can guess, such as the "
-        "default 0, protects nobody, and none is longer than 53 bits, so all can be tried. Whoever finds it "
-        "computes the noise, and against them nothing here holds. Do not publish the model of a simulation "
-        "of data that must stay secret: deploy, and the parties draw their noise from a secret source.",
+        "In this run it was not: it follows from the seed, which is in spec.yaml and not on this page. Do "
+        "not publish the model of a simulation of data that must stay secret: deploy, and the parties draw "
+        "their noise from a secret source.",
     )
 
 
@@ -137,23 +133,23 @@ def of_files(*, played: bool) -> Assumed:
     return Assumed(
         "The program did what the files of the run say.",
         "Files cannot prove that, and whoever writes all of them anew has some that fit. That is a concern "
-        "where somebody would gain by it: keep the hashes below where nobody can change them, or sign this "
-        "statement.",
+        "where somebody would gain by it: sign this statement, and keep the SHA-256 of the run's "
+        "manifest.json where nobody can change it, among those who may see the data.",
     )
 
 
-def of_persons(column: str) -> tuple[Assumed, ...]:
-    """What is assumed of the rows of persons."""
+def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
+    """What is assumed of the rows of persons; ``place``: what a party with data is called."""
     return (
         Assumed(
-            "To a local step a device brings each of its persons with one probability, and of a person one "
+            f"To a local step a {place} brings each of its persons with one probability, and of a person one "
             "row.",
             "The program draws so; no file can prove it.",
         ),
         Assumed(
             f"A person is one value of {column}.",
-            "A table in which one stands at two devices, or among rows to train on and to test on, is "
-            "refused. Whoever has another value at another device counts as two persons, and less is "
+            f"A table in which one stands at two {place}s, or among rows to train on and to test on, is "
+            f"refused. Whoever has another value at another {place} counts as two persons, and less is "
             "guaranteed of the two together.",
         ),
     )

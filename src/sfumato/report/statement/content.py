@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,15 +25,16 @@ from sfumato.report.results.secure_sums import hops_in_words, least_of_sums
 from sfumato.report.statement import assumptions as assumed
 from sfumato.report.statement import words
 from sfumato.report.statement.assumptions import Assumed
+from sfumato.report.statement.held import NOT_KNOWN, Held
 from sfumato.report.statement.pairs import RelatedPairs, SiteEpsilons, observer_in_words
+from sfumato.report.statement.simulated import about_simulation
 from sfumato.report.statement.trusted import TrustSince, noise_of_trusted, trust_by_round
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.spec.document import SPEC_HASH, fingerprint
 
-STATEMENT_FORMAT = 2
+STATEMENT_FORMAT = 3
 
 _SECRET_HASHES = "data.source"  # and data.source/FILE: of rows that somebody may know but for one
-_FILES = ("model.pt", "groups.pt")  # others can be computed from the spec and the hashes of the data
 _UNSEEN = re.compile(r"\bunseen\b")  # the accountant's word for a draw that the observer must not know
 _LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
 
@@ -47,7 +48,8 @@ class PlayedRun:
         mismatches: what did not match, a line each; empty if everything did.
         unchecked: what the verification took on trust, lines ``WHAT: WHY``.
         written: when its model was written by the clock of the machine, an ISO date; no file proves it.
-        files: hashes of the files of the run.
+        recomputed: how many ε the verification recomputed.
+        session: of a deployed run, a hash of its terms and keys, which all its parties know.
         draws: where the secret draws of a deployed run came from; empty for a simulation.
         purpose: of a deployed run, as its parties were told.
         on: whose machines a deployed run was on, as of `sfumato.deployment.rounds.DeployedRounds`; "" if not
@@ -58,7 +60,8 @@ class PlayedRun:
     mismatches: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     written: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
+    recomputed: int = 0
+    session: str = ""
     draws: tuple[str, ...] = ()
     purpose: str = ""
     on: str = ""
@@ -75,6 +78,7 @@ class Statement:
         versions: of the packages on which the figures depend.
         made: when it is made, an ISO date.
         run: what is known of the run; ``None`` before it.
+        held: how many records or persons devices hold.
     """
 
     spec: Mapping[str, Any]
@@ -83,32 +87,42 @@ class Statement:
     versions: Mapping[str, str]
     made: str = ""
     run: PlayedRun | None = None
+    held: Held = NOT_KNOWN
 
     @cached_property
-    def _network(self) -> Network:
+    def network(self) -> Network:
         """The network that the spec describes."""
         return read_network(self.spec)
 
     @property
     def peer(self) -> str:
         """What a peer that observes is called: "a peer", or such as "another device under the same edge"."""
-        shape = self._network.shape
+        shape = self.network.shape
         if not isinstance(shape, Tree):
             return "a peer"
         if shape.depth > 1:
-            return f"another device under the same {shape.tiers[-1].name}"
-        return "another site" if shape.device_names else "another device"
+            return f"another {self.place} under the same {shape.tiers[-1].name}"
+        return f"another {self.place}"
 
-    @property
+    @cached_property
     def place(self) -> str:
         """What a party with data is called: site or device."""
-        return words.place_of(self._network)
+        return words.place_of(self.network, self.units)
+
+    @property
+    def simulation(self) -> str:
+        """Of a simulated run, sentences on whom its figures hold against; "" of a plan or a deployed run."""
+        return about_simulation(int(self.spec.get("seed", 0))) if self._played == "simulated" else ""
+
+    def observer(self, row: Guarantee) -> str:
+        """The observer of a guarantee in words."""
+        return words.observer_phrase(row, self.peer, self.place)
 
     @property
     def subject(self) -> str:
         """Sentences on who trains what, and what for where a deployed run states it."""
         purpose = self.run.purpose if self.run is not None else ""
-        said = words.training_in_words(self.spec, self._network, self._played)
+        said = words.training_in_words(self.spec, self.network, self._played, self.place, self.held)
         return f"{said} {sentence(f'its stated purpose: {purpose}')}" if purpose else said
 
     @property
@@ -128,6 +142,12 @@ class Statement:
     def whoever_runs(self) -> str:
         """Who has the data of everybody by running the training, in words; "" where nobody has."""
         return words.whoever_runs(self._played)
+
+    @property
+    def having_the_data(self) -> list[str]:
+        """From whom nothing of a unit's data is hidden, in words; one of each kind of unit, and others."""
+        holders = [words.holder_phrase(kind, self.place) for kind in self.units]
+        return list(dict.fromkeys(filter(None, [*holders, self.whoever_runs])))
 
     @property
     def draws(self) -> tuple[str, ...]:
@@ -174,26 +194,29 @@ class Statement:
 
     def titled(self, name: str) -> str:
         """A party's or a unit's name with the title that the topology gives."""
-        return self._network.titled(name)
+        return self.network.titled(name)
 
     @property
     def not_protected(self) -> tuple[str, ...]:
         """Sentences on what is not protected."""
-        finite = {one.kind for one in self.promises if one.least < math.inf}
         clip = (self.spec["privacy"].get("clip") or {}).get("kind", "update")
-        return tuple(words.not_protected(tuple(self.units), finite, self.place, clip, self._played))
+        return tuple(words.not_protected(self.promises, self.place, clip, self.privacy.delta))
 
     @cached_property
     def assumptions(self) -> tuple[Assumed, ...]:
         """What is assumed of observers, noise, files and the rows of a person."""
         return (
             *assumed.OF_OBSERVERS,
-            *assumed.of_ciphers(hops_in_words(self._network), least_of_sums(self.spec, self._network)),
-            *([assumed.OF_RECEIVERS] if self._network.over_air else []),
+            *assumed.of_ciphers(hops_in_words(self.network), least_of_sums(self.spec, self.network)),
+            *([assumed.OF_RECEIVERS] if self.network.over_air else []),
             assumed.of_noise(self._played, self.draws),
             *([assumed.OF_DRAWS] if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else []),
             assumed.of_files(played=self.run is not None),
-            *(assumed.of_persons(self.spec["data"]["person_column"]) if "person" in self.units else ()),
+            *(
+                assumed.of_persons(self.spec["data"]["person_column"], self.place)
+                if "person" in self.units
+                else ()
+            ),
         )
 
     @property
@@ -211,7 +234,7 @@ class Statement:
 
     def _example(self, rows: list[Guarantee]) -> str:
         """The text "UNIT towards OBSERVER" of the row with the largest ε."""
-        worst, titled = max(rows, key=lambda row: row.epsilon), self._network.titled
+        worst, titled = max(rows, key=lambda row: row.epsilon), self.network.titled
         return f"{unit_of(replace(worst, unit=titled(worst.unit)))} towards {titled(worst.observer)}"
 
     @cached_property
@@ -228,19 +251,21 @@ class Statement:
     @cached_property
     def noise(self) -> dict[str, Any]:
         """Who adds noise with which multipliers, as of `noise_of`."""
-        return noise_of(self.spec, self._network)
+        return noise_of(self.spec, self.network)
 
     @cached_property
     def training(self) -> dict[str, Any]:
         """Rounds, steps and participation, as of `training_of`."""
-        return training_of(self.spec, self._network)
+        return training_of(self.spec, self.network)
 
     @property
     def hashes(self) -> dict[str, str]:
-        """SHA-256 by name: of the spec, of files of code and network that it reads, and of the models.
+        """SHA-256 by name: of the spec, of files of code and network that it reads, and of a session.
 
-        Left out are hashes of the data, of files that consist of these and what else is known, and from the
-        hash of the spec these and the seed: whoever knows all but one row, or a short seed, tries the rest.
+        Left out are hashes of the data and of any file that follows from data (the models hold hashes of the
+        data, and follow from the data and a seed), and from the hash of the spec these and the seed: whoever
+        knows all but one row, or tries seeds, compares what a guess gives. The session, of a deployed run, is
+        a hash of terms, keys and numbers of rows.
         """
         inputs = {
             name: value
@@ -248,28 +273,27 @@ class Statement:
             if name != SPEC_HASH and not name.startswith(_SECRET_HASHES)
         }
         open_spec = {key: value for key, value in self.spec.items() if key != "seed"} | {"hashes": inputs}
-        files = {} if self.run is None else self.run.files
-        written = {name: value for name, value in files.items() if name in _FILES}
-        return {SPEC_HASH: fingerprint(open_spec), **inputs, **written}
+        session = self.run.session if self.run is not None else ""
+        return {SPEC_HASH: fingerprint(open_spec), **inputs} | ({"session": session} if session else {})
 
     @property
     def trusted(self) -> list[str] | None:
         """Titles of the parties that are trusted with raw updates in any round; ``None`` where the network is
         not known.
         """
-        if isinstance(self._network.shape, str):
+        if isinstance(self.network.shape, str):
             return None
         return list(dict.fromkeys(title for era in self.trust_by_round for title in era.trusted))
 
     @cached_property
     def trust_by_round(self) -> tuple[TrustSince, ...]:
         """Who is trusted with raw updates, by title and round; () where the network is not known."""
-        return trust_by_round(self._network)
+        return trust_by_round(self.network)
 
     @property
     def trusted_add_noise(self) -> str:
         """A sentence on the noise of those that are trusted; "" where none is."""
-        return noise_of_trusted(self._network)
+        return noise_of_trusted(self.network)
 
     @property
     def moves(self) -> bool:
@@ -297,6 +321,7 @@ class Statement:
             "after_run": list(self._after_run()),
             "sites": [row.to_dict() for row in self.sites],
             "protected": self.protected,
+            "have_the_data": self.having_the_data,
             "not_protected": list(self.not_protected),
             "threat_model": [assumed.ATTACKER, *(f"{one.what} {one.why}" for one in self.assumptions)],
             "trust": {
@@ -318,6 +343,7 @@ class Statement:
         if self.run is None:
             return {}
         return {
+            "simulation": self.simulation,
             "run_written": self.run.written,
             "verified": self.run.verified,
             "mismatches": list(self.run.mismatches),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -12,26 +13,23 @@ from sfumato.report import formatting as text
 from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
-from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, sure_in_words
+from sfumato.report.results.epsilon_words import after_run_sentence, sure_in_words
 from sfumato.report.results.summary import range_sentence
 from sfumato.report.statement.assumptions import ATTACKER, Assumed
 from sfumato.report.statement.content import Statement
+from sfumato.report.statement.gains import between_contents
+from sfumato.report.statement.learned import learned_html
 from sfumato.report.statement.pairs import RelatedPairs
 from sfumato.report.statement.why import why_html
-from sfumato.report.statement.words import (
-    QUESTIONS,
-    RELATIONS,
-    holder_phrase,
-    observer_phrase,
-    observers_explained,
-)
+from sfumato.report.statement.words import QUESTIONS, RELATIONS, Promise
 from sfumato.spec.document import SPEC_HASH
 
-_TWICE = (
-    "Between two possible contents of a unit (ill or not ill) the odds can change by more: by e^(2ε), at a "
-    "larger δ. Accounts with privacy.neighbours: replace state that ε directly."
-)
 _MOST_ROWS = 400
+_UNBROKEN = re.compile(r"50 : 50|[εδ] = |\d %")
+_YARDSTICK = (
+    "As a yardstick: for all data of a person ε ≤ 1 has been called strong and ε ≤ 10 reasonable (Ponomareva "
+    "et al., How to DP-fy ML, 2023, section 5)."
+)
 _SHORT = 12  # digits of a hash, where the whole stands below
 
 
@@ -40,8 +38,8 @@ def statement_page(statement: Statement) -> str:
     delta = text.number(statement.privacy.delta)
     sections = [
         section("In short", [_summary_html(statement, delta)]),
-        section("What each observer can learn", [_learned_html(statement, delta)]),
-        section("What is protected, and what is not", [_protection_html(statement, delta)]),
+        section("What each observer can learn", [learned_html(statement, delta)]),
+        section("What is not protected", [_protection_html(statement, delta)]),
         section("What is taken on trust", [_assumptions_html(statement.assumptions)]),
         section("Who is trusted with raw updates", [_trust_html(statement)]),
         section(
@@ -59,8 +57,13 @@ def statement_page(statement: Statement) -> str:
         title=text.escape(str(statement.spec["name"])),
         subtitle=_subtitle_html(statement),
         style=asset("page.css"),
-        sections="\n".join(with_papers_explained(sections)),
+        sections=_UNBROKEN.sub(_unbroken, "\n".join(with_papers_explained(sections))),
     )
+
+
+def _unbroken(found: re.Match[str]) -> str:
+    """A short formula with spaces at which no line breaks."""
+    return found[0].replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _subtitle_html(statement: Statement) -> str:
@@ -90,22 +93,18 @@ def _summary_html(statement: Statement, delta: str) -> str:
             f'<div class="lead">{text.paragraphs([statement.subject])}</div>'
         )
     lead = [statement.subject, *_unprotected_sentences(statement), statement.protected]
-    for kind in statement.units:
-        of_kind = [row for row in statement.largest if row.worst.unit_kind == kind]
+    for one in statement.promises:
+        of_kind = [row for row in statement.largest if row.worst.unit_kind == one.kind]
         finite = [row for row in of_kind if row.largest_finite is not None]
         if finite:
-            lead.append(_most_sentence(max(finite, key=_by_cloud_first), statement, delta))
+            lead.append(_most_sentence(max(finite, key=_by_cloud_first), one, statement, delta))
     if after := after_run_sentence(statement.privacy):
         lead += [*after, "For a unit of which it is known how often it took part, rely on the larger ε."]
-    said = []
-    for row in statement.largest:
-        if row.unprotected:
-            many = f"{text.how_many(row.unprotected, 'pair')} of a {row.worst.unit_kind} and an observer"
-            others = "" if row.largest_finite is None else f"; of the others at most {_finite(row)}"
-            said.append(f"no guarantee (∞) for {many}: {_observer(row, statement)}{others}")
-    said += [*statement.findings, *statement.privacy.notes]
+    said = [*statement.findings, *statement.privacy.notes]
     found = bullet_list([text.sentence(line) for line in said]) if said else ""
-    return f'<div class="lead">{text.paragraphs(lead)}</div>{found}'
+    warned = statement.simulation
+    notice = f'<div class="notice">{text.paragraphs([warned])}</div>' if warned else ""
+    return f'{notice}<div class="lead">{text.paragraphs(lead)}</div>{found}'
 
 
 def _by_cloud_first(row: RelatedPairs) -> tuple[bool, float]:
@@ -113,17 +112,12 @@ def _by_cloud_first(row: RelatedPairs) -> tuple[bool, float]:
     return row.worst.relation.kind == "cloud" and not row.unprotected, row.largest_finite or 0.0
 
 
-def _finite(row: RelatedPairs) -> str:
-    """The largest ε that is finite among some pairs, as text."""
-    return f"ε = {text.epsilon(math.nan if row.largest_finite is None else row.largest_finite)}"
-
-
 def _unprotected_sentences(statement: Statement) -> list[str]:
     """A sentence on all observers from which some units are not protected; [] where there are none."""
     rows = [row for row in statement.largest if row.unprotected]
     several = len(statement.units) > 1
     named = [
-        f"{_observer(row, statement)}"
+        f"{statement.observer(row.worst)}"
         f"{f' (of a {row.worst.unit_kind})' if several else ''}"
         f"{f' ({row.unprotected:,} of {row.pairs:,} pairs)' if row.unprotected < row.pairs else ''}"
         for row in rows
@@ -131,76 +125,34 @@ def _unprotected_sentences(statement: Statement) -> list[str]:
     return [f"Not protected at all (ε = ∞) from: {'; '.join(named)}."] if named else []
 
 
-def _most_sentence(row: RelatedPairs, statement: Statement, delta: str) -> str:
-    """Sentences on the most that one kind of observer can learn, and at which site."""
-    worst = row.worst
+def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, delta: str) -> str:
+    """Sentences on the most that one kind of observer can learn, a yardstick for it, and at which site."""
     value = math.inf if row.largest_finite is None else row.largest_finite
-    words = epsilon_in_words(worst.unit_kind, value)
-    who = _observer(row, statement)
-    spread = " ".join(range_sentence(row.guarantees))
-    small = f"A suspicion of 1 % can become {sure_in_words(value, 0.01)}."
-    where = ", where ε is finite" if row.unprotected else ""
-    most = f"What {who} can learn of one {worst.unit_kind} at most{where} (δ = {delta}):"
-    return f"{most} {words[:1].lower()}{words[1:]} {small} {spread}".strip()
-
-
-def _observer(row: RelatedPairs, statement: Statement) -> str:
-    """The observer of some pairs in words."""
-    return observer_phrase(row.worst, statement.peer, statement.place)
-
-
-def _learned_html(statement: Statement, delta: str) -> str:
-    """HTML: what each kind of observer may learn about a unit of each kind, and a line for every site."""
-    rows = sorted(statement.largest, key=lambda row: -row.worst.epsilon)
-    parts = [_gains_html(statement, kind, delta) for kind in statement.units]
-    who = observers_explained([row.worst for row in rows], statement.place)
-    raw = statement.privacy.raw_to_trusted_edge
-    beside = [
-        f"{raw} devices send their updates without noise to an aggregator that they trust. These have a row "
-        "of their own (∞); the other rows about edges do not count them."
+    where = ", where it is finite," if row.unprotected else ""
+    alike = [
+        statement.observer(one.worst)
+        for one in statement.largest
+        if one.worst.unit_kind == promise.kind and text.epsilon(one.worst.epsilon) == text.epsilon(value)
     ]
-    return "".join(
-        [*parts, text.paragraphs([" ".join(who), *(beside if raw else ())]), _sites_html(statement, delta)]
-    )
-
-
-def _gains_html(statement: Statement, unit: str, delta: str) -> str:
-    """HTML: how sure each kind of observer may become about one ``unit`` (device, record or person)."""
-    found = [row for row in statement.largest if row.worst.unit_kind == unit]
-    found.sort(key=lambda row: -row.worst.epsilon)
-    rows = [
-        (
-            text.title(_observer(row, statement)),
-            text.epsilon(row.worst.epsilon)
-            + (f" (others {_finite(row)})" if row.unprotected and row.largest_finite is not None else ""),
-            *(sure_in_words(row.worst.epsilon, 0.01), sure_in_words(row.worst.epsilon, 0.5)),
-        )
-        for row in found
+    towards = statement.observer(row.worst) if row.unprotected else text.join_names(alike)
+    question = QUESTIONS[promise.relation].format(unit=promise.kind).rstrip(".")
+    said = [
+        f"Towards {towards} ε{where} is at most {text.epsilon(value)} (δ = {delta}): a guess of 50 : 50 on "
+        f"{question} becomes {_at_most(value)}."
     ]
-    having = [holder_phrase(unit, statement.place), statement.whoever_runs]
-    rows[:0] = [(text.title(who), "–", "has the data", "has the data") for who in having if who]
-    heads = (
-        *("who observes", "ε is at most"),
-        *("a suspicion of 1 % becomes at most", "a guess of 50 : 50 becomes at most"),
-    )
-    caption = (
-        f"What an observer could gain about one {unit} over the whole training (δ = {delta}), rounded up"
-    )
-    (relation,) = (one.relation for one in statement.promises if one.kind == unit)
-    said = (
-        f"How to read this: somebody wants to know {QUESTIONS[relation].format(unit=unit)} Before, "
-        "they hold that for as likely as a coin toss, or suspect it with 1 %. The last two columns say how "
-        "sure everything that they receive can make them, whatever else they know, leaving δ aside: with a "
-        f"small probability, often some ten times δ = {delta}{_one_in(statement.privacy.delta)}, they can "
-        "become surer than that."
-    )
-    table = text.html_table(heads, rows, caption=caption, numeric=(1, 2, 3), stacked=True)
-    return table + text.paragraphs([said])
+    if promise.relation != "replace":
+        contents = between_contents(value, statement.privacy.delta, promise.relation)
+        limit = f"it becomes {_at_most(contents.epsilon)}"
+        if contents.epsilon == math.inf:
+            limit = "there is no limit"
+        said.append(f"On two possible contents of it, ill or not ill, {limit}.")
+    return " ".join([*said, *range_sentence(row.guarantees), _YARDSTICK])
 
 
-def _one_in(delta: float) -> str:
-    """δ for laymen, such as `` (1 in 100,000)``; "" where it is not known."""
-    return f" (1 in {round(1 / delta):,})" if 0 < delta < 1 else ""
+def _at_most(epsilon: float) -> str:
+    """How sure an observer that starts from even odds becomes, as a phrase."""
+    sure = sure_in_words(epsilon, 0.5)
+    return f"at most {sure}" if sure[:1].isdigit() else sure
 
 
 def _protection_html(statement: Statement, delta: str) -> str:
@@ -212,11 +164,9 @@ def _protection_html(statement: Statement, delta: str) -> str:
         "<p>An ε towards an observer means: whatever the observer concludes from all that it receives, the "
         "probability of that conclusion in one world is at most e<sup>ε</sup> times that in the other, plus "
         f"δ = {delta}. A smaller ε is a stronger guarantee; ∞ is none.</p>"
-        f"{text.paragraphs(_TWICE for one in statement.promises[:1] if one.relation != 'replace')}"
     )
     return (
-        f"{text.paragraphs([statement.protected])}{bullet_list(statement.not_protected)}"
-        f"{text.paragraphs([ATTACKER])}"
+        f"{bullet_list(statement.not_protected)}{text.paragraphs([ATTACKER])}"
         f"<details><summary>Show the exact promise</summary>{exact}</details>"
     )
 
@@ -236,7 +186,7 @@ def _reasons_html(statement: Statement, delta: str) -> str:
             f"The figures were computed a second time by {second}, and all agree. {statement.run.verified}"
         )
     found = sorted(statement.largest, key=lambda row: -row.worst.epsilon)
-    whys = why_html([(_observer(row, statement), row.worst) for row in found])
+    whys = why_html([(statement.observer(row.worst), row.worst) for row in found])
     return (
         f"{text.paragraphs([checked])}"
         f"{_assumptions_html(statement.unchecked) if statement.unchecked else ''}"
@@ -257,7 +207,7 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
         [
             (
                 text.unit_of(replace(row, unit=named(row.unit))), named(row.observer),
-                observer_phrase(row, statement.peer, statement.place), text.epsilon(row.epsilon),
+                statement.observer(row), text.epsilon(row.epsilon),
                 *(text.epsilon_range(row) for _ in ranged), text.whole(row.stands_for),
                 text.whole(row.releases), row.neighbours, row.method,
             )
@@ -268,43 +218,6 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
     )  # fmt: skip
 
 
-def _sites_html(statement: Statement, delta: str) -> str:
-    """HTML with the largest ε of each named site; "" where no site has a name."""
-    found = statement.sites
-    if not found:
-        return ""
-    named = dict.fromkeys(whom for row in found for whom in row.epsilon)
-    observers = sorted(named, key=lambda whom: whom != "cloud")
-    units = ["unit"] if len(statement.units) > 1 else []
-    odds = {"a suspicion of 1 %": 0.01, "a guess of 50 : 50": 0.5} if "cloud" in named else {}
-    shown = [
-        (
-            *(row.site, *(row.unit for _ in units)),
-            *(text.epsilon(row.epsilon.get(whom, math.nan)) for whom in observers),
-            *(sure_in_words(row.epsilon.get("cloud", math.nan), before) for before in odds.values()),
-        )
-        for row in found[:_MOST_ROWS]
-    ]
-    left = len(found) - len(shown)
-    more = f"; {text.whole(left)} more sites are in the JSON" if left else ""
-    heads = (
-        *("site", *units, *(f"ε, {_titled_observer(whom, statement.peer)}" for whom in observers)),
-        *(f"{guess} of the cloud becomes at most" for guess in odds),
-    )
-    return text.html_table(
-        heads,
-        shown,
-        caption=f"The largest ε at every site (δ = {delta}), rounded up{more}",
-        numeric=tuple(range(1 + len(units), len(heads))),
-        stacked=True,
-    )
-
-
-def _titled_observer(words: str, peer: str) -> str:
-    """The words of a relation as the heading of a column."""
-    return peer if words == "peer" else words
-
-
 def _trust_html(statement: Statement) -> str:
     """HTML on who is trusted with raw updates, and how many pairs have no guarantee."""
     if statement.trusted is None:
@@ -312,7 +225,11 @@ def _trust_html(statement: Statement) -> str:
     said = text.paragraphs(_trusted_sentences(statement))
     bare = sum(row.unprotected for row in statement.largest)
     if not bare:
-        return f"{said}<p>Every unit has a guarantee towards every observer.</p>"
+        units = text.join_names([f"every {kind}" for kind in statement.units])
+        return (
+            f"{said}<p>{text.title(units)} has a guarantee (a finite ε) towards every observer but those "
+            "that have the data.</p>"
+        )
     return (
         f"{said}<p>{text.how_many(bare, 'pair')} of a unit and an observer "
         f"{'has' if bare == 1 else 'have'} no guarantee (∞ above). Nothing here protects a unit "
@@ -338,7 +255,10 @@ def _trusted_sentences(statement: Statement) -> list[str]:
 def _versions_html(statement: Statement) -> str:
     """HTML tables of hashes and of versions of packages."""
     versions = text.html_table(("package", "version"), sorted(statement.versions.items()), caption="Versions")
-    named = {"spec": "the resolved spec, without its seed and the hashes of data"}
+    named = {
+        "spec": "the resolved spec, without its seed and the hashes of data",
+        "session": "the session of the deployment: its terms and the parties' keys",
+    }
     hashes = [(named.get(name, name), value) for name, value in statement.hashes.items()]
     table = text.html_table(("of", "SHA-256"), hashes, caption="Hashes", stacked=True)
     return f"{table}<details><summary>Show versions of packages</summary>{versions}</details>"
@@ -349,7 +269,10 @@ def _signature_html(statement: Statement) -> str:
     purpose = "" if statement.run is not None and statement.run.purpose else "Purpose of the training"
     blanks = [purpose, "Who answers for the data", "System and place of use", "Name and role", "Date"]
     lines = "".join(f"<p>{blank}: ______________________________</p>" for blank in blanks if blank)
-    return (
-        "<p>I have read this statement. What it takes on trust holds for the system that it describes.</p>"
-        f"{lines}"
-    )
+    holds = "What it takes on trust holds for the system that it describes."
+    if statement.simulation:
+        holds = (
+            "Its figures are not about the simulated run, whose noise follows from a seed, but about a "
+            "system whose noise is secret. What else it takes on trust holds for that system."
+        )
+    return f"<p>I have read this statement. {holds}</p>{lines}"

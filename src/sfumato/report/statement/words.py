@@ -13,6 +13,8 @@ from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.network import GroupNetwork, Network
+from sfumato.report.statement.gains import together
+from sfumato.report.statement.held import Held
 
 UNITS = {
     "device": "all data of one device",
@@ -45,18 +47,29 @@ QUESTIONS = {
     "replace": "which of two data sets a certain {unit} has.",
 }
 """What an observer may want to know, by neighbouring relation."""
+IN_SHORT = {"zero-out": "data used?", "remove": "took part?", "replace": "ill or not ill?"}
+"""The same for the head of a column, with an example of two data sets."""
 OF_GROUPS = (
     "Each group has a model of its own. No figure is about the models in model.pt and groups.pt: give them "
     "to nobody."
 )
+LEARNED_OF_MANY = (
+    "What the model learns from many people it may tell of others like them, also of people whose data were "
+    "not used. No figure limits that."
+)
+_SEVERAL = 3  # records of a person, as an example
 _MOST_NAMES = 6
 Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by parties"]
 """Whether a training was played, and by whom; by parties of which it is not known on whose machines."""
 
 
-def place_of(network: Network) -> str:
-    """What a party with data is called: a site where the spec names each of them, else a device."""
-    return "site" if _parties(network)[1] else "device"
+def place_of(network: Network, kinds: Collection[str]) -> str:
+    """What a party with data is called: a site where each has a name, or only records or persons are units.
+
+    ``kinds``: of units. Devices of sites that have names remain devices.
+    """
+    _, names, sites = _parties(network)
+    return "site" if names or not (sites or "device" in kinds) else "device"
 
 
 def _parties(network: Network) -> tuple[int, Sequence[str], Sequence[str]]:
@@ -87,18 +100,24 @@ class Promise(NamedTuple):
     most: float
 
 
-def training_in_words(spec: Mapping[str, Any], network: Network, played: Played) -> str:
+def training_in_words(
+    spec: Mapping[str, Any], network: Network, played: Played, place: str, held: Held
+) -> str:
     """Sentences on who trains which model on what, and where the data are.
 
     Args:
         spec: resolved.
         network: that it describes.
         played: by whom, or that it was not yet.
+        place: what a party with data is called.
+        held: how many records or persons there are.
     """
     count, names, sites = _parties(network)
-    who = text.how_many(count, "device") if count else "several devices"
+    who = text.how_many(count, place) if count else f"several {place}s"
     if names:
-        who = f"{text.how_many(count, 'site')} ({text.join_names(names, _MOST_NAMES)})"
+        who += f" ({text.join_names(names, _MOST_NAMES)})"
+    elif place == "site":
+        who += " (devices in the spec)"
     elif sites:
         who += f" of {text.how_many(len(sites), 'site')} ({text.join_names(sites, _MOST_NAMES)})"
     data = spec["data"]
@@ -108,8 +127,8 @@ def training_in_words(spec: Mapping[str, Any], network: Network, played: Played)
         after = f" from {text.join_names(features, _MOST_NAMES)}" if features else ""
         learned = f"that predicts {predicted}{after}"
     else:
-        learned = f"on the data {PurePath(str(data['source'])).name}"
-    where = _where_data_are(played, count)
+        learned = f"on the data set {PurePath(str(data['source'])).name}"
+    where = " ".join(filter(None, [held.in_words(place), _where_data_are(played, count, place)]))
     family = family_of_topology(spec["topology"]["kind"])
     if family is None or family.one_model:
         return f"{text.title(who)} train one model together {learned}. {where}"
@@ -121,10 +140,10 @@ def training_in_words(spec: Mapping[str, Any], network: Network, played: Played)
     return f"{text.title(who)}{parted} train models {learned}. {OF_GROUPS} {where}"
 
 
-def _where_data_are(played: Played, count: int) -> str:
+def _where_data_are(played: Played, count: int, place: str) -> str:
     """Sentences on who has the data of the ``count`` devices, or of an unknown number (0)."""
     stay = "the data stay where they are, and only messages about the model are sent"
-    everybody = f"all {count:,} devices" if count > 1 else "all devices"
+    everybody = f"all {count:,} {place}s" if count > 1 else f"all {place}s"
     match played:
         case "not yet":
             return f"With real parties {stay}. Whoever simulates it has the data of {everybody}."
@@ -142,8 +161,7 @@ def _where_data_are(played: Played, count: int) -> str:
             )
         case _:
             return (
-                f"This was simulated: one machine held the data of {everybody}, and whoever runs it sees all "
-                f"of them. With real parties {stay}."
+                f"One machine simulated the training with the data of {everybody}: whoever runs it has them."
             )
 
 
@@ -196,40 +214,38 @@ def whoever_runs(played: Played) -> str:
     }[played]  # fmt: skip
 
 
-def not_protected(
-    kinds: Sequence[str], finite: Collection[str], place: str, clip: str, played: Played
-) -> list[str]:
-    """Sentences on what is not protected.
+def not_protected(promises: Sequence[Promise], place: str, clip: str, delta: float) -> list[str]:
+    """Sentences on what is not protected, beside what those learn who have the data.
 
     Args:
-        kinds: the kinds of units with rows.
-        finite: those of them with an ε that is finite.
+        promises: one of each kind of unit.
         place: what a party with data is called.
         clip: ``privacy.clip.kind``; where examples are clipped nothing bounds what a whole device sends.
-        played: by whom, or that it was not yet.
+        delta: δ of every ε.
     """
-    whoever = whoever_runs(played)
-    said = [f"From {whoever} nothing is hidden: all data are on that machine."] if whoever else []
-    for kind in kinds:
-        if kind == "device":
-            said.append(f"From the {place} itself nothing is hidden: it has the data.")
-            continue
-        said.append(f"From the {place} that holds the data of a {kind} nothing is hidden: it has them.")
-        if kind == "record":
-            said.append(
-                "A person may be in several records. Of one with k of them up to k · ε is told, at a larger "
-                "δ."
-            )
-        if "device" not in finite:
+    finite = {one.kind for one in promises if one.least < math.inf}
+    said = []
+    for one in promises:
+        if one.kind == "record" and one.kind in finite:
+            said.append(_of_several_records(one, delta))
+        if one.kind != "device" and "device" not in finite:
             whole = "there is no limit (ε = ∞)" if clip == "example" else "no limit is computed"
             said.append(
                 f"A {place} as a whole is not protected: to what is learned of all its data together {whole}."
             )
-    return [
-        *said,
-        "What holds for many alike is what the model is to learn. It may be told of somebody whose data were "
-        "not used, too.",
-    ]
+    return [*said, LEARNED_OF_MANY]
+
+
+def _of_several_records(promise: Promise, delta: float) -> str:
+    """A sentence on somebody with several records, whose ε is at most ``promise.most`` each."""
+    bound = together(promise.most, delta, _SEVERAL)
+    limit = f"at most {text.epsilon(bound.epsilon)} at δ = {text.epsilon(bound.delta, 2)}"
+    if bound.epsilon == math.inf:
+        limit = "not limited by these figures"
+    return (
+        "A person with several records is protected less: where ε is finite, that of somebody with "
+        f"{_SEVERAL} is {limit}."
+    )
 
 
 def observer_phrase(row: Guarantee, peer: str, place: str) -> str:

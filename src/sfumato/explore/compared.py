@@ -1,0 +1,124 @@
+"""Pairs of a class of units and an observer whose ε differs between two settings.
+
+Classes of devices may be parted otherwise in the two settings, as when an edge is no longer trusted. In trees
+of the same leaves they are compared by the finest common classes: leaves that are alike in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from sfumato.explore.accounted_setting import AccountedSetting
+from sfumato.network.tree import Tree
+from sfumato.report import formatting as text
+from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.network import owners_in_words
+from sfumato.report.results.observer_labels import labels_for
+
+_MOST_NAMES = 6
+ABSENT = "–"
+
+
+class Difference(NamedTuple):
+    """A class of units, an observer, and the largest ε before and now, as texts; ``ABSENT``: no such pair."""
+
+    unit: str
+    observer: str
+    before: str
+    now: str
+
+
+class _Class(NamedTuple):
+    """A class of units, and its rows in the matrices of the two settings; ``None`` where it has none."""
+
+    title: str
+    before: int | None
+    now: int | None
+
+
+def differing_pairs(kept: AccountedSetting, now: AccountedSetting) -> list[Difference]:
+    """The pairs whose ε, to four digits, differs, in the order of classes and observers."""
+    observers = dict.fromkeys(one.title for m in (kept.matrix, now.matrix) for one in m.columns)
+    found = [
+        Difference(
+            one.title,
+            observer,
+            _epsilon(kept.matrix, one.before, observer),
+            _epsilon(now.matrix, one.now, observer),
+        )
+        for one in _common_classes(kept, now)
+        for observer in observers
+    ]
+    return [one for one in found if one.before != one.now]
+
+
+def side_by_side(kept: AccountedSetting, now: AccountedSetting) -> tuple[list[str], list[Difference], str]:
+    """Headings, rows and caption of a table of the pairs whose ε differs."""
+    deltas = dict.fromkeys(text.number(one.report.delta) for one in (kept, now))
+    caption = f"Where the largest ε differs (δ = {' and '.join(deltas)}); all other pairs are as they were"
+    return ["of", "towards", "the kept setting", "this setting"], differing_pairs(kept, now), caption
+
+
+def _epsilon(matrix: Matrix, row: int | None, observer: str) -> str:
+    """The largest ε of a row of the matrix towards an observer, as text."""
+    for (at, column), cell in matrix.cells.items():
+        if at == row and matrix.columns[column].title == observer:
+            return text.epsilon(cell.epsilon)
+    return ABSENT
+
+
+def _common_classes(kept: AccountedSetting, now: AccountedSetting) -> list[_Class]:
+    """The classes of both settings: by leaves where these are the same, else by title."""
+    return _by_leaf(kept, now) or list(_by_title(kept.matrix, now.matrix))
+
+
+def _by_title(before: Matrix, now: Matrix) -> Iterator[_Class]:
+    """Yield all classes by title."""
+    rows = [{row.title: at for at, row in enumerate(matrix.rows)} for matrix in (before, now)]
+    for title in rows[0] | rows[1]:
+        yield _Class(title, rows[0].get(title), rows[1].get(title))
+
+
+def _by_leaf(kept: AccountedSetting, now: AccountedSetting) -> list[_Class]:
+    """The classes of leaves that are in one class in both settings.
+
+    Empty where the settings have no trees of the same leaves, or the matrix of one has merged some classes.
+    """
+    trees = [one.network.shape for one in (kept, now)]
+    if not all(isinstance(tree, Tree) and tree.depth > 1 for tree in trees):
+        return []
+    if kept.network.trees or now.network.trees:  # devices move
+        return []
+    tree = now.network.shape
+    assert isinstance(tree, Tree)
+    if not np.array_equal(tree.devices, trees[0].devices):  # type: ignore[union-attr]
+        return []
+    firsts = np.cumsum(tree.devices) - tree.devices
+    alike: dict[tuple[str, int, int], list[int]] = {}
+    for kind in dict.fromkeys(row.unit_kind for row in now.report.guarantees):
+        for leaf in np.flatnonzero(tree.devices).tolist():
+            rows = [_row_of(one, f"{kind}:{firsts[leaf]}") for one in (kept, now)]
+            if rows[0] is None or rows[1] is None:
+                return []
+            alike.setdefault((kind, rows[0], rows[1]), []).append(leaf)
+    return [
+        _Class(_title(now, tree, kind, leaves), before, after)
+        for (kind, before, after), leaves in alike.items()
+    ]
+
+
+def _row_of(accounted: AccountedSetting, unit: str) -> int | None:
+    """The row of the matrix that a unit is counted in; ``None`` where its class was merged with others."""
+    title = labels_for(accounted.network).row(unit).title
+    return next((at for at, row in enumerate(accounted.matrix.rows) if row.title == title), None)
+
+
+def _title(accounted: AccountedSetting, tree: Tree, kind: str, leaves: list[int]) -> str:
+    """Names of the units under some leaves: ``40 devices under edge 0``."""
+    names = [accounted.network.titled(tree.node_name(tree.depth - 1, leaf)) for leaf in leaves]
+    devices = text.how_many(int(tree.devices[leaves].sum()), "device")
+    of = "" if kind == "device" else f"one {kind} of "
+    return f"{of}{devices} under {owners_in_words(names, _MOST_NAMES)}"

@@ -1,0 +1,73 @@
+"""How many records, or persons, every party holds, where these are the unit.
+
+These numbers are public: under the relations of records and persons, zero-out and replace, no guarantee hides
+them (`words.RELATIONS`). Where a device may be removed they are not told.
+They follow from the probabilities of `ledger.json`: a party with n records draws each into a local step with
+probability min(1, B/n), for batches of B records in expectation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sfumato.network.tree import Tree
+from sfumato.report.formatting import how_many, whole
+from sfumato.report.results.network import Network
+
+
+class Held(NamedTuple):
+    """Counts of what devices hold.
+
+    Attributes:
+        unit: record or person.
+        counts: of every device; () where they are not known.
+    """
+
+    unit: str = "record"
+    counts: tuple[int, ...] = ()
+
+    def in_words(self, place: str) -> str:
+        """A sentence with the number in all and at each ``place`` (device or site); "" where not known."""
+        if not self.counts:
+            return ""
+        least, most = min(self.counts), max(self.counts)
+        between = "or" if most == least + 1 else "to"
+        each = whole(least) if least == most else f"{whole(least)} {between} {whole(most)}"
+        return f"They hold {how_many(sum(self.counts), self.unit)}, {each} at each {place}."
+
+    def by_site(self, network: Network) -> dict[str, int]:
+        """The number at each named site: a device, or a leaf of the tree with devices that stay under it."""
+        shape = network.shape
+        if isinstance(shape, str):
+            return {}
+        if isinstance(shape, Tree) and not shape.device_names:
+            ends = [] if network.trees else shape.devices.cumsum().tolist()
+            starts = [0, *ends[:-1]]
+            sums = [sum(self.counts[start:end]) for start, end in zip(starts, ends, strict=False)]
+            return dict(zip(shape.site_names, sums, strict=False)) if self.counts else {}
+        named = shape if isinstance(shape, Tree) else shape.groups
+        return dict(zip(named.device_names, self.counts, strict=False))
+
+
+NOT_KNOWN = Held()
+
+
+def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> Held:
+    """What devices hold, by the probability with which each draws one of its records into a local step.
+
+    Args:
+        rates: of every device; ``None`` where records are not drawn one by one.
+        batch_size: in expectation, of every device.
+        unit: ``privacy.unit``.
+
+    Returns:
+        Without counts where devices are units, and where a rate is 1, which says only that there are at most
+        ``batch_size`` records.
+    """
+    kind = "person" if unit == "person" else "record"
+    if unit not in ("record", "person") or rates is None or not isinstance(batch_size, int):
+        return Held(kind)
+    if any(rate >= 1 for rate in rates):
+        return Held(kind)
+    return Held(kind, tuple(round(batch_size / rate) if rate > 0 else 0 for rate in rates))
