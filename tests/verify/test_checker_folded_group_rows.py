@@ -156,6 +156,7 @@ def merging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rows]:
         yield found
 
 
+@pytest.mark.slow
 def test_a_row_that_is_left_out_is_found(merging: Rows) -> None:
     """Its pairs are counted in a row with a smaller ε, so that all counts still add up."""
     assert merging.problems(merging.rows) == []
@@ -169,6 +170,7 @@ def test_a_row_that_is_left_out_is_found(merging: Rows) -> None:
     assert [(number, other) for number, other, refused in tried if not refused] == []
 
 
+@pytest.mark.slow
 def test_a_count_that_is_moved_to_a_row_of_another_unit_is_found(merging: Rows) -> None:
     folded = [number for number, row in enumerate(merging.rows) if is_folded(row)]
     pairs = [(a, b) for a in folded for b in folded if merging.rows[a]["unit"] != merging.rows[b]["unit"]]
@@ -176,6 +178,7 @@ def test_a_count_that_is_moved_to_a_row_of_another_unit_is_found(merging: Rows) 
     assert all(merging.is_refused(less, more, 1) for less, more in pairs)
 
 
+@pytest.mark.slow
 def test_a_count_that_is_moved_beyond_the_observers_that_see_no_more_is_found(merging: Rows) -> None:
     """Between rows of one unit that stand for several kinds of pairs."""
     tried = 0
@@ -278,6 +281,7 @@ REPLACED = of_members([[0, 1, 2, 3, 6], [1, 2, 3], [0, 4], [1, 5]]) | {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_row_whose_pairs_are_counted_in_one_of_equal_upstream_charge_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
