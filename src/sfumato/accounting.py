@@ -203,7 +203,7 @@ def account(
         The report; without ``unit`` and ``observer`` it has a row for every class of equivalent pairs.
 
     Raises:
-        SpecError: the spec or an argument is wrong; neither the spec nor the call gives δ.
+        SpecError: the spec or an argument is wrong, or neither of them gives δ.
     """
     unit = str(unit) if isinstance(unit, int) else unit
     if graph is not None:

@@ -285,8 +285,9 @@ class Training(Section):
     def refusals(self) -> Refusals:
         """Refusals as rows (applies, key, value, allowed).
 
-        Refused are a decay above 1 / learning rate, steps and epochs at once, and periods of aggregation that
-        are longer than those above them, without local steps, said twice, or too many.
+        Refused are a decay above 1 / learning rate, steps beside epochs, ``edge_at_global`` without
+        ``edge_every``, and periods of aggregation that are stated in two ways or without local steps, that
+        are longer than the period above, or so short that there are too many aggregations.
         """
         rate, steps = self.learning_rate, self.local_steps
         written = (getattr(rate, name, 0.0) for name in ("initial", "final"))
