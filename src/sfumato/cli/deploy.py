@@ -61,6 +61,13 @@ _Purpose = Annotated[
 _Confirm = Annotated[
     bool, typer.Option("--confirm", help="Of check: its owner agrees to the consent.yaml that is in DIR.")
 ]
+_Loop = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py:FUNCTION",
+        help="With --local: this function of yours trains every device, instead of Sfumato's engine.",
+    ),
+]
 _Folder = Annotated[
     Path | None,
     typer.Option(
@@ -80,6 +87,7 @@ def deploy(
     out: _Out = None,
     folder: _Folder = None,
     purpose: _Purpose = "rehearsal",
+    loop: _Loop = None,
     overrides: Set = None,
     resume: Annotated[bool, typer.Option(help="Continue the local run in the folder.")] = False,
     force: Annotated[bool, typer.Option(help="Replace the local run that the folder holds.")] = False,
@@ -103,6 +111,8 @@ def deploy(
     if local == (parties is not None):
         raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
     flower = _carrier(over, local=local)
+    if loop is not None and not local:
+        raise SpecError(Argument("loop"), loop, f"is for {Argument('local')}; otherwise owners name it")
     loaded = read_spec(spec, overrides)
     if parties is not None:
         with locating_errors(spec, overrides):
@@ -122,6 +132,7 @@ def deploy(
             purpose=purpose,
             command=party_command,
             flower=flower,
+            loop=loop,
             resume=resume,
             force=force,
             on_step=shown.step,
