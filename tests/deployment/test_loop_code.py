@@ -51,7 +51,7 @@ def fixture_device(
     return folder
 
 
-def name_loop(folder: Path, named: str | None = "loop.py:train") -> None:
+def name_loop(folder: Path, named: str = "loop.py:train") -> None:
     consent = yaml.safe_load((folder / "consent.yaml").read_text())
     (folder / "consent.yaml").write_text(yaml.safe_dump(consent | {"loop": named}))
 
@@ -69,12 +69,13 @@ def test_a_loop_that_came_with_a_folder_does_not_run(
 ) -> None:
     """Neither by a consent that came with it, nor by terms that name it."""
     (device / "loop.py").write_text(leaving("ran"))
+    proposed = (device / "consent.yaml").read_text()
     name_loop(device)
     assert "was not agreed to here" in checked(device, capsys)
     assert "was not agreed to here" in start(device, capsys)
     with pytest.raises(RunError, match="names code that was not agreed to here as it is now: train in "):
         start_party(device)
-    name_loop(device, None)
+    (device / "consent.yaml").write_text(proposed)
     for file in ("terms.yaml", "hops.yaml"):
         before = (device / file).read_text()
         (device / file).write_text(yaml.safe_dump(yaml.safe_load(before) | {"loop": "loop.py:train"}))
