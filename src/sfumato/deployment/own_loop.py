@@ -215,7 +215,7 @@ class LoopTraining:
     def _zeros(self, problem: str, position: RoundPosition) -> Tensor:
         """The update of zeros that is sent for a loop that failed; only the owner is told."""
         self._say(f"{self._party}, {position}: an update of zeros is sent, with its noise: {problem}")
-        return torch.zeros(1, self._layout.total)
+        return torch.zeros(1, self._layout.total, dtype=torch.float32)
 
     def _task(self, position: RoundPosition, *, is_trial: bool = False) -> LoopTask:
         plan = self._terms.plan
