@@ -106,13 +106,8 @@ def deploy(
     if spec in _PREPARING:
         _prepare(spec, party, confirm=confirm)
         return
-    if party is not None:
-        raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
-    if local == (parties is not None):
-        raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
+    _require_one_place(party, parties, loop, local=local)
     flower = _carrier(over, local=local)
-    if loop is not None and not local:
-        raise SpecError(Argument("loop"), loop, f"is for {Argument('local')}; otherwise owners name it")
     loaded = read_spec(spec, overrides)
     if parties is not None:
         with locating_errors(spec, overrides):
@@ -140,6 +135,16 @@ def deploy(
             on_words=(lambda sentence: None) if quiet else say,
         )
     print(f"run folder: {run}")
+
+
+def _require_one_place(party: Path | None, parties: Path | None, loop: str | None, *, local: bool) -> None:
+    """Refuse what does not go with a spec whose parties are here, or on machines of their own."""
+    if party is not None:
+        raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
+    if local == (parties is not None):
+        raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
+    if loop is not None and not local:
+        raise SpecError(Argument("loop"), loop, f"is for {Argument('local')}; otherwise owners name it")
 
 
 def _carrier(over: Carrying | None, *, local: bool) -> Path | None:

@@ -34,7 +34,7 @@ from sfumato.deployment.loop_code import LoopCode
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private, write_private
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.rows_file import DATA, own_rows, packed_rows, read_rows, write_rows
+from sfumato.deployment.rows_file import DATA, packed_rows, read_rows, rows_path, write_rows
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.sockets import AwaitedParty
 from sfumato.deployment.subtree import Subtree
@@ -216,7 +216,7 @@ def different_from_proposed(folder: Path, said: Invitation, terms: DeploymentTer
 
 def _proposed(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Consent:
     """What is proposed to the owner of a device with these rows; its ledger need not be there yet."""
-    data = read_rows(own_rows(folder, rows))
+    data = read_rows(rows_path(folder, rows))
     ledger = _ledger_of(packed_rows(data) if len(data.train_labels) else b"%d of none" % number)
     return proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
 
@@ -354,7 +354,7 @@ def _started_device(
     if (folder / CONSENT).exists():
         require_private(folder / CONSENT)
     consent = read_consent(folder / CONSENT)
-    rows = own_rows(folder, consent.data)  # never those that whoever deploys names
+    rows = rows_path(folder, consent.data)  # never those that whoever deploys names
     found = read_rows(rows)
     agreement = agree(terms, number, consent, ledger_path(consent, folder))
     words = [*agreement.words, f"{terms.name(number)} reads the {len(found.train_labels):,} rows of {rows}."]

@@ -34,7 +34,7 @@ def write_rows(folder: Path, data: Dataset) -> None:
     write_private(folder / DATA, packed_rows(data))
 
 
-def own_rows(folder: Path, named: str) -> Path:
+def rows_path(folder: Path, named: str) -> Path:
     """The file of a device's rows, by the name that its consent has for it.
 
     Raises:
