@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from torch.utils.data import TensorDataset
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.own_loop import LoopTask, OwnLoop, made_up_rows
 from sfumato.errors import SpecError
+from sfumato.interrupts import interrupted_by
 from sfumato.learning.batches import plan_steps
 from sfumato.run_folder.reader import MODEL_FILE
 
@@ -223,6 +227,26 @@ def test_a_loop_runs_once_for_an_answer_that_left(tmp_path: Path) -> None:
         stage.running.pop(0)
         assert stage.device(0).number == 0
         assert [trial for _, trial in seen] == [True, False, True, True]
+
+
+def test_a_party_that_is_ended_while_its_loop_runs_sends_nothing(tmp_path: Path) -> None:
+    """Whatever the loop makes of the signal: otherwise zeros would be the answer of that round for ever."""
+
+    def deaf(model: nn.Module, rows: TensorDataset, task: LoopTask) -> nn.Module:
+        if not task.is_trial:
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGTERM)
+            raise RuntimeError("a worker was killed")
+        return model
+
+    with staged(STAR, tmp_path) as stage:
+        stage.loop = OwnLoop.given(deaf)
+        question = stage.cloud().ask(0, np.zeros(stage.terms.parameters, np.float32))[0]
+        device = stage.device(0)
+        with interrupted_by(signal.SIGTERM), pytest.raises(KeyboardInterrupt):
+            device.receive(question)
+        assert stage.memory(0).last(stage.terms.session) is None
+        assert stage.told == []
 
 
 def test_a_trial_sees_no_row() -> None:

@@ -25,7 +25,8 @@ log. To find mistakes before that, the loop is tried when a party starts, on mad
 and with the run's first model: what fails there is refused with one line, and tells of no row.
 
 *How often it runs.* An answer is recorded before it is sent, and is sent again, so for an answer that left
-the loop ran once for its (run, round, aggregation). A party that ends before it recorded one runs it again.
+the loop ran once for its (run, round, aggregation). A party that ends before it recorded one runs it again,
+also where the loop takes the signal that ends it for an error.
 
 *What is assumed of it.* It sees the rows of its own device only: what it learned from another device would
 be in a message that is charged to its own. It does not read the key, the memory, the ledger or the noise of
@@ -53,6 +54,7 @@ from sfumato.deployment.messages import Model, RoundPosition
 from sfumato.deployment.refusals import require_own_loop_fits
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import SpecError, first_line
+from sfumato.interrupts import raise_lost
 from sfumato.learning.norms import row_norms
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip, PerLayerClip
@@ -144,9 +146,13 @@ class OwnLoop:
 
         Raises:
             SpecError: it raised something, or returned something else than the model.
+            KeyboardInterrupt: the party is to end; also where the loop caught that, or failed of it.
         """
         place, named = str(self.place), self.named
-        returned = call_user_code(place, named, "the loop failed", partial(self.train, model, rows, task))
+        try:
+            returned = call_user_code(place, named, "the loop failed", partial(self.train, model, rows, task))
+        finally:
+            raise_lost()
         wrong = "the loop must return the model that it trained, or its parameters by name"
         return call_user_code(place, named, wrong, partial(_flat, returned, layout))
 
