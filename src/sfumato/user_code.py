@@ -110,7 +110,7 @@ def _module_of(file: str, source: bytes) -> ModuleType:
     module = sys.modules[name] = ModuleType(name)
     module.__file__ = file
     try:
-        exec(compile(source, file, "exec"), module.__dict__)
+        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise
