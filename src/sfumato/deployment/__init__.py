@@ -11,6 +11,9 @@
     duties        what a party does to numbers, in words
     consent       what a device agrees to
     known_consents  that a consent is its owner's own
+    loop_code     the file of a training loop of a device's owner, which the consent names
+    own_loop      a training loop of the owner's: what it is handed, and what becomes of what it returns
+    rows_file     the file of a device's rows
     local_data    a device's rows, and the work on them
     device        the state machine of a device
     masked_hops   secure aggregation over a hop: which terms, and the child's side

@@ -95,6 +95,11 @@ class Consent(Section):
     data: str = Field(
         default="data.npz", description="the file of the device's rows; a path that begins in its folder"
     )
+    loop: str | None = Field(
+        default=None,
+        description="the owner's own training loop, FILE.py:function, a path that begins in its folder; null:"
+        " Sfumato's engine trains",
+    )
 
 
 class ConsentRefusedError(SfumatoError):

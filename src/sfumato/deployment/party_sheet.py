@@ -5,7 +5,7 @@ from __future__ import annotations
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.deployment.duties import duties, taking_part, whose_keys_were_made
 from sfumato.deployment.hops_file import Hops
-from sfumato.deployment.invitation import DATA
+from sfumato.deployment.rows_file import DATA
 from sfumato.deployment.terms import KEY_DIGITS, DeploymentTerms
 from sfumato.spec.frozen import versions
 
@@ -35,6 +35,7 @@ def sheet(
         counted = "" if known is None else f"the {known[number]:,} "
         read = f"It reads {counted}rows of {data or DATA}"
         said.append(f"{read}, unless its owner names another file in consent.yaml.")
+        said.append("Sfumato's engine trains on them, unless its owner names a loop of its own there.")
     said += [*keys_in_words(terms, number), ""]
     if number in (terms.made_keys or ()):
         steps = [f"Put this folder where only you can write, such as ~/{_HOME}/{folder}"]

@@ -86,7 +86,7 @@ def serve_remotely(folder: Path, say: Say) -> None:
         consent = folder / CONSENT if said.number < terms.cloud else None
         if consent is not None and consent.exists():
             require_known(consent, terms.session)
-        started = start_party(folder, below)
+        started = start_party(folder, below, say)
         opened.callback(started.close)
         if consent is not None:
             note_agreed(consent)
