@@ -203,6 +203,9 @@ def test_keys_of_supernodes_are_never_without_tls(place: Path) -> None:
     assert {"--enable-supernode-auth", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"} <= set(link)
     assert {"--auth-supernode-private-key", "--root-certificates"} <= set(node)
     assert "--insecure" not in {*link, *node}
+    for options in (link, node):
+        assert options[options.index("--host") + 1] == "127.0.0.1"
+    assert node[node.index("--superlink") + 1] == "127.0.0.1:8000"
 
 
 def deployed_over(
