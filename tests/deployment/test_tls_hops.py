@@ -9,6 +9,7 @@ import shutil
 import socket
 import ssl
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -724,6 +725,25 @@ def test_an_expired_certificate_is_refused_and_named(
 def test_keys_that_are_there_stay(tmp_path: Path) -> None:
     assert make_keys(tmp_path / "party") == make_keys(tmp_path / "party")
     assert make_keys(tmp_path / "party") != make_keys(tmp_path / "other")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
+def test_another_programme_sees_tls_1_3_and_what_is_registered(hop: Hop, tmp_path: Path) -> None:
+    """`openssl s_client`, with the key of a registered child, and with none: then it is refused."""
+    hop.door("child")
+    own = [f"{tmp_path / 'child' / name}.pem" for name in ("hop-certificate", "hop-key")]
+    command = ["openssl", "s_client", "-connect", hop.address, "-verify_return_error"]
+    command += ["-CAfile", f"{tmp_path / 'parent' / 'hop-certificate.pem'}"]
+
+    def said(*options: str) -> str:
+        done = subprocess.run([*command, *options], input=bytes(32), capture_output=True)
+        return (done.stdout + done.stderr).decode(errors="replace")
+
+    with_key = said("-cert", own[0], "-key", own[1])
+    assert "TLSv1.3" in with_key
+    assert "Verify return code: 0 (ok)" in with_key
+    assert "alert" not in with_key
+    assert "alert certificate required" in said("-ign_eof")
 
 
 def test_no_version_before_1_3_is_spoken(hop: Hop) -> None:
