@@ -40,10 +40,11 @@ def test_no_device_or_edge_opens_the_table_of_the_spec(
 
     with monkeypatch.context() as patch:
         patch.setattr(dataset_sizes, "describe_dataset", opened)
-        dataset_sizes._facts.cache_clear()
+        table.rename(tmp_path / "away.csv")
         assert "consent.yaml was proposed" in checked(out / "device-0", capsys)
         for party in ("device-0", "edge-0"):
             assert "nobody answers" in checked(out / party, capsys)
+    (tmp_path / "away.csv").rename(table)
     assert "has not been dialed by edge:0, edge:1" in checked(out / "cloud", capsys)
     write_table(table, 105)
     said = "terms.yaml: facts: got '80 training rows'; must be those of"
