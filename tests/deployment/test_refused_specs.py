@@ -105,17 +105,21 @@ def test_a_spec_that_cannot_be_deployed_is_refused(document: dict[str, Any], pla
 
 
 @pytest.mark.parametrize(
-    ("transport", "multiplier", "hop", "bits", "steps"),
-    [({}, 1e-10, "plain", 64, "42.3"), (MASKED, 1e-9, "secure-aggregation", 32, "0.207")],
+    ("transport", "multiplier", "hop", "bits", "steps", "instead"),
+    [
+        ({}, 1e-10, "plain", 64, "42.3", "use more noise, or none"),
+        (MASKED, 1e-9, "secure-aggregation", 32, "0.207", "make zones smaller or noise alike"),
+    ],
 )
 def test_a_grid_that_is_too_coarse_is_refused_with_its_figure(
-    transport: dict[str, str], multiplier: float, hop: str, bits: int, steps: str
+    transport: dict[str, str], multiplier: float, hop: str, bits: int, steps: str, instead: str
 ) -> None:
     privacy = PRIVACY | {"noise": {"multiplier": multiplier}}
     with pytest.raises(SpecError) as refused:
         require_deployable(resolve(spec_of(STAR, transport=transport, privacy=privacy)), PARAMETERS)
     said = f"got '{hop}'; whole numbers of {bits} bits are too coarse: the quietest noise is {steps} steps"
     assert f"{said} (at least 3000 are needed)" in str(refused.value)
+    assert str(refused.value).endswith(instead)
     assert "\n" not in str(refused.value)
 
 
