@@ -10,8 +10,10 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset_sizes import dataset_facts, known_examples
@@ -121,7 +123,7 @@ class DeploymentTerms:
     def _resolved(self) -> Iterator[bytes]:
         """The figures that the plan was resolved to, as bytes; always equally many pieces."""
         plan, everybody = self.plan, np.arange(self.plan.tree.device_count, dtype=np.int64)
-        facts = [self.examples, plan.tree.devices, plan.weights_of(everybody)]
+        facts: list[npt.NDArray[Any] | None] = [self.examples, plan.tree.devices, plan.weights_of(everybody)]
         facts.append(plan.releases.batches.rates)
         for index, step in enumerate(plan.releases.steps):
             lengths = message_lengths(plan, index, everybody, self.parameters)
