@@ -1,6 +1,7 @@
 """The parties of a spec as real parties: bytes in, bytes out, with keys, consent and a memory of their own.
 
     terms         what all parties of a run know and agree on
+    declared_facts  how large the data are, as whoever deploys says
     refusals      which specs cannot be deployed yet
     messages      what frames hold
     private_files files that others must not read, or not change: looked at, and written
@@ -40,6 +41,7 @@
     hops_file     whom a party connects to, by which certificates
     neighbours    the hops of a party as it starts: who is at the other ends
     newcomers     connections from who has not introduced himself yet
+    rare_lines    lines of a log that others can cause
     tls_hops      a hop between machines: TLS of two registered keys
     parties_file  who takes part, and where: what `deploy --parties` reads
     party_sheet   a sheet in words, a systemd unit

@@ -38,7 +38,7 @@ from sfumato.deployment.known_consents import (
 from sfumato.deployment.neighbours import Neighbours, read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
-from sfumato.deployment.remote_party import require_own_run
+from sfumato.deployment.remote_party import require_own_data, require_own_run
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
@@ -139,6 +139,7 @@ def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms, *, conf
 
         PartyFolder.open(folder).close()
         require_own_run(folder, terms.session)
+        require_own_data(folder, terms)
         rows = len(TrainingInputs.of(terms.plan).data.test_labels)
         yield f"could start; its files fit {folder / TERMS}; it tests the model on {rows:,} rows"
         return

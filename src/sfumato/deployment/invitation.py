@@ -1,7 +1,7 @@
 """What `deploy` writes into a party's folder, and the party reads when it starts.
 
     spec.yaml      the resolved spec, as run folders keep it
-    terms.yaml     the party's number; purpose, label, and the keys of all parties
+    terms.yaml     the party's number; purpose, label, sizes of the data, and the keys of all parties
     consent.yaml   of a device: what its owner consents to; a file that is there already stays
     data.npz       of a device: its rows, where consent.yaml names no other file
 
@@ -21,9 +21,11 @@ import yaml
 from pydantic import Field
 
 from sfumato.data.dataset import Dataset
+from sfumato.data.dataset_sizes import declaring
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree, differences, proposed_consent, read_consent
+from sfumato.deployment.declared_facts import DeclaredFacts
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties, taking_part
@@ -65,6 +67,7 @@ class Invitation(Section):
     parameters: Count
     purpose: str
     label: str
+    facts: DeclaredFacts = Field(description="the sizes of the spec's data set")
     public_keys: tuple[str, ...] = Field(description="of all parties, by number, in hexadecimal digits")
     children: tuple[str, ...] = Field(
         default=(), description="of an edge on the machine of its devices: where it reaches them"
@@ -152,6 +155,7 @@ def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) 
         parameters=terms.parameters,
         purpose=terms.purpose,
         label=terms.label,
+        facts=DeclaredFacts.of(terms.facts),
         public_keys=tuple(key.hex() for key in terms.keys),
         made_keys=terms.made_keys,
         **more,
@@ -271,14 +275,16 @@ def read_terms(folder: Path) -> tuple[Invitation, DeploymentTerms]:
         raise SpecError(f"{folder / TERMS}: public_keys", None, "must be hexadecimal digits") from None
     if any(number >= len(keys) for number in said.made_keys or ()):
         raise SpecError(f"{folder / TERMS}: made_keys", said.made_keys, "must be numbers of parties")
-    terms = DeploymentTerms.of(
-        load_spec(folder / _SPEC),
-        parameters=said.parameters,
-        purpose=said.purpose,
-        label=said.label,
-        keys=keys,
-        made_keys=said.made_keys,
-    )
+    spec = load_spec(folder / _SPEC)
+    with declaring(said.facts.facts(spec.data.source)):
+        terms = DeploymentTerms.of(
+            spec,
+            parameters=said.parameters,
+            purpose=said.purpose,
+            label=said.label,
+            keys=keys,
+            made_keys=said.made_keys,
+        )
     if said.number >= len(keys):
         raise SpecError(f"{folder / TERMS}: number", said.number, "must be that of a party")
     return said, terms

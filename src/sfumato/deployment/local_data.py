@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from sfumato.data.dataset import Dataset
-from sfumato.data.dataset_sizes import known_examples
 from sfumato.deployment.messages import Model, RoundPosition
 from sfumato.deployment.own_loop import LoopTraining, OwnLoop
 from sfumato.deployment.terms import DeploymentTerms
@@ -51,11 +50,9 @@ class LocalData:
         say: Callable[[str], object] = lambda sentence: None,
     ) -> None:
         plan, self.size = terms.plan, len(data.train_labels)
-        declared = known_examples(plan.spec, plan.tree.devices)
-        assert declared is not None  # what is refused sees to it
-        if int(declared[device]) != self.size:
+        if (declared := int(terms.examples[device])) != self.size:
             has = f"{terms.name(device)} holds {self.size:,} examples"
-            raise DataError(f"{has}; the spec was accounted for with {int(declared[device]):,}")
+            raise DataError(f"{has}; the spec was accounted for with {declared:,}")
         self._terms = terms
         self._device = np.array([device], dtype=np.int64)
         model = initial_model(plan.spec, data)
