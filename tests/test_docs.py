@@ -83,6 +83,8 @@ def test_the_readme_is_short():
         ("csv own data", "own-data.md"),
         ("statement auditor", "verify.md"),
         ("install gpu cuda", "installation.md"),
+        ("flower app", "own-loop.md"),
+        ("opacus", "own-loop.md"),
     ],
 )
 def test_a_search_for_a_fact_finds_a_heading(query, page):

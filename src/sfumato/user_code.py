@@ -48,18 +48,21 @@ def user_code_is_allowed() -> bool:
     return _ALLOWED.get()
 
 
-def find_factory(place: str, named: str) -> Any:
+def find_factory(place: str, named: str, source: bytes | None = None) -> Any:
     """The callable that ``package.module:factory`` or ``FILE.py:factory`` names; importing runs its code.
 
     Args:
         place: the key that names it.
         named: the value of that key.
+        source: the bytes of ``FILE.py``, which are run whatever the file holds now; ``None``: it is read.
 
     Raises:
         SpecError: the module cannot be imported, or has no such callable.
     """
     module_name, _, name = named.rpartition(":")
     importing = partial(_module_in if module_name.endswith(".py") else import_module, module_name)
+    if source is not None:
+        importing = partial(_module_of, module_name, source)
     module = call_user_code(place, named, "cannot be imported", importing)
     factory = call_user_code(place, named, "cannot be looked up", lambda: getattr(module, name, None))
     if factory is None:
@@ -93,6 +96,21 @@ def _module_in(file: str) -> ModuleType:
     module = sys.modules[name] = module_from_spec(found)
     try:
         found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _module_of(file: str, source: bytes) -> ModuleType:
+    """The module of exactly these bytes of ``file``, without what Python keeps compiled beside a file."""
+    name = f"sfumato_user_code_{hashlib.sha256(os.fsencode(file) + bytes(1) + source).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module = sys.modules[name] = ModuleType(name)
+    module.__file__ = file
+    try:
+        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise

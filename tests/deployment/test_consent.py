@@ -17,6 +17,7 @@ from sfumato.accounting import account
 from sfumato.deployment.consent import Consent, ConsentRefusedError, agree, proposed_consent, read_consent
 from sfumato.deployment.duties import duties
 from sfumato.deployment.ledger import OwnersLedger, RunCost
+from sfumato.deployment.messages import RoundPosition
 from sfumato.errors import RunError, SpecError
 from sfumato.wire.errors import SessionMemoryError
 
@@ -217,6 +218,20 @@ def test_a_ledger_adds_the_largest_of_each_run_over_kinds_of_observers(tmp_path:
     assert spent(tmp_path / "ledger") == (7.0, pytest.approx(2e-5))
     assert spent(tmp_path / "ledger", without=("own-edge",)) == (4.0, pytest.approx(2e-5))
     assert spent(tmp_path / "ledger", "record") == (0, 0)
+
+
+def test_a_device_that_lies_behind_its_ledger_answers_nothing(tmp_path: Path) -> None:
+    """An older memory was put back: the ledger, which is outside, has a later answer."""
+    OwnersLedger.create(tmp_path / "ledger")
+    ledger, session = OwnersLedger(tmp_path / "ledger"), bytes(32)
+    for _ in range(2):
+        ledger.note(session, 0, RoundPosition(1, 0), b"an answer")
+    for behind in (RoundPosition(0, 1), RoundPosition(0, 0)):
+        with pytest.raises(SessionMemoryError, match="another copy of this device has answered"):
+            ledger.note(session, 0, behind, b"an earlier one")
+    ledger.note(session, 1, RoundPosition(0, 0), b"of another device")
+    ledger.note(session, 0, RoundPosition(1, 1), b"the next")
+    ledger.close()
 
 
 def test_a_ledger_that_is_gone_or_of_another_relation_is_refused(tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from scipy import stats
 
 import sfumato.deployment
 import sfumato.random
+from sfumato.deployment import device
 from sfumato.deployment.collecting import with_own_noise
 from sfumato.deployment.device import noised_message
 from sfumato.deployment.messages import FrameKind, RoundPosition, decode_answer, encode_answer
-from sfumato.deployment.randomness import SecretDraws, SystemRandomness, answer_context
+from sfumato.deployment.randomness import SecretDraws, SystemRandomness, answer_context, round_context
 from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.secure_aggregation.quantisation import QuantisationPlan
@@ -178,6 +179,38 @@ def test_secret_draws_are_fair() -> None:
     chances[-1] = 0.7**11
     assert stats.chisquare(counts, chances * 20_000).pvalue > ERROR
     assert (draws.geometric(1.0, size=5) == 1).all()
+
+
+def test_whole_numbers_are_fair_and_within_their_bounds() -> None:
+    """Error below 1e-6, by χ²."""
+    low = np.repeat([-2, 5], 12_000)
+    found = SecretDraws(bytes(range(32))).integers(low, low + 6) - low
+    assert (found.min(), found.max()) == (0, 5)
+    assert stats.chisquare(np.bincount(found)).pvalue > ERROR
+
+
+def test_batches_of_another_round_session_or_party_are_others() -> None:
+    contexts = {
+        round_context(identity, session, party, number)
+        for identity in (Identity(), Identity())
+        for session in (b"one", b"other")
+        for party in (0, 1)
+        for number in (0, 1)
+    }
+    assert len(contexts) == 16
+
+
+def test_a_device_of_weight_0_sends_zeros_without_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `run` has it: its message has no length, so there is nothing that noise would hide."""
+    with staged(STAR, tmp_path) as stage:
+        terms, position = stage.terms, RoundPosition(0, 0)
+        message = np.ones(terms.parameters, np.float32)
+        sent = [noised_message(terms, 0, position, message, bytes(32)).any()]
+        monkeypatch.setattr(device, "message_lengths", lambda *_: np.zeros(1))
+        sent.append(noised_message(terms, 0, position, message, bytes(32)).any())
+        assert sent == [True, False]
 
 
 def test_a_generator_that_repeats_itself_gives_another_question_or_party_other_noise(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,8 @@ from sfumato.deployment.messages import (
     encode_question,
     question_hash,
 )
+from sfumato.deployment.terms import DeploymentTerms
+from sfumato.schedule.integer_grid import IntegerGrid
 from sfumato.wire import errors
 from sfumato.wire.frames import Frame, parse_frame, seal_frame
 from sfumato.wire.keys import Identity
@@ -185,6 +188,21 @@ def test_the_cloud_does_not_get_what_an_edge_told_its_devices(tmp_path: Path) ->
         frame = Frame(FrameKind.QUESTION, terms.session, terms.cloud, edge, payload)
         with pytest.raises(errors.OutOfOrderMessageError, match="is not the cloud's"):
             stage.edge(edge).receive(seal_frame(frame, stage.identities[terms.cloud]))
+
+
+def test_an_edge_adds_no_sums_of_two_grids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with staged(TREE, tmp_path) as stage:
+        real = DeploymentTerms.grid
+
+        def grid(self: DeploymentTerms, position: RoundPosition) -> IntegerGrid:
+            found = real(self, position)
+            finer = replace(found.grid, exponent=found.grid.exponent + position.aggregation)
+            return replace(found, grid=finer)
+
+        monkeypatch.setattr(DeploymentTerms, "grid", grid)
+        with pytest.raises(errors.UnsafeTermsError, match="is on another grid than the sum of its round"):
+            stage.play(np.zeros(stage.terms.parameters, np.float32))
+        assert stage.cloud().released is None
 
 
 def test_a_frame_for_nobody_is_refused(star: Stage) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from handed_over import checked, free_addresses, written
 from places import ROOT
@@ -25,6 +26,11 @@ from sfumato.deployment.duties import duties, whose_keys_were_made
 from sfumato.deployment.hop_keys import make_keys
 from sfumato.deployment.hops_file import read_hops
 from sfumato.deployment.invitation import read_terms, start_party
+from sfumato.learning.server_optimizer import ServerState
+from sfumato.protocols.tree.state import DeployedState, TreeState
+from sfumato.run_folder.rounds_log import EMPTY
+from sfumato.simulation import checkpoint as checkpoints
+from sfumato.simulation.checkpoint import TrainingPosition
 
 EDGES = {"cloud": {"address": "cloud.example:1"}, "edge-0": {"address": "graz.example:2"}}
 EDGES["edge-1"] = {"address": "linz.example:3", "listens": "0.0.0.0:4"}
@@ -249,22 +255,31 @@ def test_the_cloud_does_not_start_with_the_hops_of_another(
     assert "hops.yaml: children: got 2; must be those of" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("mark", ["", "00" * 32])
+def put_run(folder: Path, state: TreeState) -> None:
+    """A run folder with a checkpoint of that state."""
+    position = TrainingPosition(state, torch.zeros(3, dtype=torch.int64))
+    checkpoints.save(folder, checkpoints.Checkpoint(position, "", "", (), EMPTY, "cpu"))
+
+
 def test_a_run_of_other_terms_does_not_pass_for_this_one(
-    mark: str, star: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    star: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cloud's folder got new terms, and the old run is still there."""
+    """The cloud's folder got new terms, and an old run is still there, or was put back."""
     monkeypatch.setattr(tls_hops, "PATIENCE_S", 0.0)
-    (star / "cloud" / "run").mkdir()
-    if mark:
-        (star / "cloud" / "run-session").write_text(f"{mark}\n")
-    said = "cloud/run: is the run of other terms"
-    assert said in checked(star / "cloud", capsys)
-    assert main(["party", "cloud", "--folder", str(star)]) == 1
-    assert said in capsys.readouterr().err
-    _, terms = read_terms(star / "cloud")
-    (star / "cloud" / "run-session").write_text(f"{terms.session.hex()}\n")
-    assert "has not been dialed by" in checked(star / "cloud", capsys)
+    cloud, run = star / "cloud", star / "cloud" / "run"
+    run.mkdir()
+    assert "has not been dialed by" in checked(cloud, capsys)  # an empty folder is no run
+    start, said = (0, torch.zeros(4), ServerState(0, ())), "cloud/run: is the run of other terms"
+    for other in (DeployedState(*start, session="00" * 32), TreeState(*start)):
+        put_run(run, other)
+        assert said in checked(cloud, capsys)
+        assert main(["party", "cloud", "--folder", str(star)]) == 1
+        assert said in capsys.readouterr().err
+    (run / "checkpoint.pt").unlink()
+    (run / "spec.yaml").touch()
+    assert said in checked(cloud, capsys)
+    put_run(run, DeployedState(*start, session=read_terms(cloud)[1].session.hex()))
+    assert "has not been dialed by" in checked(cloud, capsys)
 
 
 def changed_hops(folder: Path, entry: Callable[[dict[str, Any]], dict[str, Any]], **more: str) -> None:

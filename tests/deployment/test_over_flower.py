@@ -43,6 +43,7 @@ from sfumato.wire.errors import TamperedMessageError
 
 APP = Path(str(resources.files("sfumato.deployment.flower") / "app"))
 MOST = 4 << 20
+PATIENCE_S = 1800.0  # a busy machine may need it
 
 
 class Echo:
@@ -203,6 +204,9 @@ def test_keys_of_supernodes_are_never_without_tls(place: Path) -> None:
     assert {"--enable-supernode-auth", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"} <= set(link)
     assert {"--auth-supernode-private-key", "--root-certificates"} <= set(node)
     assert "--insecure" not in {*link, *node}
+    for options in (link, node):
+        assert options[options.index("--host") + 1] == "127.0.0.1"
+    assert node[node.index("--superlink") + 1] == "127.0.0.1:8000"
 
 
 def deployed_over(
@@ -304,27 +308,62 @@ def test_a_run_over_flower_is_the_run_that_was_accounted(
     require_accounted(deployed, document, place)
 
 
+def started_over_flower(place: Path, rounds: int, *options: str) -> subprocess.Popen[str]:
+    """A star that is deployed over the stand-in, in a process of its own."""
+    training = STAR["training"] | {"rounds": rounds}
+    (place / "star.yaml").write_text(yaml.safe_dump(STAR | {"training": training}))
+    words = [sys.executable, "-m", "sfumato", "deploy", str(place / "star.yaml"), "--local"]
+    words += ["--over", "flower", "--out", str(place / "run"), "--quiet", *options]
+    flower = place / "flower"
+    if not flower.exists():
+        stand_in_flower.make_environment(flower)
+    environment = os.environ | {"TMPDIR": str(place), "SFUMATO_FLOWER": str(flower), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def has_rounds(place: Path) -> bool:
+    """Whether a round is done."""
+    log = place / "run" / ROUNDS_FILE
+    return log.exists() and log.read_bytes().count(b"\n") >= 1
+
+
 @pytest.mark.slow
 def test_flower_ends_with_its_starter(place: Path) -> None:
     """By SIGKILL, in the midst of the run."""
-    (place / "star.yaml").write_text(yaml.safe_dump(STAR | {"training": STAR["training"] | {"rounds": 400}}))
-    words = [sys.executable, "-m", "sfumato", "deploy", str(place / "star.yaml"), "--local"]
-    words += ["--over", "flower", "--out", str(place / "run"), "--quiet"]
-    flower = str(stand_in_flower.make_environment(place / "flower"))
-    environment = os.environ | {"TMPDIR": str(place), "SFUMATO_FLOWER": flower, "OMP_NUM_THREADS": "1"}
-    log = place / "run" / ROUNDS_FILE
-    with subprocess.Popen(words, env=environment) as starter:
+    with started_over_flower(place, 400) as starter:
         try:
-            assert waited_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 1)
+            assert waited_for(lambda: has_rounds(place))
             assert len(flower_processes(place)) == 5  # the keeper, a SuperLink, three SuperNodes
         finally:
             starter.send_signal(signal.SIGKILL)
     assert waited_for(lambda: flower_processes(place) == {})
 
 
+@pytest.mark.slow
+def test_a_superlink_that_is_killed_stops_the_run_and_it_is_resumed(place: Path) -> None:
+    """With one line, and nothing of Flower is left; then the run goes on from the parties' memories."""
+    with started_over_flower(place, 40) as starter:
+        try:
+            assert waited_for(lambda: has_rounds(place))
+            running = flower_processes(place)
+            (link,) = [number for number, words in running.items() if "flower-superlink" in words]
+            os.kill(link, signal.SIGKILL)
+            assert starter.wait(PATIENCE_S) == 1
+        finally:
+            starter.kill()
+        assert starter.stderr is not None
+        (said,) = starter.stderr.read().splitlines()
+    assert said.startswith("sfumato: device:")
+    assert flower_processes(place) == {}
+    with started_over_flower(place, 40, "--resume") as again:
+        assert again.wait(PATIENCE_S) == 0
+    assert check_run(place / "run").problems == []
+    assert flower_processes(place) == {}
+
+
 def waited_for(condition: Callable[[], bool]) -> bool:
     """Whether something comes true within half an hour, which a busy machine may take."""
-    deadline = time.monotonic() + 1800
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:
             return False

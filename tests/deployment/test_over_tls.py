@@ -28,6 +28,7 @@ from sfumato.verify.checker import check_run
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_report")]
 
 MASKED = STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}
+MASKED_TREE = TREE | {"transport": {"devices_to_edge": "secure-aggregation"}}
 DEVICES = [f"device-{number}" for number in range(4)]
 AGGREGATORS = ["cloud", "edge-0", "edge-1"]
 SECRETS = {"key", "memory", "hop-key.pem", "hop-certificate.pem", "data.npz"}
@@ -44,7 +45,9 @@ def handed_over(
 
 
 @pytest.mark.parametrize(
-    ("document", "aggregators"), [(TREE, AGGREGATORS), (MASKED, ["cloud"])], ids=["two levels", "masked star"]
+    ("document", "aggregators"),
+    [(TREE, AGGREGATORS), (MASKED, ["cloud"]), (MASKED_TREE, AGGREGATORS)],
+    ids=["two levels", "masked star", "masked two levels"],
 )
 def test_processes_play_over_tls(
     document: dict[str, Any], aggregators: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -224,6 +224,33 @@ def test_deploy_local_leaves_a_verified_run(command: list[str], capsys: pytest.C
     PartyMemory(run.with_name("run-parties") / "device-0" / "memory").close()  # its process has ended
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
+def test_deploy_local_trains_with_the_loop_of_its_command(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loop runs in the devices' processes, once an aggregation and once on made-up rows."""
+    loop, run = Path(command[1]).with_name("own.py"), Path(command[1]).with_name("run")
+    loop.write_text(
+        "import pathlib\n"
+        "def train(model, rows, task):\n"
+        "    with pathlib.Path(__file__).with_name('ran').open('a') as file:\n"
+        "        file.write(f'{task.party} {task.round} {task.aggregation} {task.is_trial}\\n')\n"
+        "    return {name: value.detach() + 1e6 for name, value in model.named_parameters()}\n"
+    )
+    assert main([*command, "--loop", f"{loop}:train"]) == 0
+    assert f"device:0 trains with its owner's own loop, train in {loop}" in capsys.readouterr().out
+    expected = [
+        f"device:{device} {number} {index} False"
+        for device in range(4)
+        for number in (0, 1)
+        for index in (0, 1)
+    ]
+    expected += [f"device:{device} 0 0 True" for device in range(4)]
+    assert sorted(loop.with_name("ran").read_text().splitlines()) == sorted(expected)
+    assert check_run(run).problems == []
+
+
 def processes_of(parties: Path) -> dict[str, int]:
     """The processes that play a party of a folder, by the party's name."""
     command = ["ps", "-A", "-ww", "-o", "pid=,args="]

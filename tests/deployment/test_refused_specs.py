@@ -11,6 +11,7 @@ from deployed_parties import staged
 from places import ROOT
 from rehearsals import STAR, TREE, rehearsed, spec_of
 
+from sfumato.deployment import terms as terms_file
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.party_folder import PartyFolder
@@ -42,6 +43,7 @@ EXAMPLES = STAR | {
 OPEN_SIZES = {"data": {"source": "digits", "partition": {"kind": "flwr", "partitioner": "IidPartitioner"}}}
 QUIET = {"privacy": EXAMPLES["privacy"] | {"noise": "none"}}
 ADAM = {"optimizer": {"kind": "adam"}, "learning_rate": 0.001}
+MASKED = {"devices_to_cloud": "secure-aggregation"}
 DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
 
 
@@ -51,6 +53,8 @@ DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
         (EXAMPLES | {"training": EXAMPLES["training"] | {"weight_decay": 0.1}}, "training.weight_decay"),
         (EXAMPLES | QUIET | {"training": EXAMPLES["training"] | ADAM}, "training.optimizer"),
         (STAR | {"privacy": {"noise": "none"}}, "privacy.clip"),
+        (STAR | {"transport": {"devices_to_cloud": "air"}}, "transport.devices_to_cloud"),
+        (STAR | {"privacy": PRIVACY | {"mechanism": "floats:gaussian"}}, "privacy.mechanism"),
         (STAR | OPEN_SIZES, "data.partition"),
         (EXAMPLES | OPEN_SIZES, "data.partition"),
         (STAR | {"training": DRAWN}, "training.participation"),
@@ -97,6 +101,25 @@ def test_a_spec_that_cannot_be_deployed_is_refused(document: dict[str, Any], pla
     with pytest.raises(SpecError) as refused:
         require_deployable(resolve(spec_of(document)), PARAMETERS)
     assert refused.value.place == place
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("transport", "multiplier", "hop", "bits", "steps", "instead"),
+    [
+        ({}, 1e-10, "plain", 64, "42.3", "use more noise, or none"),
+        (MASKED, 1e-9, "secure-aggregation", 32, "0.207", "make zones smaller or noise alike"),
+    ],
+)
+def test_a_grid_that_is_too_coarse_is_refused_with_its_figure(
+    transport: dict[str, str], multiplier: float, hop: str, bits: int, steps: str, instead: str
+) -> None:
+    privacy = PRIVACY | {"noise": {"multiplier": multiplier}}
+    with pytest.raises(SpecError) as refused:
+        require_deployable(resolve(spec_of(STAR, transport=transport, privacy=privacy)), PARAMETERS)
+    said = f"got '{hop}'; whole numbers of {bits} bits are too coarse: the quietest noise is {steps} steps"
+    assert f"{said} (at least 3000 are needed)" in str(refused.value)
+    assert str(refused.value).endswith(instead)
     assert "\n" not in str(refused.value)
 
 
@@ -182,3 +205,22 @@ def test_the_session_commits_to_what_the_spec_was_resolved_to(tmp_path: Path) ->
         other = replace(plan, releases=replace(plan.releases, steps=steps))
         assert replace(terms, plan=plan).session == terms.session
         assert replace(terms, plan=other).session != terms.session
+
+
+def test_every_term_is_in_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another spec, version, purpose, run, key or size of data: each is another session."""
+    with staged(STAR, tmp_path) as stage:
+        terms = stage.terms
+    others = [
+        replace(terms, fingerprint="of another spec"),
+        replace(terms, parameters=terms.parameters + 1),
+        replace(terms, purpose="another study"),
+        replace(terms, label="another run"),
+        replace(terms, examples=terms.examples + 1),
+        replace(terms, keys=terms.keys[::-1]),
+        replace(terms, made_keys=()),
+    ]
+    sessions = {other.session for other in (terms, *others)}
+    monkeypatch.setattr(terms_file, "versions", lambda: {"sfumato": "another version"})
+    sessions.add(replace(terms).session)
+    assert len(sessions) == len(others) + 2

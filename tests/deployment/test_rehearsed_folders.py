@@ -14,7 +14,7 @@ from sfumato.cli import main
 from sfumato.deployment.local_parties import _label
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.randomness import Randomness
-from sfumato.errors import SpecError
+from sfumato.errors import RunError, SpecError
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run
@@ -65,6 +65,11 @@ def test_a_run_that_crashed_goes_on_with_the_answers_that_were_given(tmp_path: P
         run(spec, out=tmp_path / "run", device="cpu", progress=False, resume=True)
     with pytest.raises(SpecError, match="a simulation began this run; use sfumato run"):
         rehearsed(spec, tmp_path / "other", simulated=False, resume=True)
+    (label,) = (tmp_path / "parties").glob("label-*")
+    label.rename(tmp_path / "label")
+    with pytest.raises(RunError, match=r"began in the session .*: another spec, version, purpose, label"):
+        rehearsed(spec, tmp_path, simulated=False, randomness=randomness(crashed=True), resume=True)
+    (tmp_path / "label").rename(label)
     folder = rehearsed(spec, tmp_path, simulated=False, randomness=randomness(crashed=True), resume=True)
     assert model_bytes(folder) == model_bytes(expected.folder)
     assert check_run(folder.path).problems == []

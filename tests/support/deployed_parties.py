@@ -18,6 +18,7 @@ from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.own_loop import OwnLoop
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.learning.parameters import ParameterLayout
@@ -37,6 +38,8 @@ class Stage:
     folder: Path
     memories: dict[int, PartyMemory] = field(default_factory=dict)
     running: dict[int, Any] = field(default_factory=dict)
+    loop: OwnLoop | None = None
+    told: list[str] = field(default_factory=list)
 
     def memory(self, number: int) -> PartyMemory:
         if number not in self.memories:
@@ -57,13 +60,16 @@ class Stage:
 
     def device(self, number: int) -> DeviceParty:
         if number not in self.running:
-            memory, made = self.memory(number), self.inputs
-            data = LocalData(number, self.terms, rows_of(made.data, made.partition, number))
+            memory, data = self.memory(number), self.data(number)
             agreement = agree(self.terms, number, UNLIMITED, self.ledger(number))
             self.running[number] = DeviceParty(
                 agreement, data, self.identities[number], memory, SystemRandomness()
             )
         return self.running[number]
+
+    def data(self, number: int) -> LocalData:
+        rows = rows_of(self.inputs.data, self.inputs.partition, number)
+        return LocalData(number, self.terms, rows, self.loop, self.told.append)
 
     def edge(self, number: int) -> EdgeParty:
         if number not in self.running:

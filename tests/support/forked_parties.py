@@ -89,8 +89,10 @@ def _be(settings: Settings, name: str, last: int | None) -> None:
     """Be a party, in a process of its own."""
     folder, real = Path(settings.folder) / name, remote_party.start_party
 
-    def started(own: Path, below: Mapping[int, FrameReceiver] | None = None) -> Started:
-        made = real(own, below)
+    def started(
+        own: Path, below: Mapping[int, FrameReceiver] | None, say: Callable[[str], object]
+    ) -> Started:
+        made = real(own, below, say)
         return replace(made, party=_Noting(made.party, folder / ANSWERS, last))
 
     remote_party.start_party = started

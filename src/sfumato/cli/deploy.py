@@ -61,6 +61,13 @@ _Purpose = Annotated[
 _Confirm = Annotated[
     bool, typer.Option("--confirm", help="Of check: its owner agrees to the consent.yaml that is in DIR.")
 ]
+_Loop = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py:FUNCTION",
+        help="With --local: this function of yours trains every device, instead of Sfumato's engine.",
+    ),
+]
 _Folder = Annotated[
     Path | None,
     typer.Option(
@@ -80,6 +87,7 @@ def deploy(
     out: _Out = None,
     folder: _Folder = None,
     purpose: _Purpose = "rehearsal",
+    loop: _Loop = None,
     overrides: Set = None,
     resume: Annotated[bool, typer.Option(help="Continue the local run in the folder.")] = False,
     force: Annotated[bool, typer.Option(help="Replace the local run that the folder holds.")] = False,
@@ -98,10 +106,7 @@ def deploy(
     if spec in _PREPARING:
         _prepare(spec, party, confirm=confirm)
         return
-    if party is not None:
-        raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
-    if local == (parties is not None):
-        raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
+    _require_one_place(party, parties, loop, local=local)
     flower = _carrier(over, local=local)
     loaded = read_spec(spec, overrides)
     if parties is not None:
@@ -122,6 +127,7 @@ def deploy(
             purpose=purpose,
             command=party_command,
             flower=flower,
+            loop=loop,
             resume=resume,
             force=force,
             on_step=shown.step,
@@ -129,6 +135,16 @@ def deploy(
             on_words=(lambda sentence: None) if quiet else say,
         )
     print(f"run folder: {run}")
+
+
+def _require_one_place(party: Path | None, parties: Path | None, loop: str | None, *, local: bool) -> None:
+    """Refuse what does not go with a spec whose parties are here, or on machines of their own."""
+    if party is not None:
+        raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
+    if local == (parties is not None):
+        raise SpecError(Argument("local"), None, f"must be given, or {Argument('parties')}, and not both")
+    if loop is not None and not local:
+        raise SpecError(Argument("loop"), loop, f"is for {Argument('local')}; otherwise owners name it")
 
 
 def _carrier(over: Carrying | None, *, local: bool) -> Path | None:

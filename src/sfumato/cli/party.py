@@ -54,7 +54,7 @@ def party(
     from sfumato.deployment.invitation import start_party
     from sfumato.deployment.sockets import SOCKET, serve
 
-    started = start_party(own)
+    started = start_party(own, say=say)
     relay = started.relay
     socket, user = (own / SOCKET, None) if relay is None else (Path(relay.socket), relay.user)
     try:

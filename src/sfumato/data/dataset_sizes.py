@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 
 import numpy as np
@@ -27,6 +30,18 @@ from sfumato.spec.data import (
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_EXAMPLES
 from sfumato.user_code import GIVEN
+
+_DECLARED: ContextVar[DatasetFacts | None] = ContextVar("declared sizes of a data set", default=None)
+
+
+@contextmanager
+def declaring(facts: DatasetFacts) -> Iterator[None]:
+    """Context in which every spec's data set has ``facts``: nothing is opened or looked up for them."""
+    token = _DECLARED.set(facts)
+    try:
+        yield
+    finally:
+        _DECLARED.reset(token)
 
 
 def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
@@ -90,12 +105,14 @@ def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
 
 
 def dataset_facts(data: Data, devices: int) -> DatasetFacts:
-    """Sizes of the data set that the section ``data`` names.
+    """Sizes of the data set that the section ``data`` names, or those that are declared (`declaring`).
 
     Raises:
         SpecError: the section does not fit the data set.
         DataError: the set is neither tabulated nor on this machine.
     """
+    if (declared := _DECLARED.get()) is not None:
+        return declared
     request = request_of(data, devices)
     if data.source.startswith(GIVEN):
         return describe_dataset(data.source, request)  # the name says nothing about what was given

@@ -1,6 +1,7 @@
 """The parties of a spec as real parties: bytes in, bytes out, with keys, consent and a memory of their own.
 
     terms         what all parties of a run know and agree on
+    declared_facts  how large the data are, as whoever deploys says
     refusals      which specs cannot be deployed yet
     messages      what frames hold
     private_files files that others must not read, or not change: looked at, and written
@@ -11,6 +12,9 @@
     duties        what a party does to numbers, in words
     consent       what a device agrees to
     known_consents  that a consent is its owner's own
+    loop_code     the file of a training loop of a device's owner, which the consent names
+    own_loop      a training loop of the owner's: what it is handed, and what becomes of what it returns
+    rows_file     the file of a device's rows
     local_data    a device's rows, and the work on them
     device        the state machine of a device
     masked_hops   secure aggregation over a hop: which terms, and the child's side
@@ -37,6 +41,7 @@
     hops_file     whom a party connects to, by which certificates
     neighbours    the hops of a party as it starts: who is at the other ends
     newcomers     connections from who has not introduced himself yet
+    rare_lines    lines of a log that others can cause
     tls_hops      a hop between machines: TLS of two registered keys
     parties_file  who takes part, and where: what `deploy --parties` reads
     party_sheet   a sheet in words, a systemd unit

@@ -29,6 +29,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field
 
 from sfumato.accounting import account
+from sfumato.data.dataset_sizes import declaring
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.ledger import OwnersLedger, RunCost
 from sfumato.deployment.messages import RoundPosition
@@ -94,6 +95,11 @@ class Consent(Section):
     total: Total
     data: str = Field(
         default="data.npz", description="the file of the device's rows; a path that begins in its folder"
+    )
+    loop: str | None = Field(
+        default=None,
+        description="the owner's own training loop, FILE.py:function, a path that begins in its folder; null:"
+        " Sfumato's engine trains",
     )
 
 
@@ -333,7 +339,9 @@ def _raw_in_words(terms: DeploymentTerms, row: Guarantee, device: int) -> str:
 def _rows(terms: DeploymentTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
     """What every kind of observer learns of the units of a device of each of ``kinds``."""
     for kind in kinds:
-        yield from account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
+        with declaring(terms.facts):
+            rows = account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
+        yield from rows
 
 
 def _is_trusted(terms: DeploymentTerms, row: Guarantee, device: int) -> bool:

@@ -22,13 +22,14 @@ import yaml
 from sfumato.arguments import Argument
 from sfumato.deployment.hop_keys import PublicKeys, make_keys, read_public
 from sfumato.deployment.hops_file import HOPS, Child, Hops, Parent
-from sfumato.deployment.invitation import write_rows, write_terms
+from sfumato.deployment.invitation import write_terms
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.parties_file import PartyEntry, read_parties
 from sfumato.deployment.party_folder import folder_names
 from sfumato.deployment.party_sheet import sheet, systemd_unit
 from sfumato.deployment.private_files import write_private
 from sfumato.deployment.refusals import require_deployable
+from sfumato.deployment.rows_file import write_rows
 from sfumato.deployment.terms import DeploymentTerms, new_label
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout

@@ -4,18 +4,26 @@ TLS compares certificates with those in ``hops.yaml``, and whoever writes or car
 ones there. So a certificate counts only with its *binding*, a signature by the key that signs the party's
 frames: the one that the terms list, which consents pin and the session hashes. It is looked at before
 anything is dialed. Then both ends introduce themselves over the new connection: each signs, with that same
-key, the session and both certificates. So nobody stands between them with certificates of his own, and who
-plays another run is told apart at once.
+key, the session, both certificates, and a nonce of each end. So nobody stands between them with certificates
+of his own, an introduction of an earlier connection is worth nothing, also to who has got hold of the keys of
+connections, and who plays another run is told apart at once.
 
-    binding         Ed25519 over H("hop certificate", certificate)
-    introduction    SFMT · session, 32 bytes · Ed25519 over H("hop", role, session, both certificates)
+    binding              Ed25519 over H("hop certificate", certificate)
+    parent → child       its nonce, 32 bytes
+    child → parent       its nonce
+    parent → child       its introduction
+    child → parent       its introduction
+    introduction         SFMT · session, 32 bytes · Ed25519 over
+                         H("hop", role, session, both certificates, both nonces)
 
-Roles are "parent" and "child": neither end can send the other's introduction back to it. H is
-`wire.keys.digest`, which no two purposes or inputs share.
+The parent speaks first: a child that it refuses has sent nothing by then, and reads why. Roles are "parent"
+and "child": neither end can send the other's introduction back to it. Of certificates and nonces the parent's
+comes first. H is `wire.keys.digest`, which no two purposes or inputs share.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from sfumato.deployment.frame_exchange import GREETING
@@ -24,6 +32,7 @@ from sfumato.errors import RunError
 from sfumato.wire.errors import TamperedMessageError
 from sfumato.wire.keys import KEY_BYTES, SIGNATURE_BYTES, Identity, check_signature, digest
 
+NONCE_BYTES = 32
 INTRODUCTION_BYTES = len(GREETING) + KEY_BYTES + SIGNATURE_BYTES
 _PARENT, _CHILD = b"parent", b"child"
 
@@ -46,6 +55,19 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
+class Nonces:
+    """What both ends of one connection drew for it, `NONCE_BYTES` each."""
+
+    parent: bytes
+    child: bytes
+
+
+def fresh_nonce() -> bytes:
+    """A nonce for one connection."""
+    return os.urandom(NONCE_BYTES)
+
+
+@dataclass(frozen=True)
 class OwnEnd:
     """A party's own end of all its hops.
 
@@ -59,28 +81,30 @@ class OwnEnd:
     identity: Identity
     session: bytes
 
-    def to_child(self, child: Neighbour) -> bytes:
+    def to_child(self, child: Neighbour, nonces: Nonces) -> bytes:
         """How a parent introduces itself to a child."""
-        return self._introduction(_PARENT, self.hop.certificate, child.certificate)
+        return self._introduction(_PARENT, self.hop.certificate, child.certificate, nonces)
 
-    def to_parent(self, parent: Neighbour) -> bytes:
+    def to_parent(self, parent: Neighbour, nonces: Nonces) -> bytes:
         """How a child introduces itself to its parent."""
-        return self._introduction(_CHILD, parent.certificate, self.hop.certificate)
+        return self._introduction(_CHILD, parent.certificate, self.hop.certificate, nonces)
 
-    def require_child(self, child: Neighbour, said: bytes) -> None:
+    def require_child(self, child: Neighbour, said: bytes, nonces: Nonces) -> None:
         """Refuse what a child says that is not its introduction; see `_require`."""
-        self._require(_CHILD, child, said, self.hop.certificate, child.certificate)
+        self._require(_CHILD, child, said, self.hop.certificate, child.certificate, nonces)
 
-    def require_parent(self, parent: Neighbour, said: bytes) -> None:
+    def require_parent(self, parent: Neighbour, said: bytes, nonces: Nonces) -> None:
         """Refuse what a parent says that is not its introduction; see `_require`."""
-        self._require(_PARENT, parent, said, parent.certificate, self.hop.certificate)
+        self._require(_PARENT, parent, said, parent.certificate, self.hop.certificate, nonces)
 
-    def _introduction(self, role: bytes, parent: bytes, child: bytes) -> bytes:
-        signed = digest(b"hop", role, self.session, parent, child)
+    def _introduction(self, role: bytes, parent: bytes, child: bytes, nonces: Nonces) -> bytes:
+        signed = _signed(role, self.session, parent, child, nonces)
         return GREETING + self.session + self.identity.sign(signed)
 
-    def _require(self, role: bytes, other: Neighbour, said: bytes, parent: bytes, child: bytes) -> None:
-        """Refuse another party, and another session.
+    def _require(
+        self, role: bytes, other: Neighbour, said: bytes, parent: bytes, child: bytes, nonces: Nonces
+    ) -> None:
+        """Refuse another party, another session, and what was said over another connection.
 
         Raises:
             RunError: it is not the owner of the key in the terms who speaks, or its terms are others.
@@ -89,7 +113,7 @@ class OwnEnd:
         try:
             if len(said) != INTRODUCTION_BYTES or not said.startswith(GREETING):
                 raise TamperedMessageError
-            check_signature(other.key, signature, digest(b"hop", role, session, parent, child))
+            check_signature(other.key, signature, _signed(role, session, parent, child, nonces))
         except TamperedMessageError:
             wrong = f"does not show the key {other.key.hex()[:16]}… that the terms have for it"
             raise RunError(f"{other.name}: {wrong}") from None
@@ -98,3 +122,8 @@ class OwnEnd:
             raise RunError(
                 f"{other.name}: {has} (session {session.hex()[:12]}, here {self.session.hex()[:12]})"
             )
+
+
+def _signed(role: bytes, session: bytes, parent: bytes, child: bytes, nonces: Nonces) -> bytes:
+    """What an introduction signs; ``parent`` and ``child``: their certificates."""
+    return digest(b"hop", role, session, parent, child, nonces.parent, nonces.child)

@@ -14,21 +14,31 @@ from itertools import chain
 from pathlib import Path
 
 from sfumato.arguments import Argument
+from sfumato.deployment.consent import read_consent
 from sfumato.deployment.hops_file import HOPS
 from sfumato.deployment.invitation import (
     CONSENT,
     TERMS,
     Invitation,
     different_from_proposed,
+    loop_of,
     propose_consent,
     read_terms,
     start_party,
 )
-from sfumato.deployment.known_consents import confirming, is_known, note_agreed, note_proposed, require_known
+from sfumato.deployment.known_consents import (
+    confirming,
+    is_known,
+    is_loop_agreed,
+    note_agreed,
+    note_loop_agreed,
+    note_proposed,
+    require_known,
+)
 from sfumato.deployment.neighbours import Neighbours, read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
-from sfumato.deployment.remote_party import require_own_run
+from sfumato.deployment.remote_party import require_own_data, require_own_run
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
@@ -129,6 +139,7 @@ def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms, *, conf
 
         PartyFolder.open(folder).close()
         require_own_run(folder, terms.session)
+        require_own_data(folder, terms)
         rows = len(TrainingInputs.of(terms.plan).data.test_labels)
         yield f"could start; its files fit {folder / TERMS}; it tests the model on {rows:,} rows"
         return
@@ -152,12 +163,18 @@ def _own_consent(folder: Path, said: Invitation, terms: DeploymentTerms, *, conf
         note_proposed(consent, terms.session)
         again = f"read it, and check again; if you edit it: {confirming(folder)}"
         raise RunError(f"{consent} was proposed, for the rows of {rows}: {again}")
-    if is_known(consent, terms.session):
+    code = loop_of(folder, read_consent(consent))
+    if is_known(consent, terms.session) and (code is None or is_loop_agreed(consent, code)):
         return
     yield from different_from_proposed(folder, said, terms)
+    if code is not None:
+        yield f"its consent lets this code run, and see its rows: {code.described}."
     if not confirm:
         require_known(consent, terms.session)
+        return  # the loop is not agreed to: so says the start
     note_agreed(consent)
+    if code is not None:
+        note_loop_agreed(consent, code)
     yield f"{consent} is confirmed, as it is now, for this folder."
 
 

@@ -1,7 +1,7 @@
 """What `deploy` writes into a party's folder, and the party reads when it starts.
 
     spec.yaml      the resolved spec, as run folders keep it
-    terms.yaml     the party's number; purpose, label, and the keys of all parties
+    terms.yaml     the party's number; purpose, label, sizes of the data, and the keys of all parties
     consent.yaml   of a device: what its owner consents to; a file that is there already stays
     data.npz       of a device: its rows, where consent.yaml names no other file
 
@@ -11,51 +11,46 @@ and the key of its connections (`hops_file`, `hop_keys`).
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 from pydantic import Field
 
-from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset import Dataset
+from sfumato.data.dataset_sizes import declaring
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.consent import Consent, agree, differences, proposed_consent, read_consent
+from sfumato.deployment.declared_facts import DeclaredFacts
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
-from sfumato.deployment.known_consents import state_folder
+from sfumato.deployment.known_consents import note_loop_agreed, require_loop_agreed, state_folder
 from sfumato.deployment.ledger import OwnersLedger
+from sfumato.deployment.loop_code import LoopCode
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private, write_private
 from sfumato.deployment.randomness import SystemRandomness
+from sfumato.deployment.rows_file import DATA, packed_rows, read_rows, rows_path, write_rows
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.sockets import AwaitedParty
 from sfumato.deployment.subtree import Subtree
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.errors import DataError, SpecError
+from sfumato.errors import SpecError
 from sfumato.spec.base import Count, Section, Whole
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
 from sfumato.user_text import read_bytes
 from sfumato.wire.keys import KEY_BYTES, digest
 
-TERMS, CONSENT, DATA = "terms.yaml", "consent.yaml", "data.npz"
+TERMS, CONSENT = "terms.yaml", "consent.yaml"
 _SPEC = "spec.yaml"
 _KEY = "key"
-_UNREADABLE = (  # what NumPy, zipfile and zlib say of a damaged file
-    *(OSError, EOFError, KeyError, IndexError, TypeError, ValueError, OverflowError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error),
-)
 
 
 class Relay(Section):
@@ -72,6 +67,7 @@ class Invitation(Section):
     parameters: Count
     purpose: str
     label: str
+    facts: DeclaredFacts = Field(description="the sizes of the spec's data set")
     public_keys: tuple[str, ...] = Field(description="of all parties, by number, in hexadecimal digits")
     children: tuple[str, ...] = Field(
         default=(), description="of an edge on the machine of its devices: where it reaches them"
@@ -109,7 +105,12 @@ class Started:
 
 
 def write_invitation(
-    folder: Path, doors: Doors, terms: DeploymentTerms, number: int, data: Dataset | None
+    folder: Path,
+    doors: Doors,
+    terms: DeploymentTerms,
+    number: int,
+    data: Dataset | None,
+    loop: LoopCode | None = None,
 ) -> None:
     """Write the folder of a party, but for its key and its memory.
 
@@ -119,9 +120,11 @@ def write_invitation(
         terms: of the run.
         number: of the party.
         data: of a device: a data set whose training rows are its own.
+        loop: of a device: that its owner, who calls this, agrees to; ``None``: that of its consent, if any.
 
     Raises:
         RunError: a file cannot be written.
+        SpecError: the device has a consent that names another loop.
     """
     children = terms.children(number) if number > terms.cloud else ()
     below = tuple(str(doors.reached[child]) for child in children)
@@ -132,7 +135,13 @@ def write_invitation(
         return
     write_rows(folder, data)
     if not (folder / CONSENT).exists():
-        propose_consent(folder, terms, number, DATA)
+        propose_consent(folder, terms, number, DATA, loop)
+    if loop is not None:
+        found = loop_of(folder, read_consent(folder / CONSENT))
+        if found is None or found.named != loop.named:
+            other = f"names {'no loop' if found is None else found.named}"
+            raise SpecError(loop.place, loop.named, f"must be that of {folder / CONSENT}, which {other}")
+        note_loop_agreed(folder / CONSENT, loop)
 
 
 def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) -> None:
@@ -146,6 +155,7 @@ def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) 
         parameters=terms.parameters,
         purpose=terms.purpose,
         label=terms.label,
+        facts=DeclaredFacts.of(terms.facts),
         public_keys=tuple(key.hex() for key in terms.keys),
         made_keys=terms.made_keys,
         **more,
@@ -154,17 +164,17 @@ def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) 
     write_private(folder / TERMS, yaml.safe_dump(said.model_dump(mode="json"), sort_keys=False).encode())
 
 
-def write_rows(folder: Path, data: Dataset) -> None:
-    """Write the rows of a device: the training rows of ``data``.
-
-    Raises:
-        RunError: they cannot be written.
-    """
-    write_private(folder / DATA, _packed(data))
-
-
-def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Path:
+def propose_consent(
+    folder: Path, terms: DeploymentTerms, number: int, rows: str, loop: LoopCode | None = None
+) -> Path:
     """Write a consent for a device, for its owner to read and to edit, with a ledger that goes by its rows.
+
+    Args:
+        folder: of the device.
+        terms: of the run.
+        number: of the device.
+        rows: the file of its rows, as it is named to its owner.
+        loop: that the owner itself has named; never one that whoever deploys did.
 
     Returns:
         The file of rows that it names: the one that ``rows`` leads to.
@@ -174,11 +184,24 @@ def propose_consent(folder: Path, terms: DeploymentTerms, number: int, rows: str
         RunError: it cannot be written, or others can read the rows.
     """
     consent = _proposed(folder, terms, number, _led_to(folder, rows))
+    if loop is not None:
+        consent = consent.model_copy(update={"loop": loop.named})
     if not Path(consent.ledger).exists():
         OwnersLedger.create(Path(consent.ledger))
     proposed = consent.model_dump(mode="json")
     write_private(folder / CONSENT, yaml.safe_dump(proposed, sort_keys=False, allow_unicode=True).encode())
     return folder / consent.data
+
+
+def loop_of(folder: Path, consent: Consent) -> LoopCode | None:
+    """The training loop that the consent in the folder of a device names; it is read, and does not run.
+
+    Raises:
+        SpecError: it cannot be read, or is not named by a file and a function.
+    """
+    if consent.loop is None:
+        return None
+    return LoopCode.read(consent.loop, folder, f"{folder / CONSENT}: loop")
 
 
 def different_from_proposed(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iterator[str]:
@@ -197,8 +220,8 @@ def different_from_proposed(folder: Path, said: Invitation, terms: DeploymentTer
 
 def _proposed(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Consent:
     """What is proposed to the owner of a device with these rows; its ledger need not be there yet."""
-    data = _unpacked(_own_rows(folder, rows))
-    ledger = _ledger_of(_packed(data) if len(data.train_labels) else b"%d of none" % number)
+    data = read_rows(rows_path(folder, rows))
+    ledger = _ledger_of(packed_rows(data) if len(data.train_labels) else b"%d of none" % number)
     return proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
 
 
@@ -252,31 +275,39 @@ def read_terms(folder: Path) -> tuple[Invitation, DeploymentTerms]:
         raise SpecError(f"{folder / TERMS}: public_keys", None, "must be hexadecimal digits") from None
     if any(number >= len(keys) for number in said.made_keys or ()):
         raise SpecError(f"{folder / TERMS}: made_keys", said.made_keys, "must be numbers of parties")
-    terms = DeploymentTerms.of(
-        load_spec(folder / _SPEC),
-        parameters=said.parameters,
-        purpose=said.purpose,
-        label=said.label,
-        keys=keys,
-        made_keys=said.made_keys,
-    )
+    spec = load_spec(folder / _SPEC)
+    with declaring(said.facts.facts(spec.data.source)):
+        terms = DeploymentTerms.of(
+            spec,
+            parameters=said.parameters,
+            purpose=said.purpose,
+            label=said.label,
+            keys=keys,
+            made_keys=said.made_keys,
+        )
     if said.number >= len(keys):
         raise SpecError(f"{folder / TERMS}: number", said.number, "must be that of a party")
     return said, terms
 
 
-def start_party(folder: Path, below: Mapping[int, FrameReceiver] | None = None) -> Started:
+def start_party(
+    folder: Path,
+    below: Mapping[int, FrameReceiver] | None = None,
+    say: Callable[[str], object] = lambda sentence: None,
+) -> Started:
     """The party of a folder; a device agrees to the terms, or refuses them.
 
     Args:
         folder: of a device or an edge.
         below: how an edge reaches its devices, by number; left out: at the sockets that its folder names.
+        say: called while it answers, with what only its owner is told.
 
     Raises:
         ConsentRefusedError: a device does not agree.
         DataError: its data cannot be read, or are not as many as the spec declares.
-        SpecError: a file cannot be read or does not fit the others.
-        SfumatoError: its key or its memory cannot be used, or others could change its files.
+        SpecError: a file cannot be read or does not fit the others; the loop of its owner fails.
+        SfumatoError: its key or its memory cannot be used, or others could change its files, or the loop was
+            not agreed to.
     """
     said, terms = read_terms(folder)
     if said.number == terms.cloud:
@@ -285,7 +316,7 @@ def start_party(folder: Path, below: Mapping[int, FrameReceiver] | None = None) 
     try:
         require_own_key(terms, said.number, own.identity)
         if said.number < terms.cloud:
-            return _started_device(folder, said, terms, own)
+            return _started_device(folder, said, terms, own, say)
         return _started_edge(folder, said, terms, own, below)
     except BaseException:
         own.close()
@@ -315,70 +346,29 @@ def _started_edge(
     return Started(Subtree(edge, children, at_once), own, said.relay, words, tuple(children.values()))
 
 
-def _started_device(folder: Path, said: Invitation, terms: DeploymentTerms, own: PartyFolder) -> Started:
+def _started_device(
+    folder: Path,
+    said: Invitation,
+    terms: DeploymentTerms,
+    own: PartyFolder,
+    say: Callable[[str], object],
+) -> Started:
     from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
+    from sfumato.deployment.own_loop import OwnLoop
 
     number = said.number
     if (folder / CONSENT).exists():
         require_private(folder / CONSENT)
     consent = read_consent(folder / CONSENT)
-    rows = _own_rows(folder, consent.data)  # never those that whoever deploys names
-    found = _unpacked(rows)
-    data = LocalData(number, terms, found)
+    rows = rows_path(folder, consent.data)  # never those that whoever deploys names
+    found = read_rows(rows)
     agreement = agree(terms, number, consent, ledger_path(consent, folder))
+    words = [*agreement.words, f"{terms.name(number)} reads the {len(found.train_labels):,} rows of {rows}."]
+    loop = None
+    if (code := loop_of(folder, consent)) is not None:
+        require_loop_agreed(folder / CONSENT, code)
+        loop = OwnLoop.of(code)
+        words.append(loop.in_words(terms.name(number)))
+    data = LocalData(number, terms, found, loop, say)
     device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
-    read = f"{terms.name(number)} reads the {len(found.train_labels):,} rows of {rows}."
-    return Started(device, own, said.relay, (*agreement.words, read))
-
-
-def _own_rows(folder: Path, named: str) -> Path:
-    """The file of a device's rows, by the name that its consent has for it.
-
-    Raises:
-        DataError: a link leads to another one.
-        RunError: others can read it, or it is not there.
-    """
-    rows = folder.resolve() / named
-    if (target := rows.resolve()) != Path(os.path.normpath(rows)):
-        raise DataError(f"{rows}: leads to {target}; name that path at data in consent.yaml if it is meant")
-    require_private(rows)
-    return target
-
-
-def _packed(data: Dataset) -> bytes:
-    """The training rows of a data set as a file."""
-    arrays: dict[str, Any] = {"features": data.train_features, "labels": data.train_labels}
-    if data.train_targets is not None:
-        arrays["targets"] = data.train_targets
-    archive = io.BytesIO()
-    np.savez(archive, outputs=np.array([data.facts.outputs]), **arrays)
-    return archive.getvalue()
-
-
-def _unpacked(path: Path) -> Dataset:
-    """A data set whose training rows are those in a file, and which has no test rows."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
-            targets = archive["targets"] if "targets" in archive.files else None
-    except _UNREADABLE as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
-    if features.ndim < 1 or labels.ndim != 1:
-        raise DataError(f"{path}: must have rows of features, and one label a row")
-    if len(features) != len(labels) or (targets is not None and len(targets) != len(labels)):
-        raise DataError(f"{path}: has {len(features):,} rows of features and {len(labels):,} labels")
-    for name, found in (("features", features), ("targets", targets)):
-        if found is not None and found.dtype.kind not in "fiu":
-            raise DataError(f"{path}: {name} must be numbers; they are {found.dtype}")
-    features = features.astype(np.float32 if features.dtype.kind == "f" else np.int64, copy=False)
-    if targets is None:
-        if not np.issubdtype(labels.dtype, np.integer):
-            raise DataError(f"{path}: labels must be whole numbers; they are {labels.dtype}")
-        labels = labels.astype(np.int64, copy=False)
-        if len(labels) and not (labels.min() >= 0 and labels.max() < outputs):
-            raise DataError(f"{path}: labels must be whole numbers from 0 to {outputs - 1}")
-    facts = DatasetFacts(str(path), len(labels), 0, outputs, features.shape[1:])
-    none = None if targets is None else targets[:0]
-    return Dataset(
-        facts, features, labels, features[:0], labels[:0], train_targets=targets, test_targets=none
-    )
+    return Started(device, own, said.relay, tuple(words))

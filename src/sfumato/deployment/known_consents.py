@@ -4,6 +4,9 @@ A device that is not on the machine of whoever deploys uses a consent only if, i
 this content, it was proposed for the same terms by the check of this machine, or was confirmed by its owner
 (``deploy check DIR --confirm``), or a party of this machine has started with it before. Each is a mark in a
 folder of the user's, outside all folders of parties. A consent that was edited is another one.
+
+A training loop that a consent names (`loop_code`) runs only if the owner has agreed to that very consent, in
+that folder, together with every byte of the loop's file: that is a mark of its own. No proposal makes one.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from sfumato.deployment.loop_code import LoopCode
 from sfumato.deployment.private_files import require_own, write_private
 from sfumato.errors import RunError
 from sfumato.user_text import read_bytes
@@ -53,6 +57,35 @@ def note_agreed(consent: Path) -> None:
     _note(_agreed(consent))
 
 
+def note_loop_agreed(consent: Path, code: LoopCode) -> None:
+    """Note that the owner of a party has agreed to the loop that its consent names, both as they are.
+
+    Raises:
+        RunError: it cannot be noted.
+    """
+    _note(_agreed_loop(consent, code))
+
+
+def is_loop_agreed(consent: Path, code: LoopCode) -> bool:
+    """Whether a loop may run; see `note_loop_agreed`.
+
+    Raises:
+        RunError: the consent cannot be read.
+    """
+    return _agreed_loop(consent, code).exists()
+
+
+def require_loop_agreed(consent: Path, code: LoopCode) -> None:
+    """Refuse to run a loop that the owner has not agreed to; see `note_loop_agreed`.
+
+    Raises:
+        RunError: it may not run, or the consent cannot be read.
+    """
+    if not is_loop_agreed(consent, code):
+        what = f"{consent} names code that was not agreed to here as it is now: {code.described}"
+        raise RunError(f"{what}; if it is yours: {confirming(consent.parent)}, or deploy --local --loop")
+
+
 def is_known(consent: Path, session: bytes) -> bool:
     """Whether a consent counts.
 
@@ -90,6 +123,11 @@ def _proposed(consent: Path, session: bytes) -> Path:
 def _agreed(consent: Path) -> Path:
     """The mark of what the owner has agreed to."""
     return _mark(b"agreed consent", consent)
+
+
+def _agreed_loop(consent: Path, code: LoopCode) -> Path:
+    """The mark of a loop that the owner has agreed to."""
+    return _mark(b"agreed loop", consent, code.source)
 
 
 def _mark(kind: bytes, consent: Path, *more: bytes) -> Path:

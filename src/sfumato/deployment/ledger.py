@@ -97,7 +97,7 @@ class OwnersLedger:
             yield
             self._file.execute("COMMIT")
         except BaseException:
-            self._file.execute("ROLLBACK")
+            self._file.roll_back()
             raise
 
     def holds(self, cost: RunCost) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from sfumato.data.dataset import Dataset
-from sfumato.data.dataset_sizes import known_examples
 from sfumato.deployment.messages import Model, RoundPosition
+from sfumato.deployment.own_loop import LoopTraining, OwnLoop
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.registry import engine_of
@@ -23,25 +26,33 @@ from sfumato.simulation.training_inputs import checked_loss, initial_model
 
 
 class LocalData:
-    """What one device holds, and trains with the engine that `run` has.
+    """What one device holds, and trains with the engine that `run` has, or with a loop of its owner's.
 
     Args:
         device: its number.
         terms: of the run.
         data: a data set whose training rows are the device's own.
+        loop: of its owner; ``None``: Sfumato's engine trains.
+        say: called with a sentence when the loop fails.
 
     Raises:
         DataError: there are not as many rows as the spec declares.
-        SpecError: the model is not the one of the terms, or has dropout layers.
+        SpecError: the model is not the one of the terms, or has dropout layers; the spec does not go with a
+            loop, or the loop fails on made-up rows.
     """
 
-    def __init__(self, device: int, terms: DeploymentTerms, data: Dataset) -> None:
+    def __init__(
+        self,
+        device: int,
+        terms: DeploymentTerms,
+        data: Dataset,
+        loop: OwnLoop | None = None,
+        say: Callable[[str], object] = lambda sentence: None,
+    ) -> None:
         plan, self.size = terms.plan, len(data.train_labels)
-        declared = known_examples(plan.spec, plan.tree.devices)
-        assert declared is not None  # what is refused sees to it
-        if int(declared[device]) != self.size:
+        if (declared := int(terms.examples[device])) != self.size:
             has = f"{terms.name(device)} holds {self.size:,} examples"
-            raise DataError(f"{has}; the spec was accounted for with {int(declared[device]):,}")
+            raise DataError(f"{has}; the spec was accounted for with {declared:,}")
         self._terms = terms
         self._device = np.array([device], dtype=np.int64)
         model = initial_model(plan.spec, data)
@@ -60,6 +71,10 @@ class LocalData:
         targets = torch.from_numpy(data.learnt(plan.spec.data.task)[0])
         loss = checked_loss(plan.spec, model, features, targets)
         self._engine = engine_of(model, features, targets, EngineSettings.default(), loss)
+        self._own: LoopTraining | None = None
+        if loop is not None:
+            rows = TensorDataset(features, targets)
+            self._own = LoopTraining(loop, device, terms, model, rows, data.facts.outputs, say)
 
     def message(self, position: RoundPosition, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
         """The message before rounding and noise ``[M]``: the clipped, weighted update. Private.
@@ -70,17 +85,14 @@ class LocalData:
         Args:
             position: of the aggregation.
             model: to start from ``[M]``.
-            batches: of the whole round.
+            batches: of the whole round; a loop of the owner's draws its own.
         """
         if self.size == 0:
             return np.zeros(self._terms.parameters, np.float32)
         plan, (number, index) = self._terms.plan, position
-        piece, own_leaf = batches, np.zeros(1, np.int64)
-        if len(plan.aggregations) > 1:  # with epochs, which make one aggregation, steps are not counted
-            piece = steps_of(batches, plan.aggregations[index], own_leaf)
-        start, together = torch.from_numpy(model)[None], torch.from_numpy(own_leaf)
+        own = None if self._own is None else self._own.update(model, position)
         with intra_op_threads(1):
-            update = self._trained(start, together, piece, number)
+            update = self._trained(model, position, batches) if own is None else own
             if plan.participants.weights is not None:
                 update.mul_(float(plan.weights_of(self._device)[0]))
             bounds = plan.bounds_of(index, self._device) * plan.message_scale(number)
@@ -91,7 +103,11 @@ class LocalData:
         found: npt.NDArray[np.float32] = update[0].numpy()
         return found
 
-    def _trained(self, start: Tensor, together: Tensor, piece: BatchPlan, number: int) -> Tensor:
-        """The clipped update ``[1, M]``."""
-        (chunk,) = self._engine.train(local_task(self._terms.plan.spec, number), start, together, piece)
+    def _trained(self, model: Model, position: RoundPosition, batches: BatchPlan) -> Tensor:
+        """The clipped update ``[1, M]`` by Sfumato's engine; see `message`."""
+        plan, piece, own_leaf = self._terms.plan, batches, np.zeros(1, np.int64)
+        if len(plan.aggregations) > 1:  # with epochs, which make one aggregation, steps are not counted
+            piece = steps_of(batches, plan.aggregations[position.aggregation], own_leaf)
+        start, together = torch.from_numpy(model)[None], torch.from_numpy(own_leaf)
+        (chunk,) = self._engine.train(local_task(plan.spec, position.round), start, together, piece)
         return chunk.updates

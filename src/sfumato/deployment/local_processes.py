@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
+from sfumato.arguments import Argument
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.doors import Doors
@@ -22,7 +23,9 @@ from sfumato.deployment.duties import duties
 from sfumato.deployment.flower.relays import FlowerRelays
 from sfumato.deployment.invitation import write_invitation
 from sfumato.deployment.local_parties import LocalParties
+from sfumato.deployment.loop_code import LoopCode
 from sfumato.deployment.randomness import SystemRandomness
+from sfumato.deployment.refusals import require_own_loop_fits
 from sfumato.deployment.rounds import DeployedRounds
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
@@ -45,6 +48,7 @@ def deploy_locally(
     purpose: str,
     command: Callable[[Path], Sequence[str]],
     flower: Path | None = None,
+    loop: str | None = None,
     resume: bool = False,
     force: bool = False,
     on_step: Callable[[str], object] = lambda name: None,
@@ -62,6 +66,8 @@ def deploy_locally(
         command: starts the party of a folder, in a process that answers at its socket, and ends when its
             standard input does.
         flower: the folder of Flower's environment: Flower carries all frames; left out: nobody is in between.
+        loop: ``FILE.py:function``, which trains every device in the place of Sfumato's engine (`own_loop`);
+            whoever calls this agrees to it for all owners. Left out: what each consent says.
         resume: continue the run in ``out``; its parties go on where they were.
         force: replace the run that ``out`` holds.
         on_step: called with the name of every step that begins, except rounds.
@@ -74,12 +80,15 @@ def deploy_locally(
         SfumatoError: a folder cannot be written.
     """
     opened = ExitStack()
+    code = None if loop is None else LoopCode.read(loop, Path.cwd(), Argument("loop"))
 
     def played_by(session: Session) -> DeployedRounds:
         _require_few(session.plan.parties.device_count, flower)
+        if code is not None:
+            require_own_loop_fits(session.plan.spec)
         local = LocalParties(session, parties, out, purpose, resume=resume)
         opened.callback(local.close)
-        there = _all_started(local, command, flower, opened, on_step, on_words)
+        there = _all_started(local, command, flower, code, opened, on_step, on_words)
         for sentence in duties(local.terms, local.terms.cloud):
             on_words(sentence)
         on_step("training")
@@ -109,6 +118,7 @@ def _all_started(
     local: LocalParties,
     command: Callable[[Path], Sequence[str]],
     flower: Path | None,
+    loop: LoopCode | None,
     opened: ExitStack,
     on_step: Callable[[str], object],
     on_words: Callable[[str], object],
@@ -121,7 +131,7 @@ def _all_started(
         relays = FlowerRelays(flower, names, parents, local.places[0].with_name("flower.log"))
         opened.callback(relays.close)
     doors = Doors.of_folders(local.places) if relays is None else relays.doors
-    _invite(local, doors)
+    _invite(local, doors, loop)
     on_step("starting all parties")
     there = _started(local, doors, command, opened, on_words)
     if relays is not None:
@@ -131,13 +141,13 @@ def _all_started(
     return there
 
 
-def _invite(local: LocalParties, doors: Doors) -> None:
+def _invite(local: LocalParties, doors: Doors, loop: LoopCode | None) -> None:
     """Write the folders of all parties but the cloud, and close them: their own processes open them."""
     rows, terms = local.rows(), local.terms
     for number, place in enumerate(local.places):
         if number != terms.cloud:
             data = rows[number] if number < terms.cloud else None
-            write_invitation(place, doors, terms, number, data)
+            write_invitation(place, doors, terms, number, data, loop)
             local.forget(number)
 
 

@@ -1,11 +1,15 @@
 """Connections from who has not introduced himself yet: so many at a time, and nobody waits for another one.
 
-Where there are too many, the first connection of the host that has most is ended: a host that opens many ends
-its own, and those who say nothing keep no child out.
+Where there are too many, one connection of the network that has most is ended, drawn at random: who opens
+many ends his own, and those who say nothing keep no child out. Were it always the oldest one, a child whose
+link is slow would be out as soon as strangers behind the same address opened as many as there is room for.
+Drawn from m, a connection outlives k others with probability (1 − 1/m)^k.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import secrets
 import socket
 import threading
 from collections import Counter
@@ -18,17 +22,17 @@ class Newcomers:
 
     Args:
         most: so many at the same time.
-        on_end: called with the host of one that is ended for another one, before it is.
+        on_end: called with the network of one that is ended for another one, before it is.
     """
 
     def __init__(self, most: int, on_end: Callable[[str], object]) -> None:
         self._on_end = on_end
         self._room = threading.BoundedSemaphore(most)
-        self._hosts: dict[socket.socket, str] = {}  # by a handle of each, in their order
+        self._networks: dict[socket.socket, str] = {}  # by a handle of each
         self._lock = threading.Lock()
 
-    def add(self, raw: socket.socket, host: str) -> socket.socket:
-        """Add a connection from ``host``; another handle of it, which must be removed.
+    def add(self, raw: socket.socket, network: str) -> socket.socket:
+        """Add a connection from ``network``, see `network_of`; another handle of it, which must be removed.
 
         Raises:
             OSError: the system has no room for another handle.
@@ -38,32 +42,38 @@ class Newcomers:
             self._end_one()
             self._room.acquire()  # its thread is about to remove it
         with self._lock:
-            self._hosts[handle] = host
+            self._networks[handle] = network
         return handle
 
     def has_introduced_itself(self, handle: socket.socket) -> bool:
         """Take one out of those who may be ended; whether it was among them, that is, was not ended."""
         with self._lock:
-            return self._hosts.pop(handle, None) is not None
+            return self._networks.pop(handle, None) is not None
 
     def remove(self, handle: socket.socket) -> None:
         """Let another one be looked at; ``handle`` is closed."""
         with self._lock:
-            self._hosts.pop(handle, None)
+            self._networks.pop(handle, None)
             handle.close()
         self._room.release()
 
     def _end_one(self) -> None:
-        """End the first connection of the host that has most, if there is one."""
+        """End one connection of the network that has most, if there is any."""
         with self._lock:
-            if not self._hosts:
+            if not self._networks:
                 return
-            host = Counter(self._hosts.values()).most_common(1)[0][0]
-            first = next(handle for handle, other in self._hosts.items() if other == host)
-            del self._hosts[first]
-        self._on_end(host)
+            network = Counter(self._networks.values()).most_common(1)[0][0]
+            one = secrets.choice([handle for handle, its in self._networks.items() if its == network])
+            del self._networks[one]
+        self._on_end(network)
         with self._lock:  # as its thread closes it
-            shut(first)
+            shut(one)
+
+
+def network_of(host: str) -> str:
+    """Whom the address of a connection counts for: itself; of IPv6 the 2^64 of its network, which one has."""
+    found = ipaddress.ip_address(host.partition("%")[0])
+    return host if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
 
 
 def shut(connection: socket.socket) -> None:

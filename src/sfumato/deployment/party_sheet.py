@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sfumato.data.dataset_sizes import known_examples
 from sfumato.deployment.duties import duties, taking_part, whose_keys_were_made
 from sfumato.deployment.hops_file import Hops
-from sfumato.deployment.invitation import DATA
+from sfumato.deployment.rows_file import DATA
 from sfumato.deployment.terms import KEY_DIGITS, DeploymentTerms
 from sfumato.spec.frozen import versions
 
@@ -31,10 +30,9 @@ def sheet(
     """
     said = [taking_part(terms, number), *duties(terms, number), *_whom_it_meets(terms, number, hops)]
     if number < terms.cloud:
-        known = known_examples(terms.plan.spec, terms.plan.tree.devices)
-        counted = "" if known is None else f"the {known[number]:,} "
-        read = f"It reads {counted}rows of {data or DATA}"
+        read = f"It reads the {terms.examples[number]:,} rows of {data or DATA}"
         said.append(f"{read}, unless its owner names another file in consent.yaml.")
+        said.append("Sfumato's engine trains on them, unless its owner names a loop of its own there.")
     said += [*keys_in_words(terms, number), ""]
     if number in (terms.made_keys or ()):
         steps = [f"Put this folder where only you can write, such as ~/{_HOME}/{folder}"]

@@ -47,6 +47,27 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
     return plan
 
 
+def require_own_loop_fits(spec: Spec) -> None:
+    """Refuse a spec whose figures need Sfumato's own local training; see `own_loop`.
+
+    Raises:
+        SpecError: a loop of a device's owner cannot train for it; the message names the key.
+    """
+    refuse_first(_of_own_loop(spec))
+
+
+def _of_own_loop(spec: Spec) -> Refusals:
+    """What a spec must not say where a device trains with a loop of its owner's."""
+    privacy, clip = spec.privacy, spec.privacy.clip
+    bounds = "with an own loop; protection of records and persons needs Sfumato's own training"
+    yield privacy.unit != "device", "privacy.unit", privacy.unit, f"must be device {bounds}"
+    kind = None if clip is None else clip.kind
+    updates = "must be update with an own loop, whose gradients nobody clips"
+    yield kind != "update", "privacy.clip.kind", kind, updates
+    drawn = "must be shuffled with an own loop: it draws none, and the ε of records would count on it"
+    yield spec.training.batches == "poisson", "training.batches", "poisson", drawn
+
+
 def _require_grids(plan: TreePlan, parameters: int) -> None:
     """Refuse a plan where a round has no grid, several grids, or noise or messages beyond its grid.
 

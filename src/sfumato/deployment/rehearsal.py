@@ -16,6 +16,7 @@ from sfumato.deployment.invitation import ledger_path
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import LocalParties
+from sfumato.deployment.own_loop import OwnLoop, TrainingLoop
 from sfumato.deployment.randomness import Randomness, SystemRandomness
 from sfumato.deployment.rounds import DeployedRounds
 from sfumato.run_folder.reader import RunFolder, load_run
@@ -31,6 +32,7 @@ def rehearse(
     parties: Path,
     purpose: str,
     consent: Consent,
+    loop: TrainingLoop | None = None,
     resume: bool = False,
     force: bool = False,
     randomness: Callable[[int], Randomness] = lambda party: SystemRandomness(),
@@ -46,14 +48,15 @@ def rehearse(
             have their keys, and remember what they agreed to before.
         purpose: what the data are used for.
         consent: of every device; the ledger of device N is the path in it with -N after it, new if missing.
+        loop: trains every device in the place of Sfumato's engine (`own_loop`): ``loop(model, rows, task)``.
         resume: continue the run in ``out``; its parties go on where they were.
         force: replace the run that ``out`` holds.
         randomness: of every party, by number; others than the system's are for tests.
         on_round: called after every round.
-        on_words: called with every sentence that a device agrees to.
+        on_words: called with every sentence that a device agrees to, and where its loop fails.
 
     Raises:
-        SpecError: the spec is wrong or cannot be deployed, or ``out`` holds another run.
+        SpecError: the spec is wrong or cannot be deployed, ``out`` holds another run, or the loop fails.
         ConsentRefusedError: a device does not agree.
         SfumatoError: a party refuses a frame, or a folder cannot be written.
     """
@@ -63,7 +66,8 @@ def rehearse(
         local = LocalParties(session, parties, out, purpose, resume=resume)
         opened.append(local)
         draws = {number: randomness(number) for number in local.folders}
-        there = _parties_of(local, consent, draws, on_words)
+        own = None if loop is None else OwnLoop.given(loop)
+        there = _parties_of(local, consent, own, draws, on_words)
         return local.rounds(there, draws[local.terms.cloud], {one.source for one in draws.values()})
 
     try:
@@ -80,12 +84,13 @@ def rehearse(
 def _parties_of(
     local: LocalParties,
     consent: Consent,
+    loop: OwnLoop | None,
     draws: Mapping[int, Randomness],
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
     """All parties but the cloud; every device has agreed."""
     terms = local.terms
-    data = [LocalData(device, terms, rows) for device, rows in enumerate(local.rows())]
+    data = [LocalData(device, terms, rows, loop, on_words) for device, rows in enumerate(local.rows())]
     there: dict[int, FrameReceiver] = {}
     for number, own in local.folders.items():
         if number < terms.cloud:
@@ -93,7 +98,8 @@ def _parties_of(
             if not ledger.exists():
                 OwnersLedger.create(ledger)
             agreement = agree(terms, number, consent, ledger)
-            for sentence in agreement.words:
+            more = () if loop is None else (loop.in_words(terms.name(number)),)
+            for sentence in (*agreement.words, *more):
                 on_words(sentence)
             there[number] = DeviceParty(agreement, data[number], own.identity, own.memory, draws[number])
         elif number > terms.cloud:

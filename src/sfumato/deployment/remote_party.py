@@ -7,21 +7,22 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sfumato.data.dataset_sizes import dataset_facts
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import InProcess
+from sfumato.deployment.declared_facts import DeclaredFacts
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.hops_file import HOPS
-from sfumato.deployment.invitation import CONSENT, read_terms, start_party
+from sfumato.deployment.invitation import CONSENT, TERMS, read_terms, start_party
 from sfumato.deployment.known_consents import note_agreed, require_known
 from sfumato.deployment.neighbours import read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
-from sfumato.deployment.private_files import write_private
 from sfumato.deployment.randomness import SystemRandomness
+from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, answer_parent
-from sfumato.errors import RunError, SfumatoError, first_line
+from sfumato.errors import RunError, SfumatoError, SpecError, first_line
 from sfumato.spec.document import Spec
-from sfumato.user_text import read_text
 
 if TYPE_CHECKING:
     from sfumato.simulation.run import RoundResult
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 RUN = "run"
 """The name of the run folder, in the cloud's folder."""
-
-_SESSION = "run-session"  # beside it: whose run it is
 
 Say = Callable[[str], object]
 
@@ -53,16 +52,45 @@ def spec_of_cloud(folder: Path) -> Spec | None:
 def require_own_run(folder: Path, session: bytes) -> None:
     """Refuse a run folder of another session, which would pass for the run of these terms.
 
+    Its checkpoint says whose it is. A run without one is refused too: it would be replaced.
+
     Args:
         folder: of the cloud.
         session: of the terms.
 
     Raises:
-        RunError: there is one.
+        RunError: there is one, or it is damaged.
     """
-    run, mark = folder / RUN, folder / _SESSION
-    if run.exists() and not (mark.exists() and read_text(mark).strip() == session.hex()):
-        raise RunError(f"{run}: is the run of other terms, or of another version of Sfumato; move it away")
+    from sfumato.protocols.tree.state import DeployedState  # PyTorch: edges need none
+    from sfumato.run_folder.reader import holds_run
+    from sfumato.simulation import checkpoint as checkpoints
+
+    run = folder / RUN
+    if not holds_run(run):
+        return
+    found = checkpoints.load(run)
+    state = None if found is None else found.position.state
+    if not (isinstance(state, DeployedState) and state.session == session.hex()):
+        what = "is the run of other terms, or of another version of Sfumato, or has no checkpoint"
+        raise RunError(f"{run}: {what}; move it away")
+
+
+def require_own_data(folder: Path, terms: DeploymentTerms) -> None:
+    """Refuse terms that were made of a data set with other sizes than the one that the cloud has.
+
+    Args:
+        folder: of the cloud.
+        terms: of the run.
+
+    Raises:
+        SpecError: they were.
+        DataError: the data set is neither tabulated nor on this machine.
+    """
+    here = dataset_facts(terms.plan.spec.data, terms.cloud)
+    if DeclaredFacts.of(here) != DeclaredFacts.of(terms.facts):
+        rows = f"{terms.facts.train_examples:,} training rows"
+        allowed = f"must be those of {here.name}, which has {here.train_examples:,} here, in each class too"
+        raise SpecError(f"{folder / TERMS}: facts", rows, allowed)
 
 
 def serve_remotely(folder: Path, say: Say) -> None:
@@ -86,7 +114,7 @@ def serve_remotely(folder: Path, say: Say) -> None:
         consent = folder / CONSENT if said.number < terms.cloud else None
         if consent is not None and consent.exists():
             require_known(consent, terms.session)
-        started = start_party(folder, below)
+        started = start_party(folder, below, say)
         opened.callback(started.close)
         if consent is not None:
             note_agreed(consent)
@@ -123,12 +151,12 @@ def play_remotely(
 
     said, terms = read_terms(folder)
     require_own_run(folder, terms.session)
+    require_own_data(folder, terms)
     with ExitStack() as opened:
         own = PartyFolder.open(folder)
         opened.callback(own.close)
         door = ChildrenDoor(read_neighbours(folder, said.number, terms), say)
         opened.callback(door.close)
-        write_private(folder / _SESSION, f"{terms.session.hex()}\n".encode())
         words = keys_in_words(terms, terms.cloud)
         for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud), *words):
             say(sentence)

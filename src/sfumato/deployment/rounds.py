@@ -53,19 +53,23 @@ class DeployedRounds:
         self._simulated, self._sources, self._on = simulated, sorted(sources), on
         self.ranks: Ranks = ALONE
         self._server = server_optimizer(terms.plan.spec.training.server)
+        self._session = terms.session.hex()
 
     def initial(self, model: Tensor) -> DeployedState:
         """The state before the first round, from the initial model ``[M]``."""
         state = self._simulated.initial(model)
-        return DeployedState(state.round, state.model, state.server)
+        return DeployedState(state.round, state.model, state.server, session=self._session)
 
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
         """Run round ``state.round``.
 
         Raises:
-            RunError: somebody did not answer.
+            RunError: somebody did not answer, or parties of other terms began the run.
             SfumatoError: a party refuses.
         """
+        if state.session != self._session:
+            other = f"began in the session {state.session[:12]}, and these terms are of {self._session[:12]}"
+            raise RunError(f"the run {other}: another spec, version, purpose, label or list of keys")
         plan, carrier = self._terms.plan, self._carrier
         up, down = carrier.bytes_up, carrier.bytes_down
         carrier.carry(self._cloud.ask(state.round, state.model.numpy()))
@@ -85,7 +89,7 @@ class DeployedRounds:
             bytes_up=carrier.bytes_up - up,
             bytes_down=carrier.bytes_down - down,
         )
-        return DeployedState(state.round + 1, model, server), stats
+        return DeployedState(state.round + 1, model, server, session=self._session), stats
 
     def _noise_std(self, grid: IntegerGrid) -> float:
         """The std of all noise in the global average; NaN where whose noise is in it is not told upwards."""
@@ -115,7 +119,7 @@ class DeployedRounds:
         step = 1 / terms.grid(terms.at(0)).scale
         return {
             "sum_steps": [None] * (terms.last + 1),
-            "deployed": {"session": terms.session.hex(), "purpose": terms.purpose, "step": step}
+            "deployed": {"session": self._session, "purpose": terms.purpose, "step": step}
             | {"draws": self._sources, "on": self._on},
         }
 

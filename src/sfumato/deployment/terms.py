@@ -10,14 +10,17 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sfumato.data.dataset_sizes import known_examples
+from sfumato.data.builtin_datasets import DatasetFacts
+from sfumato.data.dataset_sizes import dataset_facts, known_examples
 from sfumato.deployment.messages import RoundPosition, largest_answer
 from sfumato.deployment.refusals import require_deployable
 from sfumato.errors import SpecError
-from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
+from sfumato.schedule.integer_grid import IntArray, IntegerGrid, integer_grid_of, message_lengths
 from sfumato.schedule.participation import threshold_of
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
@@ -55,6 +58,8 @@ class DeploymentTerms:
         parameters: M, length of the model's flat vector.
         purpose: what the data are used for.
         label: of this run; no two runs have the same.
+        facts: the sizes of the spec's data set.
+        examples: what these come to for every device, ``[devices]``.
         keys: public key of every party, by number.
         made_keys: whose secret keys whoever deployed made, as it says itself, by number; ``None``: not said.
     """
@@ -64,6 +69,8 @@ class DeploymentTerms:
     parameters: int
     purpose: str
     label: str
+    facts: DatasetFacts
+    examples: IntArray
     keys: tuple[bytes, ...]
     made_keys: tuple[int, ...] | None = None
 
@@ -90,7 +97,10 @@ class DeploymentTerms:
         if len(keys) != parties or len(set(keys)) != parties:
             raise SpecError("keys", len(set(keys)), f"must be {parties} different keys, one for every party")
         fingerprint = FrozenSpec.of(plan.spec, {}, versions()).fingerprint
-        return cls(plan, fingerprint, parameters, purpose, label, keys, made_keys)
+        facts = dataset_facts(plan.spec.data, plan.tree.device_count)
+        examples = known_examples(plan.spec, plan.tree.devices)
+        assert examples is not None  # what is refused sees to it
+        return cls(plan, fingerprint, parameters, purpose, label, facts, examples, keys, made_keys)
 
     @cached_property
     def session(self) -> bytes:
@@ -113,7 +123,7 @@ class DeploymentTerms:
     def _resolved(self) -> Iterator[bytes]:
         """The figures that the plan was resolved to, as bytes; always equally many pieces."""
         plan, everybody = self.plan, np.arange(self.plan.tree.device_count, dtype=np.int64)
-        facts = [known_examples(plan.spec, plan.tree.devices), plan.tree.devices, plan.weights_of(everybody)]
+        facts: list[npt.NDArray[Any] | None] = [self.examples, plan.tree.devices, plan.weights_of(everybody)]
         facts.append(plan.releases.batches.rates)
         for index, step in enumerate(plan.releases.steps):
             lengths = message_lengths(plan, index, everybody, self.parameters)

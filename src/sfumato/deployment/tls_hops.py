@@ -3,8 +3,9 @@
 Children need no address that others can reach. Each end shows its certificate, and the other end takes it
 only if all its bytes are those that are registered: for a parent, the one in the child's ``hops.yaml``; for a
 child, one of those in the parent's, which says too which child it is. There is nothing without TLS, on no
-address. Then the parent introduces itself, and the child does (`hop_proofs`); the parent says ``SFMT`` when
-it has taken that. A child that listens greets, and the parent asks, as on any connection (`frame_exchange`).
+address. Then both draw a nonce, the parent introduces itself, and the child does (`hop_proofs`); the parent
+says ``SFMT`` when it has taken that. A child that listens greets, and the parent asks, as on any connection
+(`frame_exchange`).
 
 A connection that is lost is dialed again. The parent then sends the frame again that had no answer: a party
 that has answered it sends the same bytes, from its memory. Nothing that somebody says who has not introduced
@@ -28,10 +29,18 @@ from sfumato.deployment.frame_exchange import (
     exactly,
     send_frame,
 )
-from sfumato.deployment.hop_proofs import INTRODUCTION_BYTES, Neighbour, OwnEnd
+from sfumato.deployment.hop_proofs import (
+    INTRODUCTION_BYTES,
+    NONCE_BYTES,
+    Neighbour,
+    Nonces,
+    OwnEnd,
+    fresh_nonce,
+)
 from sfumato.deployment.hops_file import HOPS, address_of
 from sfumato.deployment.neighbours import Neighbours
-from sfumato.deployment.newcomers import Newcomers, shut
+from sfumato.deployment.newcomers import Newcomers, network_of, shut
+from sfumato.deployment.rare_lines import RareLines
 from sfumato.errors import RunError, SfumatoError
 
 PATIENCE_S = 600.0
@@ -44,7 +53,7 @@ _POLLS_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 _SENDS = 4  # of a frame, over as many connections
 _HANDSHAKES = 64  # at the same time, and one more for every child
 _PAUSE_S = 0.5  # where the system has no room for another connection
-_QUIET_S = 60.0  # of what is refused, a line a host is said in so long
+_MOST_REFUSALS = 20  # that are said in a while
 
 
 class ParentAbsentError(RunError):
@@ -93,9 +102,12 @@ def _introduced(connection: ssl.SSLSocket, own: OwnEnd, parent: Neighbour) -> ss
     try:
         if connection.getpeercert(binary_form=True) != parent.certificate:
             raise RunError(f"{parent.name}: {_ANOTHER}")
-        own.require_parent(parent, exactly(connection, INTRODUCTION_BYTES, time.monotonic() + _DIAL_S))
-        connection.sendall(own.to_parent(parent))
-        exactly(connection, len(GREETING), time.monotonic() + _DIAL_S)  # it has taken it
+        deadline = time.monotonic() + _DIAL_S
+        nonces = Nonces(parent=exactly(connection, NONCE_BYTES, deadline), child=fresh_nonce())
+        connection.sendall(nonces.child)
+        own.require_parent(parent, exactly(connection, INTRODUCTION_BYTES, deadline), nonces)
+        connection.sendall(own.to_parent(parent, nonces))
+        exactly(connection, len(GREETING), deadline)  # it has taken it
     except BaseException:
         connection.close()
         raise
@@ -118,11 +130,12 @@ def answer_parent(
         party: that answers.
         hops: of the party, which has a parent.
         most_bytes: of a frame of the parent.
-        on_event: called with a sentence when the connection is there, and when it is not.
+        on_event: called with a sentence when the connection is there, and when it is not; of one that comes
+            and goes, once in a while.
         on_refusal: called with every error, for the party's own log.
     """
     assert hops.parent is not None  # of a device or an edge
-    failures, said = 0, ""
+    failures, said, lines = 0, "", RareLines(on_event, most=2)
     while True:
         try:
             connection = dial(hops.own, hops.parent, hops.address)
@@ -135,10 +148,10 @@ def answer_parent(
             failures += 1
             continue
         failures, said = 0, ""
-        on_event(f"connected to {hops.parent.name} at {hops.address}")
+        lines.say("there", f"connected to {hops.parent.name} at {hops.address}")
         with connection:
             answer_frames(party, connection, most_bytes, on_refusal)
-        on_event(f"the connection to {hops.parent.name} has ended")
+        lines.say("ended", f"the connection to {hops.parent.name} has ended")
         time.sleep(_POLLS_S[0])
 
 
@@ -147,7 +160,8 @@ class ChildrenDoor:
 
     Args:
         hops: of the aggregator, which has children.
-        on_event: called with a sentence, from other threads, when somebody was let in or refused.
+        on_event: called with a sentence, from other threads, when somebody was let in or refused: of each
+            child, and of each network, once in a while.
 
     Attributes:
         seen: the numbers of all who have introduced themselves so far, also those who only looked.
@@ -160,13 +174,13 @@ class ChildrenDoor:
         self._own = hops.own
         self._children = {child.certificate: child for child in hops.children}
         self._context = hops.own.hop.context(ssl.PROTOCOL_TLS_SERVER, tuple(self._children))
-        self._on_event = on_event
+        self._connections = RareLines(on_event, most=len(self._children))
+        self._refusals = RareLines(on_event, most=_MOST_REFUSALS)
         self.seen: set[int] = set()
         self._there: dict[int, ssl.SSLSocket] = {}  # those that nobody uses now
         self._in_use: dict[int, ssl.SSLSocket] = {}
         self._changed = threading.Condition()
         self._newcomers = Newcomers(_HANDSHAKES + len(self._children), self._crowded)
-        self._said: dict[str, float] = {}  # when a refusal of a host was said
         self._closed = False
         host, port = address_of(hops.listens, HOPS)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -226,7 +240,7 @@ class ChildrenDoor:
             raw: socket.socket | None = None
             try:
                 raw, (host, *_) = self._listening.accept()
-                handle = self._newcomers.add(raw, host)
+                handle = self._newcomers.add(raw, network_of(host))
                 try:
                     threading.Thread(target=self._welcome, args=(raw, handle, host), daemon=True).start()
                 except BaseException:
@@ -238,7 +252,7 @@ class ChildrenDoor:
                 if self._closed:
                     return
                 reason = error.strerror if isinstance(error, OSError) else None
-                self._refused("", f"nobody can be let in now: {reason or error}")
+                self._refusals.say("", f"nobody can be let in now: {reason or error}")
                 time.sleep(_PAUSE_S)
 
     def _welcome(self, raw: socket.socket, handle: socket.socket, host: str) -> None:
@@ -270,8 +284,11 @@ class ChildrenDoor:
             child = self._children.get(secured.getpeercert(binary_form=True) or b"")
             if child is None:
                 raise RunError("the certificate is not registered")
-            secured.sendall(self._own.to_child(child))
-            self._own.require_child(child, exactly(secured, INTRODUCTION_BYTES, deadline))
+            own_nonce = fresh_nonce()
+            secured.sendall(own_nonce)
+            nonces = Nonces(parent=own_nonce, child=exactly(secured, NONCE_BYTES, deadline))
+            secured.sendall(self._own.to_child(child, nonces))
+            self._own.require_child(child, exactly(secured, INTRODUCTION_BYTES, deadline), nonces)
             self.seen.add(child.number)
             secured.sendall(GREETING)
         except (OSError, ValueError, EOFError, RunError) as error:
@@ -280,7 +297,7 @@ class ChildrenDoor:
             else:
                 reason = error.reason if isinstance(error, ssl.SSLError) else None
                 why = reason or str(error) or "ends the connection"
-            self._refused(host, f"somebody at {host} was refused: {why}")
+            self._refusals.say(network_of(host), f"somebody at {host} was refused: {why}")
             connection.close()
             return None
         try:
@@ -300,20 +317,10 @@ class ChildrenDoor:
                 idle.close()
             self._there[child.number] = connection
             self._changed.notify_all()
-        self._on_event(f"{child.name} is connected, from {host}")
+        self._connections.say(child.number, f"{child.name} is connected, from {host}")
 
-    def _crowded(self, host: str) -> None:
-        self._refused(host, f"somebody at {host} was refused: too many at once")
-
-    def _refused(self, host: str, sentence: str) -> None:
-        """Say that somebody was refused, or that nobody can be let in; a line a host and a while."""
-        now = time.monotonic()
-        with self._changed:
-            self._said = {other: when for other, when in self._said.items() if now - when < _QUIET_S}
-            is_new = host not in self._said
-            self._said.setdefault(host, now)
-        if is_new:
-            self._on_event(sentence)
+    def _crowded(self, network: str) -> None:
+        self._refusals.say(network, f"somebody at {network} was refused: too many at once")
 
 
 class _DialedIn:

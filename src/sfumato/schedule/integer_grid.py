@@ -211,12 +211,13 @@ def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: 
     fewest = min((float(q.min()) for q in quietest if len(q)), default=math.inf)
     if fewest < FEWEST_STEPS or ring.inflation > 2:
         bits = RING_BITS if any(ring.secure) else ring.grid.bits
+        instead = "make zones smaller or noise alike" if any(ring.secure) else "use more noise, or none"
         raise SpecError(
             "transport",
             "secure-aggregation" if any(ring.secure) else "plain",
             f"whole numbers of {bits} bits are too coarse: the quietest noise is {fewest:.3g} steps (at least"
             f" {FEWEST_STEPS:g} are needed), and rounding takes {ring.inflation - 1:.2g} more noise (at most"
-            " 1); make zones smaller or noise alike",
+            f" 1); {instead}",
         )
 
 

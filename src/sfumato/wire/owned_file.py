@@ -12,13 +12,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from filelock import BaseFileLock, FileLock, Timeout
 
+from sfumato.durable_files import sync_folder
 from sfumato.wire.errors import SessionMemoryError
 
 # held while a file is locked or freed: filelock counts holders, but not atomically
@@ -128,6 +129,15 @@ class OwnedFile:
             raise SessionMemoryError(f"{self.path}: cannot be read: {error}") from None
         return row
 
+    def roll_back(self) -> None:
+        """Undo what the transaction has done so far; after some errors, a full disk say, SQLite has done it.
+
+        Raises:
+            SessionMemoryError: it cannot be undone.
+        """
+        if self._file.in_transaction:
+            self.execute("ROLLBACK")
+
     def close(self) -> None:
         """Close the file; what was recorded is kept."""
         self._opened.close()
@@ -137,22 +147,18 @@ def create_owned_file(path: str | Path, what: str, tables: Sequence[str]) -> Non
     """Make a new, empty file with ``tables``, given as statements that create them.
 
     Raises:
-        SessionMemoryError: there is something at ``path``, or nothing can be written there.
+        SessionMemoryError: there is something at ``path``, or nothing can be written there; then nothing is.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        made = sqlite3.connect(path)
-        try:
-            made.execute("PRAGMA synchronous = EXTRA")
-            for table in tables:
-                made.execute(table)
-            made.commit()
-        finally:
-            made.close()
-        folder = os.open(Path(path).resolve().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with ExitStack() as unless_made:
+            unless_made.callback(Path(path).unlink)
+            with closing(sqlite3.connect(path)) as made:
+                made.execute("PRAGMA synchronous = EXTRA")
+                for table in tables:
+                    made.execute(table)
+                made.commit()
+            unless_made.pop_all()
+        sync_folder(Path(path).resolve().parent)
     except (OSError, sqlite3.Error) as error:
         raise SessionMemoryError(f"{path}: cannot make a {what}: {error}") from None

@@ -95,6 +95,21 @@ class TreeState:
 
 @dataclass(frozen=True)
 class DeployedState(TreeState):
-    """The same of a run whose parties are real: a simulation does not go on with it."""
+    """The same of a run whose parties are real: a simulation does not go on with it.
+
+    Attributes:
+        session: of the parties' terms, in hexadecimal digits: those of other terms do not go on with it.
+    """
 
     kind: ClassVar[str] = "deployed"
+
+    session: str = ""
+
+    def pack(self) -> dict[str, Any]:
+        """Everything as numbers, texts and CPU tensors, for a checkpoint."""
+        return super().pack() | {"session": self.session}
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
+        """See `TreeState.unpack`."""
+        return replace(super().unpack(packed, device), session=str(packed["session"]))

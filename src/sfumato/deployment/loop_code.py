@@ -1,0 +1,71 @@
+"""The code of an owner's training loop: a Python file that the owner's consent names, and nobody else.
+
+Whoever deploys writes files into the folder of a party, a consent among them where it unpacks the whole
+folder. So code runs only after an act of the owner on this machine: the consent that names it, its folder and
+every byte of the file were confirmed together (`known_consents`). What runs is what was read then: the bytes
+that are compared with the mark are the ones that are compiled, and no compiled file beside them is used. What
+the file imports is not compared: it comes from where Python finds modules, where the party's folder is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sfumato.arguments import ErrorPlace
+from sfumato.errors import SpecError
+from sfumato.user_code import find_factory
+from sfumato.user_text import read_bytes
+
+_DIGITS = 16  # of a hash that is shown
+
+
+@dataclass(frozen=True)
+class LoopCode:
+    """A loop that was named, and read; nothing of it has run.
+
+    Attributes:
+        file: that it is in.
+        source: all bytes of it.
+        function: its name there.
+        place: where it was named, for errors.
+    """
+
+    file: Path
+    source: bytes
+    function: str
+    place: ErrorPlace
+
+    @classmethod
+    def read(cls, named: str, folder: Path, place: ErrorPlace) -> LoopCode:
+        """The loop ``FILE.py:function``, whose path begins in ``folder``.
+
+        Raises:
+            SpecError: it is named otherwise, or the file cannot be read.
+        """
+        path, _, function = named.rpartition(":")
+        if not path.endswith(".py") or not function.isidentifier():
+            raise SpecError(place, named, "must name a function of a Python file: FILE.py:function")
+        file = (folder / path).resolve()
+        return cls(file, read_bytes(file), function, place)
+
+    @property
+    def named(self) -> str:
+        """How it is named, from any folder."""
+        return f"{self.file}:{self.function}"
+
+    @property
+    def described(self) -> str:
+        """What it is, in words: function, file, and the first digits of the SHA-256 of its bytes."""
+        begins = hashlib.sha256(self.source).hexdigest()[:_DIGITS]
+        return f"{self.function} in {self.file} (its SHA-256 begins {begins})"
+
+    def found(self) -> Any:
+        """The function. The code of the file runs now.
+
+        Raises:
+            SpecError: it fails, or has no such function.
+        """
+        return find_factory(str(self.place), self.named, self.source)

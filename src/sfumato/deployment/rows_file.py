@@ -1,0 +1,91 @@
+"""The file of a device's rows: written for a rehearsal, read from where the device's consent says."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sfumato.data.builtin_datasets import DatasetFacts
+from sfumato.data.dataset import Dataset
+from sfumato.deployment.private_files import require_private, write_private
+from sfumato.errors import DataError
+
+DATA = "data.npz"
+"""Its name in a party's folder, where the consent names no other one."""
+
+_UNREADABLE = (  # what NumPy, zipfile and zlib say of a damaged file
+    *(OSError, EOFError, KeyError, IndexError, TypeError, ValueError, OverflowError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+
+
+def write_rows(folder: Path, data: Dataset) -> None:
+    """Write the rows of a device: the training rows of ``data``.
+
+    Raises:
+        RunError: they cannot be written.
+    """
+    write_private(folder / DATA, packed_rows(data))
+
+
+def rows_path(folder: Path, named: str) -> Path:
+    """The file of a device's rows, by the name that its consent has for it.
+
+    Raises:
+        DataError: a link leads to another one.
+        RunError: others can read it, or it is not there.
+    """
+    rows = folder.resolve() / named
+    if (target := rows.resolve()) != Path(os.path.normpath(rows)):
+        raise DataError(f"{rows}: leads to {target}; name that path at data in consent.yaml if it is meant")
+    require_private(rows)
+    return target
+
+
+def packed_rows(data: Dataset) -> bytes:
+    """The training rows of a data set as a file."""
+    arrays: dict[str, Any] = {"features": data.train_features, "labels": data.train_labels}
+    if data.train_targets is not None:
+        arrays["targets"] = data.train_targets
+    archive = io.BytesIO()
+    np.savez(archive, outputs=np.array([data.facts.outputs]), **arrays)
+    return archive.getvalue()
+
+
+def read_rows(path: Path) -> Dataset:
+    """A data set whose training rows are those in a file, and which has no test rows.
+
+    Raises:
+        DataError: it cannot be read, or its arrays do not fit together.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
+            targets = archive["targets"] if "targets" in archive.files else None
+    except _UNREADABLE as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    if features.ndim < 1 or labels.ndim != 1:
+        raise DataError(f"{path}: must have rows of features, and one label a row")
+    if len(features) != len(labels) or (targets is not None and len(targets) != len(labels)):
+        raise DataError(f"{path}: has {len(features):,} rows of features and {len(labels):,} labels")
+    for name, found in (("features", features), ("targets", targets)):
+        if found is not None and found.dtype.kind not in "fiu":
+            raise DataError(f"{path}: {name} must be numbers; they are {found.dtype}")
+    features = features.astype(np.float32 if features.dtype.kind == "f" else np.int64, copy=False)
+    if targets is None:
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise DataError(f"{path}: labels must be whole numbers; they are {labels.dtype}")
+        labels = labels.astype(np.int64, copy=False)
+        if len(labels) and not (labels.min() >= 0 and labels.max() < outputs):
+            raise DataError(f"{path}: labels must be whole numbers from 0 to {outputs - 1}")
+    facts = DatasetFacts(str(path), len(labels), 0, outputs, features.shape[1:])
+    none = None if targets is None else targets[:0]
+    return Dataset(
+        facts, features, labels, features[:0], labels[:0], train_targets=targets, test_targets=none
+    )
