@@ -44,7 +44,7 @@ def certainty(epsilon: float, before: float = 0.5) -> str:
     """How sure an observer may become, in percent, rounded up: p e^ε / (1 - p + p e^ε).
 
     Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε. Under (ε, δ) they
-    change by more than e^(ε + t) with probability δ/(1 - e^-t) at most; docs/epsilon.md has t = ln 2.
+    change by more than e^(ε + t) with probability δ/(1 - e^-t) at most (`statement.gains`).
     ``before``: p, how sure it is at first; even odds are 0.5.
     What is above 99.9999999999 % is written as 100 %.
     """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sfumato.report.statement.gains import TWICE, between_contents, chance_of_more, together
+from sfumato.report.statement.gains import TWICE, between_contents, bound_of_several, chance_of_more
 
 MEANS = (0.3, 0.7, 1.0, 2.0)  # of unit Gaussians, between two worlds
 DELTAS = (1e-2, 1e-3, 1e-5)
@@ -52,7 +52,7 @@ def test_twice_delta_cannot_be_had_for_less():
 @pytest.mark.parametrize("mean", MEANS)
 def test_several_units_have_the_bound_together(mean, count):
     delta = 1e-5
-    bound = together(epsilon_of(mean, delta), delta, count)
+    bound = bound_of_several(epsilon_of(mean, delta), delta, count)
     if math.isfinite(bound.epsilon):
         assert delta_of(count * mean, bound.epsilon) <= bound.delta * (1 + 1e-9)
 
@@ -69,10 +69,14 @@ def test_two_contents_differ_by_twice_as_much_as_one_from_nothing(mean):
 
 def test_the_chain_is_met_by_randomised_response():
     """Without δ, k steps of e^ε are e^(kε)."""
-    assert together(0.5, 0.0, 4) == (2.0, 0.0)
+    assert bound_of_several(0.5, 0.0, 4) == (2.0, 0.0)
 
 
 def test_a_delta_of_one_promises_nothing():
-    for bound in (together(12.0, 1e-5, 2), together(math.inf, 1e-5, 2), together(1e4, 1e-5, 3)):
+    for bound in (
+        bound_of_several(12.0, 1e-5, 2),
+        bound_of_several(math.inf, 1e-5, 2),
+        bound_of_several(1e4, 1e-5, 3),
+    ):
         assert bound == (math.inf, 1.0)
-    assert np.isfinite(together(11.0, 1e-5, 2).epsilon)
+    assert np.isfinite(bound_of_several(11.0, 1e-5, 2).epsilon)

@@ -87,27 +87,22 @@ def _by_leaf(kept: AccountedSetting, now: AccountedSetting) -> list[_Class]:
 
     Empty where the settings have no trees of the same leaves, or the matrix of one has merged some classes.
     """
-    trees = [one.network.shape for one in (kept, now)]
-    if not all(isinstance(tree, Tree) and tree.depth > 1 for tree in trees):
+    before, tree = kept.network.shape, now.network.shape
+    if not (isinstance(before, Tree) and isinstance(tree, Tree)) or tree.depth == 1 or before.depth == 1:
         return []
-    if kept.network.trees or now.network.trees:  # devices move
-        return []
-    tree = now.network.shape
-    assert isinstance(tree, Tree)
-    if not np.array_equal(tree.devices, trees[0].devices):  # type: ignore[union-attr]
+    moving = kept.network.trees or now.network.trees
+    if moving or not np.array_equal(tree.devices, before.devices):
         return []
     firsts = np.cumsum(tree.devices) - tree.devices
     alike: dict[tuple[str, int, int], list[int]] = {}
     for kind in dict.fromkeys(row.unit_kind for row in now.report.guarantees):
         for leaf in np.flatnonzero(tree.devices).tolist():
-            rows = [_row_of(one, f"{kind}:{firsts[leaf]}") for one in (kept, now)]
-            if rows[0] is None or rows[1] is None:
+            unit = f"{kind}:{firsts[leaf]}"
+            old, new = _row_of(kept, unit), _row_of(now, unit)
+            if old is None or new is None:
                 return []
-            alike.setdefault((kind, rows[0], rows[1]), []).append(leaf)
-    return [
-        _Class(_title(now, tree, kind, leaves), before, after)
-        for (kind, before, after), leaves in alike.items()
-    ]
+            alike.setdefault((kind, old, new), []).append(leaf)
+    return [_Class(_title(now, tree, kind, leaves), old, new) for (kind, old, new), leaves in alike.items()]
 
 
 def _row_of(accounted: AccountedSetting, unit: str) -> int | None:

@@ -25,7 +25,7 @@ from sfumato.report.results.secure_sums import hops_in_words, least_of_sums
 from sfumato.report.statement import assumptions as assumed
 from sfumato.report.statement import words
 from sfumato.report.statement.assumptions import Assumed
-from sfumato.report.statement.held import NOT_KNOWN, Held
+from sfumato.report.statement.held import NOT_KNOWN, HeldCounts
 from sfumato.report.statement.pairs import RelatedPairs, SiteEpsilons, observer_in_words
 from sfumato.report.statement.simulated import about_simulation
 from sfumato.report.statement.trusted import TrustSince, noise_of_trusted, trust_by_round
@@ -87,7 +87,7 @@ class Statement:
     versions: Mapping[str, str]
     made: str = ""
     run: PlayedRun | None = None
-    held: Held = NOT_KNOWN
+    held: HeldCounts = NOT_KNOWN
 
     @cached_property
     def network(self) -> Network:

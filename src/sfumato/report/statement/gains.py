@@ -22,24 +22,24 @@ TWICE = math.log(2.0)
 _LARGEST = 700.0  # exponent of a float
 
 
-class Bound(NamedTuple):
+class PrivacyBound(NamedTuple):
     """An ε and its δ; ε is ∞ where δ would be 1 or more, which promises nothing."""
 
     epsilon: float
     delta: float
 
 
-def together(epsilon: float, delta: float, count: int) -> Bound:
+def bound_of_several(epsilon: float, delta: float, count: int) -> PrivacyBound:
     """The bound for ``count`` units that have ``epsilon`` at ``delta`` each."""
     if (count - 1) * epsilon > _LARGEST:
-        return Bound(math.inf, 1.0)
+        return PrivacyBound(math.inf, 1.0)
     total = delta * math.fsum(math.exp(step * epsilon) for step in range(count))
-    return Bound(count * epsilon, total) if total < 1 else Bound(math.inf, 1.0)
+    return PrivacyBound(count * epsilon, total) if total < 1 else PrivacyBound(math.inf, 1.0)
 
 
-def between_contents(epsilon: float, delta: float, relation: str) -> Bound:
+def between_contents(epsilon: float, delta: float, relation: str) -> PrivacyBound:
     """The bound between any two contents of a unit, by neighbouring relation of ``epsilon``."""
-    return Bound(epsilon, delta) if relation == "replace" else together(epsilon, delta, 2)
+    return PrivacyBound(epsilon, delta) if relation == "replace" else bound_of_several(epsilon, delta, 2)
 
 
 def chance_of_more(delta: float) -> float:

@@ -16,7 +16,7 @@ from sfumato.report.formatting import how_many, whole
 from sfumato.report.results.network import Network
 
 
-class Held(NamedTuple):
+class HeldCounts(NamedTuple):
     """Counts of what devices hold.
 
     Attributes:
@@ -50,10 +50,10 @@ class Held(NamedTuple):
         return dict(zip(named.device_names, self.counts, strict=False))
 
 
-NOT_KNOWN = Held()
+NOT_KNOWN = HeldCounts()
 
 
-def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> Held:
+def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> HeldCounts:
     """What devices hold, by the probability with which each draws one of its records into a local step.
 
     Args:
@@ -67,7 +67,7 @@ def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> Hel
     """
     kind = "person" if unit == "person" else "record"
     if unit not in ("record", "person") or rates is None or not isinstance(batch_size, int):
-        return Held(kind)
+        return HeldCounts(kind)
     if any(rate >= 1 for rate in rates):
-        return Held(kind)
-    return Held(kind, tuple(round(batch_size / rate) if rate > 0 else 0 for rate in rates))
+        return HeldCounts(kind)
+    return HeldCounts(kind, tuple(round(batch_size / rate) if rate > 0 else 0 for rate in rates))

@@ -8,7 +8,7 @@ from sfumato.findings import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.results.epsilon_words import sure_in_words
 from sfumato.report.statement.content import Statement
-from sfumato.report.statement.gains import TWICE, Bound, between_contents, chance_of_more
+from sfumato.report.statement.gains import TWICE, PrivacyBound, between_contents, chance_of_more
 from sfumato.report.statement.pairs import RelatedPairs
 from sfumato.report.statement.words import IN_SHORT, QUESTIONS, Promise, holder_phrase, observers_explained
 from sfumato.rounding import certainty
@@ -64,7 +64,7 @@ def _others(row: RelatedPairs) -> str:
     return f" (others ε = {text.epsilon(finite)})" if row.unprotected and finite is not None else ""
 
 
-def _contents(row: RelatedPairs, promise: Promise, statement: Statement) -> Bound:
+def _contents(row: RelatedPairs, promise: Promise, statement: Statement) -> PrivacyBound:
     """The bound between two contents of a unit that follows from the largest ε of some pairs."""
     return between_contents(row.worst.epsilon, statement.privacy.delta, promise.relation)
 

@@ -13,8 +13,8 @@ from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.network import GroupNetwork, Network
-from sfumato.report.statement.gains import together
-from sfumato.report.statement.held import Held
+from sfumato.report.statement.gains import bound_of_several
+from sfumato.report.statement.held import HeldCounts
 
 UNITS = {
     "device": "all data of one device",
@@ -101,7 +101,7 @@ class Promise(NamedTuple):
 
 
 def training_in_words(
-    spec: Mapping[str, Any], network: Network, played: Played, place: str, held: Held
+    spec: Mapping[str, Any], network: Network, played: Played, place: str, held: HeldCounts
 ) -> str:
     """Sentences on who trains which model on what, and where the data are.
 
@@ -238,7 +238,7 @@ def not_protected(promises: Sequence[Promise], place: str, clip: str, delta: flo
 
 def _of_several_records(promise: Promise, delta: float) -> str:
     """A sentence on somebody with several records, whose ε is at most ``promise.most`` each."""
-    bound = together(promise.most, delta, _SEVERAL)
+    bound = bound_of_several(promise.most, delta, _SEVERAL)
     limit = f"at most {text.epsilon(bound.epsilon)} at δ = {text.epsilon(bound.delta, 2)}"
     if bound.epsilon == math.inf:
         limit = "not limited by these figures"
