@@ -69,13 +69,13 @@ def test_observers_of_a_deep_tree(observer: str, title: str) -> None:
     assert (column.kind == "own-edge") == (observer in ("cabinet:0", "region:0"))
 
 
-def test_observers_run_from_near_to_far() -> None:
+def test_the_cloud_and_the_public_come_before_parties_from_near_to_far() -> None:
     names = labels_for(read_network(spec_with(DEEP, {})))
     observers = ["public", "cloud", "device:12", "region:0", "device:4", "cabinet:0", "device:1"]
     found = sorted((names.column("device:0", o) for o in observers), key=lambda column: column.order)
     assert [c.title for c in found] == [
-        "peers (same cabinet)", "own cabinet", "devices elsewhere in the region", "own region",
-        "devices elsewhere", "cloud", "public",
+        "cloud", "public", "peers (same cabinet)", "own cabinet", "devices elsewhere in the region",
+        "own region", "devices elsewhere",
     ]  # fmt: skip
 
 
