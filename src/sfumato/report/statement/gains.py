@@ -2,7 +2,7 @@
 
 *δ counted.* Let L = ln(P(o)/Q(o)) be how far an output o, drawn in one world, speaks for that world against
 the other. By definition δ ≥ P(S) − e^ε Q(S) for every set S; for S = {L > ε} the right side is
-E[max(0, 1 − e^(ε − L))] (Canonne, Kamath and Steinke 2020, Proposition 7). Where L > ε + ln 2 the maximum is
+E[max(0, 1 − e^(ε − L))] (Canonne, Kamath and Steinke 2020). Where L > ε + ln 2 the maximum is
 above 1/2, so by Markov's inequality P(L > ε + ln 2) ≤ 2δ. In the other world the same outputs are rarer
 still: Q(L > ε + ln 2) ≤ P(L > ε + ln 2) / 2e^ε. So, whichever world it is, the odds of one against the other
 rise by more than a factor of 2e^ε with a probability of at most 2δ.

@@ -102,7 +102,7 @@ def _with_delta(statement: Statement, promise: Promise, found: list[RelatedPairs
     return [
         f"δ = {text.number(delta)} is left aside. With it, odds become at most twice as large "
         f"({certainty(epsilon)} is then at most {certainty(epsilon + TWICE)}), but for a probability of at "
-        f"most 2δ = {_chance(delta)}{last}. Source: Canonne, Kamath and Steinke 2020, Proposition 7, with "
+        f"most 2δ = {_chance(delta)}{last}. Source: Canonne, Kamath and Steinke 2020, with "
         "Markov's inequality."
     ]
 
