@@ -42,6 +42,11 @@ def raise_lost() -> None:
         raise KeyboardInterrupt
 
 
+def came_from_elsewhere() -> bool:
+    """Whether a KeyboardInterrupt may be of a signal: one came, or no block of `interrupted_by` can tell."""
+    return not _blocks or any(block.came for block in _blocks)
+
+
 @contextmanager
 def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
     """A context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.

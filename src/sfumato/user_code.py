@@ -142,7 +142,10 @@ def call_user_code(place: str, named: str, what: str, call: Callable[[], Made]) 
 
 def describe_error(error: BaseException) -> str:
     """An error of a user's code in one line: its type, its message, and the user's line that raised it."""
-    said = " ".join(str(error).split())
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # it is the user's code as well
+        said = ""
     shown = f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
     if isinstance(error, SystemExit):
         shown = f"it ended the program ({shown})"

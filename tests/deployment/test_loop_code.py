@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import py_compile
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +17,10 @@ from deployed_parties import Stage, staged
 from handed_over import checked, free_addresses, written
 from rehearsals import STAR
 
+import sfumato
+from sfumato.arguments import Argument
 from sfumato.cli import main
+from sfumato.cli.party import party_command
 from sfumato.deployment import hops_check
 from sfumato.deployment.doors import Doors
 from sfumato.deployment.invitation import start_party, write_invitation
@@ -62,6 +67,30 @@ def start(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert main(["party", folder.name, "--folder", str(folder.parent)]) in (1, 2)
     (said,) = capsys.readouterr().err.splitlines()
     return said
+
+
+def test_a_link_to_a_loop_is_refused_and_its_name_is_not_shown_raw(tmp_path: Path) -> None:
+    """A name with control characters could wipe what the owner is to agree to from the terminal."""
+    (tmp_path / "x\x1b[8A\x1b[J.py").write_text(leaving("ran"))
+    (tmp_path / "loop.py").symlink_to(tmp_path / "x\x1b[8A\x1b[J.py")
+    for named in ("loop.py:train", "x\x1b[8A\x1b[J.py:train", "x\u202e.py:train"):
+        with pytest.raises(SpecError) as refused:
+            LoopCode.read(named, tmp_path, Argument("loop"))
+        assert "\x1b" not in str(refused.value)
+        assert "\u202e" not in str(refused.value)
+
+
+def test_a_module_in_the_current_folder_is_not_run_by_a_party(tmp_path: Path) -> None:
+    """As one could lie beside a spec from elsewhere."""
+    (tmp_path / "yaml.py").write_text(leaving("ran"))
+    (tmp_path / "device-0").mkdir()
+    environment = os.environ | {"PYTHONPATH": str(Path(sfumato.__file__).parents[1])}
+    done = subprocess.run(
+        party_command(tmp_path / "device-0")[:-1],  # not --with-starter
+        cwd=tmp_path, env=environment, stdin=subprocess.PIPE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (1, 2), done.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_loop_that_came_with_a_folder_does_not_run(

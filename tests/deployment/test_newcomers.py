@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from contextlib import ExitStack
 
@@ -43,6 +44,26 @@ def test_the_connection_that_is_ended_is_drawn() -> None:
     left = [survivors() for _ in range(TRIALS)]
     assert all(sum(one) == 2 and one[2] for one in left)
     assert {one[0] for one in left} == {True, False}
+
+
+def test_of_networks_that_have_as_many_each_may_lose_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has many networks cannot end the oldest connection for sure."""
+    drawn: list[int] = []
+    newcomers, handles = Newcomers(3, lambda network: None), dict[socket.socket, int]()
+
+    def choice(some: list[socket.socket]) -> socket.socket:
+        drawn.extend(handles[handle] for handle in some)
+        return some[-1]
+
+    monkeypatch.setattr(secrets, "choice", choice)
+    with ExitStack() as opened:
+        for number in range(3):
+            ours, theirs = socket.socketpair()
+            opened.enter_context(ours)
+            opened.enter_context(theirs)
+            handles[opened.enter_context(newcomers.add(ours, f"192.0.2.{number}"))] = number
+        newcomers._end_one()
+    assert drawn == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

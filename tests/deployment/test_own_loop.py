@@ -69,6 +69,51 @@ def test_what_a_loop_returns_is_clipped(value: float, tmp_path: Path) -> None:
         assert stage.told == []
 
 
+class SilentError(Exception):
+    """An error without a message."""
+
+    def __str__(self) -> str:
+        raise ValueError("no message")
+
+
+def _fails_with(error: BaseException) -> Any:
+    def train(model: nn.Module, rows: TensorDataset, task: LoopTask) -> nn.Module:
+        if task.is_trial:
+            return model
+        raise error
+
+    return train
+
+
+def _fails_elsewhere(model: nn.Module, rows: TensorDataset, task: LoopTask) -> nn.Module:
+    """It leaves another default device."""
+    if not task.is_trial:
+        torch.set_default_device("meta")
+        raise ValueError("not here")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("loop", "said"),
+    [
+        (_fails_with(SilentError()), "SilentError"),
+        (_fails_with(KeyboardInterrupt()), "it raised KeyboardInterrupt"),
+        (_fails_with(ValueError("\ud800")), "ValueError"),
+        (_fails_elsewhere, "not here"),
+    ],
+    ids=["no message", "interrupt of its own", "half a character", "another device"],
+)
+def test_no_failure_ends_the_party(loop: Any, said: str, tmp_path: Path) -> None:
+    """That it ends would tell of the rows."""
+    with staged(STAR, tmp_path) as stage, interrupted_by(signal.SIGTERM):
+        try:
+            assert not message(stage, loop).any()
+        finally:
+            torch.set_default_device(None)
+        (told,) = stage.told
+        assert said in told
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
 def test_what_has_no_length_is_sent_as_zeros_and_only_the_owner_is_told(value: float, tmp_path: Path) -> None:
     with staged(STAR, tmp_path) as stage:

@@ -17,14 +17,17 @@ from sfumato.interrupts import interrupt_at_end_of
 
 
 def party_command(folder: Path) -> list[str]:
-    """The words that start the party of a folder, in a process of its own that ends with its starter."""
-    words = [sys.executable, "-m", "sfumato", "party", folder.name, "--folder", str(folder.parent)]
+    """The words that start the party of a folder, in a process of its own that ends with its starter.
+
+    ``-P``: without it Python looks for every module in the current folder first.
+    """
+    words = [sys.executable, "-P", "-m", "sfumato", "party", folder.name, "--folder", str(folder.parent)]
     return [*words, "--with-starter"]
 
 
 def say(sentence: str) -> None:
     """Print a sentence; a log that is full, or that nobody reads, ends no party."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # it is closed, or cannot hold a character
         print(sentence, flush=True)
 
 

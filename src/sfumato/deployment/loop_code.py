@@ -10,6 +10,7 @@ the file imports is not compared: it comes from where Python finds modules, wher
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,22 @@ class LoopCode:
         """The loop ``FILE.py:function``, whose path begins in ``folder``.
 
         Raises:
-            SpecError: it is named otherwise, or the file cannot be read.
+            SpecError: it is named otherwise, by a link, or cannot be shown; or the file cannot be read.
         """
         path, _, function = named.rpartition(":")
         if not path.endswith(".py") or not function.isidentifier():
             raise SpecError(place, named, "must name a function of a Python file: FILE.py:function")
-        file = (folder / path).resolve()
-        return cls(file, read_bytes(file), function, place)
+        file = folder.resolve() / path
+        target = file.resolve()
+        if target != Path(os.path.normpath(file)):
+            raise SpecError(
+                place, named, f"is led to {str(target)!a} by a link; name that path if it is meant"
+            )
+        if not str(target).isprintable():
+            raise SpecError(
+                place, named, "must have a path of printable characters: it is shown to its owner"
+            )
+        return cls(target, read_bytes(file), function, place)
 
     @property
     def named(self) -> str:

@@ -1,9 +1,9 @@
 """Connections from who has not introduced himself yet: so many at a time, and nobody waits for another one.
 
-Where there are too many, one connection of the network that has most is ended, drawn at random: who opens
-many ends his own, and those who say nothing keep no child out. Were it always the oldest one, a child whose
-link is slow would be out as soon as strangers behind the same address opened as many as there is room for.
-Drawn from m, a connection outlives k others with probability (1 − 1/m)^k.
+Where there are too many, one connection of the network that has most, or of those that do, is ended, drawn
+at random: who opens many ends his own, and those who say nothing keep no child out. Were it always the oldest
+one, a child whose link is slow would be out as soon as strangers behind the same address opened as many as
+there is room for. Drawn from m, a connection outlives k others with probability (1 − 1/m)^k.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ class Newcomers:
         self._room.release()
 
     def _end_one(self) -> None:
-        """End one connection of the network that has most, if there is any."""
+        """End one connection of the networks that have most, if there is any."""
         with self._lock:
             if not self._networks:
                 return
-            network = Counter(self._networks.values()).most_common(1)[0][0]
-            one = secrets.choice([handle for handle, its in self._networks.items() if its == network])
-            del self._networks[one]
+            counts = Counter(self._networks.values())
+            most = max(counts.values())
+            one = secrets.choice([handle for handle, its in self._networks.items() if counts[its] == most])
+            network = self._networks.pop(one)
         self._on_end(network)
         with self._lock:  # as its thread closes it
             shut(one)

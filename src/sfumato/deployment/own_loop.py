@@ -32,7 +32,8 @@ also where the loop takes the signal that ends it for an error.
 be in a message that is charged to its own. It does not read the key, the memory, the ledger or the noise of
 its party, as code that runs with its owner's rights could, and it sends nothing elsewhere. Nothing of it has
 to be secret: neither its code, nor its state between rounds, nor the coins that it draws. Time is not
-covered: how long it trains, or that it never ends, may tell of the rows.
+covered: how long it trains, that it never ends, or that it takes its process down with it (`os._exit`, no
+memory, a crash of a library in C), may tell of the rows.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ from sfumato.deployment.messages import Model, RoundPosition
 from sfumato.deployment.refusals import require_own_loop_fits
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import SpecError, first_line
-from sfumato.interrupts import raise_lost
+from sfumato.interrupts import came_from_elsewhere, raise_lost
 from sfumato.learning.norms import row_norms
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.mechanisms.clipping import FlatClip, PerLayerClip
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.spec.training import Training
-from sfumato.user_code import call_user_code
+from sfumato.user_code import call_user_code, describe_error
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,10 @@ class OwnLoop:
         place, named = str(self.place), self.named
         try:
             returned = call_user_code(place, named, "the loop failed", partial(self.train, model, rows, task))
+        except KeyboardInterrupt as error:
+            if came_from_elsewhere():
+                raise
+            raise SpecError(place, named, "the loop failed: it raised KeyboardInterrupt") from error
         finally:
             raise_lost()
         wrong = "the loop must return the model that it trained, or its parameters by name"
@@ -210,18 +215,15 @@ class LoopTraining:
         self._layout.write(before, model)
         try:
             after = self._loop.trained(model, self._rows, self._task(position), self._layout)
-        except SpecError as error:  # a refusal would tell whether it failed
-            return self._zeros(first_line(error), position)
-        update = (after - before)[None]
-        if not bool(row_norms(update).isfinite().all()):
-            where = f"{self._loop.place}: got {self._loop.named!r}"
-            return self._zeros(f"{where}; the loop returned a model that is not finite", position)
-        return self._clip.clip_(update).vectors
-
-    def _zeros(self, problem: str, position: RoundPosition) -> Tensor:
-        """The update of zeros that is sent for a loop that failed; only the owner is told."""
+            update = (after - before)[None]
+            if not bool(row_norms(update).isfinite().all()):
+                wrong = "the loop returned a model that is not finite"
+                raise SpecError(self._loop.place, self._loop.named, wrong)
+            return self._clip.clip_(update).vectors
+        except Exception as error:  # a refusal would tell whether it failed; only the owner is told
+            problem = first_line(error) if isinstance(error, SpecError) else describe_error(error)
         self._say(f"{self._party}, {position}: an update of zeros is sent, with its noise: {problem}")
-        return torch.zeros(1, self._layout.total, dtype=torch.float32)
+        return torch.zeros_like(before)[None]  # wherever the loop left new tensors to be made
 
     def _task(self, position: RoundPosition, *, is_trial: bool = False) -> LoopTask:
         plan = self._terms.plan

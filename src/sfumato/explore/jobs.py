@@ -163,11 +163,12 @@ class Jobs:
             file, errors = self._scratch / f"{number}.yaml", self._scratch / f"{number}.txt"
             named = spec.model_copy(update={"name": folder.name})
             file.write_text(dump_spec(named), encoding="utf-8")
-            command = [sys.executable, "-m", "sfumato", "run", str(file), "--out", str(folder), "--quiet"]
+            # -P: without it Python looks for every module in the current folder first
+            words = ["-P", "-m", "sfumato", "run", str(file), "--out", str(folder), "--quiet"]
             with errors.open("wb") as said:
                 process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
-                    start_new_session=True,
+                    [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=said, start_new_session=True,
                 )  # fmt: skip
             self._jobs[number] = StartedRun(number, what, folder, rounds, process, errors)
             return self._jobs[number]
