@@ -90,7 +90,9 @@ def _statement_of_spec(spec: Spec) -> Statement:
 
     report = account(spec)
     planned = report.plan.spec
-    held = held_by(report.plan.releases.batches.rates, planned.training.batch_size, planned.privacy.unit)
+    rates = report.plan.releases.batches.rates
+    each = None if rates is None else rates.tolist()
+    held = held_by(each, planned.training.batch_size, planned.privacy.unit)
     resolved = planned.model_dump(mode="json", by_alias=True, exclude_none=True)
     privacy = RecordedPrivacy.from_dict(report.to_dict())
     today = date.today().isoformat()

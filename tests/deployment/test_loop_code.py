@@ -230,7 +230,7 @@ def test_a_local_run_has_the_loop_of_its_command(stage: Stage, tmp_path: Path) -
     assert (tmp_path / "ran").exists()
     invited(stage, code)  # again, by the same consent
     (tmp_path / "other.py").write_text(leaving("other"))
-    with pytest.raises(SpecError, match=r"other.py:train'; must be that of .*consent.yaml, which names /"):
+    with pytest.raises(SpecError, match=r"must be that of .*consent.yaml, which names /"):
         invited(stage, LoopCode.read("other.py:train", tmp_path, "loop"))
     name_loop(folder)
     (folder / "loop.py").write_text(leaving("edited"))
