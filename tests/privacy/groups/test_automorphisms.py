@@ -214,7 +214,7 @@ def test_a_lost_class_of_observers_in_groups_is_refused(unit, monkeypatch):
     structure = GroupStructure(1, (DISJOINT[0], DISJOINT[1]))
     declared = GroupReleases("dp-ogl", 6, (structure,), 3, 1, (1.0,) * 2, (1.0,) * 2, (1.0,) * 2)
     found = GroupPairs._observers_of
-    monkeypatch.setattr(GroupPairs, "_observers_of", lambda *args: list(found(*args))[1:])
+    monkeypatch.setattr(GroupPairs, "_observers_of", lambda *args, **more: list(found(*args, **more))[1:])
     with pytest.raises(RuntimeError, match="no privacy figure"):
         declared.pair_classes(unit)
 
