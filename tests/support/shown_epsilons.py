@@ -407,12 +407,12 @@ def _console_of_run(found: Found, truths: Sequence[Truth], runs: Sequence[sf.Run
     for truth in truths:
         for name, epsilon in truth.columns.items():
             wanted[name] = max(epsilon, wanted.get(name, 0.0))
-    titled = truths[0].report.plan.parties.titled
+    titled, unit = truths[0].report.plan.parties.titled, truths[0].report.plan.spec.privacy.unit
+    of_records = re.search(rf"ε of a {unit}: (.*?) \(δ", text)
+    found.same("console of run", "of a record or person", bool(of_records), unit in ("record", "person"))
     for name, epsilon in wanted.items():
-        shown = f"ε {titled(name)} {upper_bound(epsilon)}"
-        found.same(
-            "console of run",
-            shown,
-            f"{shown}," in text or f"{shown} (" in text or f"{shown} of a device (" in text,
-            True,
-        )
+        shown = f"{titled(name)} {upper_bound(epsilon)}"
+        told = f"ε {shown}, " in text or f"ε {shown} (" in text or f"ε {shown} of a device (" in text
+        if of_records:
+            told = shown in of_records[1].split(", ")
+        found.same("console of run", shown, told, True)
