@@ -210,10 +210,11 @@ def test_how_many_records_there_are_is_told_where_they_are_the_unit():
     found = replace(made(sf.load_spec(RECORDS)), held=held)
     words = words_of(found)
     assert "3 sites (devices in the spec) train one model together on the data set synthetic." in words
-    assert "They hold 47 records, 10 to 20 at each site." in words
+    assert "They train on 47 records, 10 to 20 at each site." in words
+    assert "Hidden is whether its data were used; how many there are is public." in words
     assert held_by([0.5, 1.0], 5, "record").counts == ()  # at most 5, and how many is not known
     assert held_by([0.5, 0.25], 5, "device").counts == ()  # a device that is removed does not show its size
-    assert "They hold" not in made(sf.load_spec(SPEC)).subject
+    assert "They train on" not in made(sf.load_spec(SPEC)).subject
 
 
 def test_what_must_stay_secret_and_what_no_figure_covers():

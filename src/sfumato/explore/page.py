@@ -151,8 +151,8 @@ def _figure_sections() -> list[Any]:
         html.Section([
             html.H2("Coalitions"),
             html.P(
-                "Several observers that put together what they receive learn more. Name the members, or let "
-                "clicks on the drawing add them."
+                "Several observers that put together what they receive may learn more. Name the members, or "
+                "let clicks on the drawing add them."
             ),
             html.Div([
                 _text_input("unit", "Protected unit, like device:0, record:0 or person:0"),

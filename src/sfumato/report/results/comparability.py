@@ -77,7 +77,7 @@ def _warning_on_units(series: Sequence[Series]) -> list[str]:
         return []
     whose = "; ".join(f"of one {unit} in {text.join_names(names)}" for unit, names in runs.items())
     return [
-        f"The ε here are of different units: {whose}. An ε of one unit says nothing of another, so they are "
+        f"The ε here are of different units: {whose}. They cannot be compared as they are, and are "
         "neither ranked nor drawn together."
     ]
 

@@ -179,7 +179,8 @@ def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
         ]
     if worst_value < SPREAD * least_value:
         return []
-    return [f"From one {rows[0].unit_kind} to another ε goes from {best.epsilon} to {worst.epsilon}."]
+    unit = rows[0].unit_kind
+    return [f"ε{towards} goes from {best.epsilon} to {worst.epsilon}, depending on the {unit}."]
 
 
 class _End(NamedTuple):

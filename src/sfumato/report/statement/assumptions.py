@@ -55,7 +55,7 @@ OF_OBSERVERS = (
     ),
     Assumed(
         "Observers do not put together what they receive.",
-        "Each line is about one observer. Several together learn more; the command sfumato account SPEC "
+        "Each line is about one observer. Several together may learn more; the command sfumato account SPEC "
         "--observer A,B says how much.",
     ),
 )

@@ -34,7 +34,7 @@ class HeldCounts(NamedTuple):
         least, most = min(self.counts), max(self.counts)
         between = "or" if most == least + 1 else "to"
         each = whole(least) if least == most else f"{whole(least)} {between} {whole(most)}"
-        return f"They hold {how_many(sum(self.counts), self.unit)}, {each} at each {place}."
+        return f"They train on {how_many(sum(self.counts), self.unit)}, {each} at each {place}."
 
     def by_site(self, network: Network) -> dict[str, int]:
         """The number at each named site: a device, or a leaf of the tree with devices that stay under it."""

@@ -37,9 +37,9 @@ RELATIONS = {
     ),
 }
 _HIDDEN = {
-    "zero-out": "Hidden is whether its data were used; that it is there and is counted is public.",
+    "zero-out": "Hidden is whether its data were used; {public} is public.",
     "remove": "Hidden is whether it took part, except from those who see who takes part.",
-    "replace": "Hidden is which data it has; that it is there and is counted is public.",
+    "replace": "Hidden is which data it has; {public} is public.",
 }
 QUESTIONS = {
     "zero-out": "whether the data of a certain {unit} were used.",
@@ -191,7 +191,9 @@ def protected(promises: Sequence[Promise], place: str, data: Mapping[str, Any]) 
         if alike:
             units = " and ".join(unit_in_words(one.kind, place, data) for one in alike)
             said.append(f"Protected is {units}, over the whole training, all rounds together.")
-            said.append(_HIDDEN[relation])
+            of_devices = any(one.kind == "device" for one in alike)
+            public = "that it is there and is counted" if of_devices else "how many there are"
+            said.append(_HIDDEN[relation].format(public=public))
     for one in promises:
         unit = unit_in_words(one.kind, place, data)
         if one.least == math.inf:

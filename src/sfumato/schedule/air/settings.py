@@ -69,7 +69,7 @@ def compression_notes(spec: Spec) -> tuple[str, ...]:
         return ()
     return (
         f"compression lets {spec.compression.ratio:g} of every update through and nothing scales it up: the "
-        "average that arrives is smaller than the updates' by about that much (Lemma 1 of PFELS)",
+        f"average that arrives is about {spec.compression.ratio:g} times the updates' (Lemma 1 of PFELS)",
     )
 
 
