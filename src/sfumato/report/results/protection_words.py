@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sfumato.network.tree import Tree
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
+from sfumato.report.results.held import held_in_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
@@ -98,27 +98,19 @@ def _why_sites_differ(series: Series, kind: str) -> list[str]:
     equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
     if not (drawn and equal):
         return []
-    held = _held_by_sites(series)
+    held = _held_by_sites(series, kind)
     return [
         f"The fewer {kind}s a site has{held}, the more often each is drawn for a batch, and the larger ε is."
     ]
 
 
-def _held_by_sites(series: Series) -> str:
-    """`` (ulm 39, kiel 47)``: how many records or persons, a public number, the sites have; else "".
-
-    A site of n units draws each with probability batch size / n, which the ledger has. Where every unit is
-    in every batch it does not tell n.
-    """
-    spec, shape = series.first.spec_dict, read_network(series.first.spec_dict).shape
-    rates = (series.first.ledger.get("batches") or {}).get("rate_per_device") or []
-    names = shape.device_names if isinstance(shape, Tree) else ()
-    size = spec["training"].get("batch_size")
-    known = isinstance(size, int) and len(rates) == len(names) and all(0 < rate < 1 for rate in rates)
-    if not known or len(names) > _MOST_SITES:
+def _held_by_sites(series: Series, kind: str) -> str:
+    """`` (ulm 39, kiel 47)``: how many units of a ``kind`` the sites have, which is public; else ""."""
+    held = held_in_run(series.first, kind).by_site(read_network(series.first.spec_dict))
+    if not held or len(held) > _MOST_SITES or not all(held.values()):
         return ""
-    counts = sorted((round(size / rate), name) for rate, name in zip(rates, names, strict=True))
-    return f" ({join_names([f'{name} {whole(count)}' for count, name in counts], _MOST_SITES)})"
+    ascending = sorted(held, key=lambda name: (held[name], name))
+    return f" ({join_names([f'{name} {whole(held[name])}' for name in ascending], _MOST_SITES)})"
 
 
 def _everybody(series: Series, kind: str) -> str:
