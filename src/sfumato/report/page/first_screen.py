@@ -27,7 +27,7 @@ from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_priv
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network, read_network
-from sfumato.report.results.protection_words import protection_sentences, unprotected_finding
+from sfumato.report.results.protection_words import protection_sentences, warnings_of_run
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
@@ -92,8 +92,7 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     found: dict[str, list[str]] = {}
     told = []
     for one, matrix in zip(series, matrices, strict=True):
-        warned = [*protocol_warnings(one.first.spec_dict), *unprotected_finding(matrix)]
-        for said in [*warned, *findings_of_run(one.first)]:
+        for said in warnings_of_run(one.first, matrix):
             found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
+from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.held import held_in_run
 from sfumato.report.results.matrix import Matrix
@@ -14,9 +15,11 @@ from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     SPREAD,
     epsilons_towards_workers,
+    findings_of_run,
     kind_within_devices,
     range_sentence,
 )
+from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
@@ -177,6 +180,11 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
         return []
     who = _unprotected_pairs_phrase(matrix, others)
     return [f"without any guarantee: {who}"]
+
+
+def warnings_of_run(run: RunFolder, matrix: Matrix) -> list[str]:
+    """What a run is warned of, before its findings the verdict on its protocol and who has no guarantee."""
+    return [*protocol_warnings(run.spec_dict), *unprotected_finding(matrix), *findings_of_run(run)]
 
 
 def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
