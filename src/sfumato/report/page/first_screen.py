@@ -241,8 +241,9 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
 def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     """A tile with the largest ε for each kind of observer."""
     grouped = not math.isnan(summary.epsilon_peers)
-    shape = read_network(one.first.spec_dict).shape
-    edge, others = "master" if grouped else _name_of_edges(shape), _name_of_others(shape, grouped=grouped)
+    network = read_network(one.first.spec_dict)
+    edge = "master" if grouped else _name_of_edges(network.shape)
+    others = {"worker": "other workers", "site": "another site"}.get(network.device_word, "other devices")
     raw = one.first.privacy.raw_to_trusted_edge
     some_raw = has_edges(one) and bool(raw)
     found = [
@@ -268,13 +269,6 @@ def look_of_epsilon(epsilon: float) -> str:
 def _name_of_edges(shape: Tree | GroupNetwork | str) -> str:
     """What the lowest aggregators of a tree are called."""
     return shape.tiers[-1].name if isinstance(shape, Tree) and shape.depth > 1 else "edge"
-
-
-def _name_of_others(shape: Tree | GroupNetwork | str, *, grouped: bool) -> str:
-    """What other devices are called: workers in groups, sites where the devices of a star have names."""
-    if grouped:
-        return "other workers"
-    return "another site" if isinstance(shape, Tree) and shape.device_names else "other devices"
 
 
 def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sfumato.network.tree import Tree
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import spread_html
@@ -44,7 +43,7 @@ from sfumato.report.results.comparability import data_of
 from sfumato.report.results.cost_of_privacy import adds_noise, twin_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import GroupNetwork, read_network
+from sfumato.report.results.network import GroupNetwork, Network, read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
@@ -142,7 +141,7 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         said = [f"protocol {spec['protocol']}"]
         said += [f"data {data_of(one)}"] if data_of(one) else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
-        said += _parties_in_words(read_network(spec).shape)
+        said += _parties_in_words(read_network(spec))
         said += [] if unit_of_run(one.first) == "device" else [f"one {unit_of_run(one.first)} is protected"]
         said += _moves_in_words(topology.get("moves")) if isinstance(topology, Mapping) else []
         said += ["adaptive control"] if spec.get("control") else []
@@ -153,15 +152,15 @@ def _subtitle_html(series: Sequence[Series]) -> str:
     return "".join(f'<p class="facts">{text.escape(f"{name}: {said}")}</p>' for name, said in facts.items())
 
 
-def _parties_in_words(shape: Tree | GroupNetwork | str) -> list[str]:
+def _parties_in_words(network: Network) -> list[str]:
     """A phrase on how many aggregators and devices there are; [] where that is not known."""
+    shape, device = network.shape, network.device_word
     if isinstance(shape, str):
         return []
     if isinstance(shape, GroupNetwork):
-        return [text.how_many(shape.groups.workers, "worker")]
+        return [text.how_many(shape.groups.workers, device)]
     tiers = [text.how_many(tier.size, tier.name) for tier in shape.tiers[1:]]
-    devices = "site" if shape.device_names else "device"
-    return [", ".join([*tiers, text.how_many(shape.device_count, devices)])]
+    return [", ".join([*tiers, text.how_many(shape.device_count, device)])]
 
 
 def _moves_in_words(moves: Any) -> list[str]:

@@ -45,7 +45,9 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         said += _about_units(series, matrix, kind, at)
     said += after_run_sentence(series.first.privacy)
     within = kind_within_devices(series.first)
-    said += [] if within is None else unit_sentences(series.first.spec_dict, within)
+    if within is not None:
+        spec = series.first.spec_dict
+        said += unit_sentences(spec, within, read_network(spec).device_word)
     workers = epsilons_towards_workers(series)
     protected = [value for value in workers if value < math.inf]
     if protected:
