@@ -26,7 +26,7 @@ from sfumato.report.results.comparability import (
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import GroupNetwork, Network, read_network
+from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.protection_words import protection_sentences, warnings_of_run
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
@@ -131,7 +131,7 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
     """Sentences on who learns how much in the runs of a series: guarantees, claims and attacks."""
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
-    network = read_network(one.first.spec_dict)
+    network = one.network
     moved = moved_sentence(network)
     privacy, secure = one.first.privacy, network.secure
     summed = [
@@ -241,7 +241,7 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
 def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     """A tile with the largest ε for each kind of observer."""
     grouped = not math.isnan(summary.epsilon_peers)
-    network = read_network(one.first.spec_dict)
+    network = one.network
     edge = "master" if grouped else _name_of_edges(network.shape)
     others = {"worker": "other workers", "site": "another site"}.get(network.device_word, "other devices")
     raw = one.first.privacy.raw_to_trusted_edge

@@ -10,7 +10,6 @@ from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.held import held_in_run
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     SPREAD,
@@ -46,8 +45,7 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
     said += after_run_sentence(series.first.privacy)
     within = kind_within_devices(series.first)
     if within is not None:
-        spec = series.first.spec_dict
-        said += unit_sentences(spec, within, read_network(spec).device_word)
+        said += unit_sentences(series.first.spec_dict, within, series.network.device_word)
     workers = epsilons_towards_workers(series)
     protected = [value for value in workers if value < math.inf]
     if protected:
@@ -97,7 +95,7 @@ def _why_sites_differ(series: Series, kind: str) -> list[str]:
     With one noise and equal weights for all, what differs is the probability of being drawn for a batch: the
     batch size over how many the site has.
     """
-    spec, network = series.first.spec_dict, read_network(series.first.spec_dict)
+    spec, network = series.first.spec_dict, series.network
     training = spec["training"]
     drawn = kind != "device" and training.get("batches") == "poisson" and network.device_word == "site"
     equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
@@ -111,7 +109,7 @@ def _why_sites_differ(series: Series, kind: str) -> list[str]:
 
 def _held_by_sites(series: Series, kind: str) -> str:
     """`` (ulm 39, kiel 47)``: how many units of a ``kind`` the sites have, which is public; else ""."""
-    held = held_in_run(series.first, kind).by_site(read_network(series.first.spec_dict))
+    held = held_in_run(series.first, kind).by_site(series.network)
     if not held or len(held) > _MOST_SITES or not all(held.values()):
         return ""
     ascending = sorted(held, key=lambda name: (held[name], name))
@@ -122,7 +120,7 @@ def _everybody(series: Series, kind: str) -> str:
     """The words for all observers of a ``kind`` of unit but for the device or site that holds it."""
     if kind == "device":
         return "any observer"
-    return f"anybody but its own {read_network(series.first.spec_dict).device_word}"
+    return f"anybody but its own {series.network.device_word}"
 
 
 def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:

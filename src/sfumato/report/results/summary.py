@@ -221,7 +221,7 @@ def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
 
 def epsilons_towards_workers(series: Series) -> list[float]:
     """All ε towards single other workers in runs over groups; [] otherwise."""
-    family = read_network(series.first.spec_dict).family
+    family = series.network.family
     return _towards_devices(series) if family is not None and family.devices_observe else []
 
 
@@ -238,7 +238,7 @@ def _towards_devices(one: Series) -> list[float]:
 
 def has_edges(one: Series) -> bool:
     """Whether there are aggregators between devices and the cloud."""
-    shape = read_network(one.first.spec_dict).shape
+    shape = one.network.shape
     return not isinstance(shape, Tree) or shape.depth > 1
 
 
