@@ -83,8 +83,8 @@ def _refuse_to_replace(page: Path, found: Statement) -> None:
 def _statement_of_spec(spec: Spec) -> Statement:
     """The statement of a spec that has not been run."""
     from sfumato.accounting import account
+    from sfumato.report.results.held import held_by
     from sfumato.report.statement.content import Statement
-    from sfumato.report.statement.held import held_by
     from sfumato.run_folder.recorded_privacy import RecordedPrivacy
     from sfumato.spec.frozen import versions
 
@@ -101,8 +101,8 @@ def _statement_of_spec(spec: Spec) -> Statement:
 
 def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
+    from sfumato.report.results.held import held_in_run
     from sfumato.report.statement.content import PlayedRun, Statement
-    from sfumato.report.statement.held import held_by
     from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run
 
     run = load_run(folder)
@@ -131,8 +131,5 @@ def _statement_of_run(folder: Path) -> Statement:
         on=str(deployed.get("on", "")),
     )
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
-    rates = (run.ledger.get("batches") or {}).get("rate_per_device")
-    held = held_by(
-        rates, run.spec_dict["training"]["batch_size"], run.spec_dict["privacy"].get("unit", "device")
-    )
+    held = held_in_run(run, run.spec_dict["privacy"].get("unit", "device"))
     return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played, held)

@@ -176,7 +176,7 @@ def test_a_person_brings_one_row_to_a_step() -> None:
     assert said in one
     assert said not in every
     assert "The gradient of every example is clipped to norm 1 " in every
-    (said,) = unit_sentences({"data": {"person_column": "patient"}}, "person")
+    (said,) = unit_sentences({"data": {"person_column": "patient"}}, "person", "device")
     assert said.startswith(
         "A person is all rows with one value of patient; at most one of them is in a local "
     )

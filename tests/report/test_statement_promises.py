@@ -11,7 +11,7 @@ import pytest
 from statements import SPEC, made, played, words_of
 
 import sfumato as sf
-from sfumato.report.statement.held import held_by
+from sfumato.report.results.held import held_by
 from sfumato.rounding import certainty, upper_bound
 from sfumato.run_folder.recorded_privacy import AfterRun
 

@@ -170,11 +170,9 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     ``folder``: of the run, or of the runs of several seeds.
     """
     from sfumato.report.figures.control import stop_reasons
-    from sfumato.report.results.dp_ogl_plus import protocol_warnings
-    from sfumato.report.results.protection_words import unprotected_finding
+    from sfumato.report.results.protection_words import warnings_of_run
     from sfumato.report.results.series import load_series
     from sfumato.report.results.summary import (
-        findings_of_run,
         guessing_of_run,
         matrix_of,
         raw_to_trusted_in_words,
@@ -200,12 +198,7 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     first = series.first
     if first.privacy.raw_to_trusted_edge:
         out.print(raw_to_trusted_in_words(first))
-    warned = [
-        *protocol_warnings(first.spec_dict),
-        *unprotected_finding(matrix_of(first)),
-        *findings_of_run(first),
-    ]
-    for finding in warned:
+    for finding in warnings_of_run(first, matrix_of(first)):
         out.print(f"finding: {finding.rstrip('.')}")
     page = folder / REPORT_FILE
     drawn = (

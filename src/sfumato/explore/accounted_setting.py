@@ -15,7 +15,7 @@ from sfumato.planning.costs import TrainingCost, training_cost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import GroupNetwork, Network, owners_in_words, read_network
-from sfumato.report.results.observer_labels import labels_for
+from sfumato.report.results.observer_labels import ObserverLabels, labels_for
 from sfumato.spec.document import Spec
 
 _KEPT = 16  # settings whose figures are kept
@@ -44,9 +44,14 @@ class AccountedSetting:
     network: Network
 
     @cached_property
+    def labels(self) -> ObserverLabels:
+        """Names of classes of units and of observers in the network."""
+        return labels_for(self.network)
+
+    @cached_property
     def matrix(self) -> Matrix:
         """The matrix of ε of classes of devices towards observers, as in reports."""
-        return build_matrix(self.report.guarantees, labels_for(self.network))
+        return build_matrix(self.report.guarantees, self.labels)
 
     @cached_property
     def noise(self) -> list[NoiseRow]:

@@ -16,7 +16,6 @@ from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import owners_in_words
-from sfumato.report.results.observer_labels import labels_for
 
 _MOST_NAMES = 6
 ABSENT = "–"
@@ -107,7 +106,7 @@ def _by_leaf(kept: AccountedSetting, now: AccountedSetting) -> list[_Class]:
 
 def _row_of(accounted: AccountedSetting, unit: str) -> int | None:
     """The row of the matrix that a unit is counted in; ``None`` where its class was merged with others."""
-    title = labels_for(accounted.network).row(unit).title
+    title = accounted.labels.row(unit).title
     return next((at for at, row in enumerate(accounted.matrix.rows) if row.title == title), None)
 
 

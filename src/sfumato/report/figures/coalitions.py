@@ -9,7 +9,6 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import DASHES, Figure, Json, colour, epsilon_axis, over_legend
 from sfumato.report.page.html import PlacedFigures
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
@@ -92,7 +91,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         "model of HDP tolerates. For every number of colluders, the coalition that was found to learn the "
         "most."
     ]
-    hops = read_network(one.first.spec_dict).secure
+    hops = one.network.secure
     if hops and any(row.epsilon < row.supernode_epsilon < math.inf for row in rows):
         said.append(
             "A supernode with enough colluders at its edge holds enough shares of the others' secrets to "

@@ -20,7 +20,7 @@ from sfumato.report.figures.figure import (
     over_legend,
     round_axis,
 )
-from sfumato.report.results.network import parties_in_words, read_network
+from sfumato.report.results.network import parties_in_words
 from sfumato.report.results.series import FloatArray, Series
 from sfumato.report.results.summary import unit_of_run
 from sfumato.report.results.watched_epsilons import budgets
@@ -58,7 +58,7 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
             given[observer].given if observer in given else math.nan,
         )
         for number, one in enumerate(series)
-        for names, given in [(read_network(one.first.spec_dict), budgets(one))]
+        for names, given in [(one.network, budgets(one))]
         for observer in one.observers
     ]
     by_unit: dict[str, list[_EpsilonLine]] = {}
@@ -75,7 +75,7 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
 
 def endless_observers(one: Series) -> list[str]:
     """The watched observers towards whom the worst unit of a run never has a finite ε."""
-    names = read_network(one.first.spec_dict)
+    names = one.network
     curves = {observer: one.worst(EPSILON_PREFIX + observer)[1] for observer in one.observers}
     endless = [observer for observer, values in curves.items() if len(values) and np.isinf(values).all()]
     return [parties_in_words(names.titled(observer)) for observer in endless]

@@ -31,6 +31,14 @@ EPSILON_BAR: Json = {
     "title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1,
     "tickvals": [-1, 0, 1, 2], "ticktext": ["≤ 0.1", "1", "10", "≥ 100"],
 }  # fmt: skip
+EPSILON_COLOURS: Json = {
+    "zmin": EPSILON_ENDS[0], "zmax": EPSILON_ENDS[1], "colorscale": EPSILON_SCALE, "colorbar": EPSILON_BAR,
+}  # fmt: skip
+"""Of a Plotly heatmap of `epsilon_shade`."""
+ALL_RED: Json = {
+    "zmin": 0, "zmax": 1, "colorscale": [[0, NO_GUARANTEE], [1, NO_GUARANTEE]], "showscale": False,
+}  # fmt: skip
+"""Of a Plotly heatmap of cells without a guarantee."""
 LEGEND: Json = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
 MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
 _LEGEND_LINE = 20  # px

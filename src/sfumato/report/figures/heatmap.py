@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
-    EPSILON_BAR,
-    EPSILON_ENDS,
-    EPSILON_SCALE,
+    EPSILON_COLOURS,
     NO_GUARANTEE,
     Figure,
     Json,
@@ -154,12 +152,11 @@ def _heatmap_traces(matrix: Matrix, delta: float) -> list[Json]:
     common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
     common |= {"xgap": 3, "ygap": 3, "hoverinfo": "text", "texttemplate": "%{text}"}
     epsilons = [cell.epsilon for cell in matrix.cells.values()]
-    scale = {"zmin": EPSILON_ENDS[0], "zmax": EPSILON_ENDS[1], "colorscale": EPSILON_SCALE}
-    bar = {"showscale": min(epsilons) < math.inf, "colorbar": EPSILON_BAR}
+    scale = EPSILON_COLOURS | {"showscale": min(epsilons) < math.inf}
     cells = _heatmap_cells(
         matrix, delta, lambda c: epsilon_shade(c.epsilon) if c.epsilon < math.inf else None
     )
-    traces = [common | cells | scale | bar | {"textfont": {"size": 14 if width <= 14 else 9}}]
+    traces = [common | cells | scale | {"textfont": {"size": 14 if width <= 14 else 9}}]
     if math.inf in epsilons:
         cells = _heatmap_cells(
             matrix, delta, lambda c: float(c.trusts_all) if c.epsilon == math.inf else None

@@ -11,10 +11,10 @@ import numpy as np
 from sfumato.report import formatting as text
 from sfumato.report.figures.claims import claim_in_words
 from sfumato.report.figures.figure import (
+    ALL_RED,
     EPSILON_BAR,
     EPSILON_ENDS,
     EPSILON_SCALE,
-    NO_GUARANTEE,
     Figure,
     Json,
     epsilon_shade,
@@ -85,9 +85,8 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str]) -> Iterator[Json]:
     finite = _heatmap_cells(np.where(np.isinf(values), np.nan, shades), values, pairs, view)
     yield common | finite | {"coloraxis": "coloraxis"}
     if np.isinf(values).any():
-        colorscale = [[0, NO_GUARANTEE], [1, NO_GUARANTEE]]
-        red = {"zmin": 0, "zmax": 1, "colorscale": colorscale, "showscale": False}
-        yield common | _heatmap_cells(np.where(np.isinf(values), 1.0, np.nan), values, pairs, view) | red
+        red = np.where(np.isinf(values), 1.0, np.nan)
+        yield common | _heatmap_cells(red, values, pairs, view) | ALL_RED
 
 
 def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json]) -> Json:

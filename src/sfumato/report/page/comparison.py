@@ -9,7 +9,7 @@ from typing import Any
 from sfumato.report import formatting as text
 from sfumato.report.page.who_adds_noise import noise_of
 from sfumato.report.results.comparability import asks_for_energy, by_score_and_data, energy_text
-from sfumato.report.results.network import owners_in_words, read_network
+from sfumato.report.results.network import owners_in_words
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import Summary, has_edges, largest_towards_device, score_text
 from sfumato.run_folder.headline import headline_of
@@ -105,7 +105,7 @@ def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> 
     targets = [_target_in_words(_noise_section(spec)) for spec in specs]
     rows = [("Target ε", *targets)] if len(set(targets)) > 1 else []
     if len(set(targets)) == 1 or _NOT_SET in targets or any("claimed" in target for target in targets):
-        rows.append(("Noise multipliers", *(_multipliers_in_words(spec) for spec in specs)))
+        rows.append(("Noise multipliers", *map(_multipliers_in_words, series)))
     return rows
 
 
@@ -124,11 +124,12 @@ def _target_in_words(noise: Mapping[str, Any]) -> str:
     return f"{asked['epsilon']:g}{claimed}"
 
 
-def _multipliers_in_words(spec: Mapping[str, Any]) -> str:
+def _multipliers_in_words(one: Series) -> str:
     """Who adds noise by which largest multiplier."""
+    spec = one.first.spec_dict
     if _noise_section(spec).get("kind", "none") == "none":
         return "none"
-    parties = noise_of(spec, read_network(spec))["parties"]
+    parties = noise_of(spec, one.network)["parties"]
     each = [
         f"{owners_in_words(row['parties'], 3)}: {text.number(max(row['multipliers']))}" for row in parties
     ]

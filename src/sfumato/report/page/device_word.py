@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sfumato.report.page.html import PIECES
+from sfumato.report.page.html import replaced_in_text
 
 _DEVICE = re.compile(r"(?<![\w./:-])(?<!unit: )([Dd])evice(s?)\b(?!:)")
 """The noun, but in names of parties (``device:0``), keys (``topology.devices``) and ``unit: device``."""
@@ -19,8 +19,4 @@ def with_device_word(sections: Sequence[str], word: str) -> list[str]:
     def renamed(found: re.Match[str]) -> str:
         return f"{word.capitalize() if found[1] == 'D' else word}{found[2]}"
 
-    def in_text(section: str) -> str:
-        pieces = PIECES.split(section)
-        return "".join(piece if at % 2 else _DEVICE.sub(renamed, piece) for at, piece in enumerate(pieces))
-
-    return [in_text(section) for section in sections]
+    return [replaced_in_text(_DEVICE, renamed, section) for section in sections]

@@ -26,8 +26,8 @@ from sfumato.report.results.comparability import (
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import GroupNetwork, Network, read_network
-from sfumato.report.results.protection_words import protection_sentences, unprotected_finding
+from sfumato.report.results.network import GroupNetwork, Network
+from sfumato.report.results.protection_words import protection_sentences, warnings_of_run
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
@@ -92,8 +92,7 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     found: dict[str, list[str]] = {}
     told = []
     for one, matrix in zip(series, matrices, strict=True):
-        warned = [*protocol_warnings(one.first.spec_dict), *unprotected_finding(matrix)]
-        for said in [*warned, *findings_of_run(one.first)]:
+        for said in warnings_of_run(one.first, matrix):
             found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
@@ -132,7 +131,7 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
     """Sentences on who learns how much in the runs of a series: guarantees, claims and attacks."""
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
-    network = read_network(one.first.spec_dict)
+    network = one.network
     moved = moved_sentence(network)
     privacy, secure = one.first.privacy, network.secure
     summed = [
@@ -242,8 +241,9 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
 def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     """A tile with the largest ε for each kind of observer."""
     grouped = not math.isnan(summary.epsilon_peers)
-    shape = read_network(one.first.spec_dict).shape
-    edge, others = "master" if grouped else _name_of_edges(shape), _name_of_others(shape, grouped=grouped)
+    network = one.network
+    edge = "master" if grouped else _name_of_edges(network.shape)
+    others = {"worker": "other workers", "site": "another site"}.get(network.device_word, "other devices")
     raw = one.first.privacy.raw_to_trusted_edge
     some_raw = has_edges(one) and bool(raw)
     found = [
@@ -269,13 +269,6 @@ def look_of_epsilon(epsilon: float) -> str:
 def _name_of_edges(shape: Tree | GroupNetwork | str) -> str:
     """What the lowest aggregators of a tree are called."""
     return shape.tiers[-1].name if isinstance(shape, Tree) and shape.depth > 1 else "edge"
-
-
-def _name_of_others(shape: Tree | GroupNetwork | str, *, grouped: bool) -> str:
-    """What other devices are called: workers in groups, sites where the devices of a star have names."""
-    if grouped:
-        return "other workers"
-    return "another site" if isinstance(shape, Tree) and shape.device_names else "other devices"
 
 
 def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:

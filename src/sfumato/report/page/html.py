@@ -11,7 +11,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -25,7 +25,7 @@ from sfumato.report.results.series import Series
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import POINTS_FOLDER, write_text
 
-PIECES = re.compile(r"(<pre.*?</pre>|<[^>]*>)", re.DOTALL)
+_PIECES = re.compile(r"(<pre.*?</pre>|<[^>]*>)", re.DOTALL)
 """Splits HTML: every second piece is a tag, or text that must stay as it is."""
 _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
@@ -179,6 +179,12 @@ def under_name_of_run(one: Series, series: Sequence[Series], content: str) -> st
 def bullet_list(lines: Sequence[str]) -> str:
     """Plain lines as an HTML list."""
     return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def replaced_in_text(pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], content: str) -> str:
+    """The HTML ``content`` with ``new`` of every match of ``pattern`` in text outside tags and ``<pre>``."""
+    pieces = _PIECES.split(content)
+    return "".join(piece if at % 2 else pattern.sub(new, piece) for at, piece in enumerate(pieces))
 
 
 def placeholder(words: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sfumato.claims.papers import NAMED, PAPERS, entry_of
 from sfumato.report import formatting as text
-from sfumato.report.page.html import PIECES
+from sfumato.report.page.html import replaced_in_text
 
 
 def with_papers_explained(sections: Sequence[str]) -> list[str]:
@@ -22,11 +22,7 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
         named.setdefault(entry, says)
         return f'<a href="#{_anchor(entry)}">{found[0]}</a>'
 
-    def with_links(html: str) -> str:
-        pieces = PIECES.split(html)
-        return "".join(piece if at % 2 else NAMED.sub(linked, piece) for at, piece in enumerate(pieces))
-
-    changed = [with_links(section) for section in sections]
+    changed = [replaced_in_text(NAMED, linked, section) for section in sections]
     if not named:
         return changed
     entries = "".join(

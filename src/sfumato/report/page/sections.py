@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sfumato.network.tree import Tree
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import spread_html
@@ -44,7 +43,7 @@ from sfumato.report.results.comparability import data_of
 from sfumato.report.results.cost_of_privacy import adds_noise, twin_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import GroupNetwork, read_network
+from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
@@ -122,7 +121,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
             folded=True,
         ),
     ]  # fmt: skip
-    words = {read_network(one.first.spec_dict).device_word for one in series}
+    words = {one.network.device_word for one in series}
     told = with_papers_explained(with_device_word(sections, words.pop() if len(words) == 1 else "device"))
     return render_page(title, _subtitle_html(series), told, figures, shared=shared_script(place))
 
@@ -142,7 +141,7 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         said = [f"protocol {spec['protocol']}"]
         said += [f"data {data_of(one)}"] if data_of(one) else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
-        said += _parties_in_words(read_network(spec).shape)
+        said += _parties_in_words(one.network)
         said += [] if unit_of_run(one.first) == "device" else [f"one {unit_of_run(one.first)} is protected"]
         said += _moves_in_words(topology.get("moves")) if isinstance(topology, Mapping) else []
         said += ["adaptive control"] if spec.get("control") else []
@@ -153,15 +152,15 @@ def _subtitle_html(series: Sequence[Series]) -> str:
     return "".join(f'<p class="facts">{text.escape(f"{name}: {said}")}</p>' for name, said in facts.items())
 
 
-def _parties_in_words(shape: Tree | GroupNetwork | str) -> list[str]:
+def _parties_in_words(network: Network) -> list[str]:
     """A phrase on how many aggregators and devices there are; [] where that is not known."""
+    shape, device = network.shape, network.device_word
     if isinstance(shape, str):
         return []
     if isinstance(shape, GroupNetwork):
-        return [text.how_many(shape.groups.workers, "worker")]
+        return [text.how_many(shape.groups.workers, device)]
     tiers = [text.how_many(tier.size, tier.name) for tier in shape.tiers[1:]]
-    devices = "site" if shape.device_names else "device"
-    return [", ".join([*tiers, text.how_many(shape.device_count, devices)])]
+    return [", ".join([*tiers, text.how_many(shape.device_count, device)])]
 
 
 def _moves_in_words(moves: Any) -> list[str]:
@@ -213,7 +212,7 @@ def _control_html(one: Series, figures: PlacedFigures) -> str:
 
 def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees."""
-    privacy, network = one.first.privacy, read_network(one.first.spec_dict)
+    privacy, network = one.first.privacy, one.network
     figure = heatmap_figure(matrix, privacy.delta, network.device_word)
     if figure is None:
         return placeholder("The run has no guarantees.")
@@ -237,7 +236,7 @@ def _overlap_html(one: Series, figures: PlacedFigures) -> str:
 
     "" without groups.
     """
-    overlaps = isinstance(read_network(one.first.spec_dict).shape, GroupNetwork)
+    overlaps = isinstance(one.network.shape, GroupNetwork)
     run = grouped_run(one.first) if overlaps else None
     if run is None:
         return ""
@@ -260,7 +259,7 @@ def _networks_html(series: Sequence[Series], figures: PlacedFigures) -> list[str
     """HTML of each different network among the runs, once, with the noise of every run that has it."""
     drawn: dict[str, tuple[list[Series], list[Figure] | str]] = {}
     for one in series:
-        network = read_network(one.first.spec_dict)
+        network = one.network
         shown = [figure for figure in (topology_figure(network), places_figure(network)) if figure]
         key = json.dumps([[f.data, f.layout] for f in shown]) if shown else str(network.shape)
         drawn.setdefault(key, ([], shown or str(network.shape)))[0].append(one)
@@ -281,7 +280,7 @@ def _noise_html(one: Series, alike: Sequence[Series]) -> str:
     """
     if not adds_noise(one):
         return ""
-    spec, network = one.first.spec_dict, read_network(one.first.spec_dict)
+    spec, network = one.first.spec_dict, one.network
     factors = text.paragraphs(noise_factor_sentence(one))
     persons = unit_of_run(one.first) == "person"
     noise = noise_part(noise_of(spec, network), training_of(spec, network), persons=persons)
@@ -291,7 +290,7 @@ def _noise_html(one: Series, alike: Sequence[Series]) -> str:
 
 def _claims_html(one: Series, figures: PlacedFigures) -> str:
     """HTML of the published claims beside the rigorous ε; empty without claims."""
-    privacy, labels = one.first.privacy, labels_for(read_network(one.first.spec_dict))
+    privacy, labels = one.first.privacy, labels_for(one.network)
 
     def pair_in_words(claim: Claim) -> str:
         return f"{labels.row(claim.unit).title} → {labels.column(claim.unit, claim.observer).title}"

@@ -8,6 +8,7 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     dp_ogl_plus       the verdict on DP-OGL+, and its rounds without a release
     epsilon_words     what an ε means: how sure an observer may become, what is known after a run
     grouped_run       a run over overlapping groups: ε of any two workers
+    held              how many records or persons every party holds
     matrix            the matrix of guarantees: classes of units towards kinds of observers
     network           the network of a run folder: tree or groups, trust, noise
     observer_labels   names of classes of devices, and of observers relative to a device

@@ -29,14 +29,18 @@ def epsilon_in_words(kind: str, value: float) -> str:
     )
 
 
-def unit_sentences(spec: Mapping[str, Any], kind: str) -> list[str]:
+def unit_sentences(spec: Mapping[str, Any], kind: str, place: str) -> list[str]:
     """Sentences on what a ``record`` or ``person`` is, and on what is not protected: where it belongs to.
 
-    ``spec``: resolved. Without a bound on what a whole device sends, it has no finite ε (docs/records.md).
+    Without a bound on what a whole device sends, it has no finite ε (docs/records.md).
+
+    Args:
+        spec: resolved.
+        kind: of the unit.
+        place: what a device is called.
     """
     data, clip = spec.get("data") or {}, (spec.get("privacy") or {}).get("clip") or {}
     column = data.get("person_column") if isinstance(data, Mapping) else None
-    place = "site" if (spec.get("topology") or {}).get("device_names") else "device"
     whole = "has no finite ε" if clip.get("kind") == "example" else "is not accounted for"
     what = (
         f"A record is one example. Its {place} itself sees it"

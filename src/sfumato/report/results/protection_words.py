@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sfumato.network.tree import Tree
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
+from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
+from sfumato.report.results.held import held_in_run
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     SPREAD,
     epsilons_towards_workers,
+    findings_of_run,
     kind_within_devices,
     range_sentence,
 )
+from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
@@ -42,7 +44,8 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         said += _about_units(series, matrix, kind, at)
     said += after_run_sentence(series.first.privacy)
     within = kind_within_devices(series.first)
-    said += [] if within is None else unit_sentences(series.first.spec_dict, within)
+    if within is not None:
+        said += unit_sentences(series.first.spec_dict, within, series.network.device_word)
     workers = epsilons_towards_workers(series)
     protected = [value for value in workers if value < math.inf]
     if protected:
@@ -92,40 +95,32 @@ def _why_sites_differ(series: Series, kind: str) -> list[str]:
     With one noise and equal weights for all, what differs is the probability of being drawn for a batch: the
     batch size over how many the site has.
     """
-    spec, network = series.first.spec_dict, read_network(series.first.spec_dict)
+    spec, network = series.first.spec_dict, series.network
     training = spec["training"]
     drawn = kind != "device" and training.get("batches") == "poisson" and network.device_word == "site"
     equal = training.get("weights", {}).get("kind") == "uniform" and len(set(network.noise.values())) < 2
     if not (drawn and equal):
         return []
-    held = _held_by_sites(series)
+    held = _held_by_sites(series, kind)
     return [
         f"The fewer {kind}s a site has{held}, the more often each is drawn for a batch, and the larger ε is."
     ]
 
 
-def _held_by_sites(series: Series) -> str:
-    """`` (ulm 39, kiel 47)``: how many records or persons, a public number, the sites have; else "".
-
-    A site of n units draws each with probability batch size / n, which the ledger has. Where every unit is
-    in every batch it does not tell n.
-    """
-    spec, shape = series.first.spec_dict, read_network(series.first.spec_dict).shape
-    rates = (series.first.ledger.get("batches") or {}).get("rate_per_device") or []
-    names = shape.device_names if isinstance(shape, Tree) else ()
-    size = spec["training"].get("batch_size")
-    known = isinstance(size, int) and len(rates) == len(names) and all(0 < rate < 1 for rate in rates)
-    if not known or len(names) > _MOST_SITES:
+def _held_by_sites(series: Series, kind: str) -> str:
+    """`` (ulm 39, kiel 47)``: how many units of a ``kind`` the sites have, which is public; else ""."""
+    held = held_in_run(series.first, kind).by_site(series.network)
+    if not held or len(held) > _MOST_SITES or not all(held.values()):
         return ""
-    counts = sorted((round(size / rate), name) for rate, name in zip(rates, names, strict=True))
-    return f" ({join_names([f'{name} {whole(count)}' for count, name in counts], _MOST_SITES)})"
+    ascending = sorted(held, key=lambda name: (held[name], name))
+    return f" ({join_names([f'{name} {whole(held[name])}' for name in ascending], _MOST_SITES)})"
 
 
 def _everybody(series: Series, kind: str) -> str:
     """The words for all observers of a ``kind`` of unit but for the device or site that holds it."""
     if kind == "device":
         return "any observer"
-    return f"anybody but its own {read_network(series.first.spec_dict).device_word}"
+    return f"anybody but its own {series.network.device_word}"
 
 
 def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:
@@ -185,6 +180,11 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
         return []
     who = _unprotected_pairs_phrase(matrix, others)
     return [f"without any guarantee: {who}"]
+
+
+def warnings_of_run(run: RunFolder, matrix: Matrix) -> list[str]:
+    """What a run is warned of, before its findings the verdict on its protocol and who has no guarantee."""
+    return [*protocol_warnings(run.spec_dict), *unprotected_finding(matrix), *findings_of_run(run)]
 
 
 def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from sfumato.errors import SpecError
+from sfumato.report.results.network import Network, read_network
 from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder, load_run
 
@@ -61,6 +63,11 @@ class Series:
     def first(self) -> RunFolder:
         """The run of the first seed, whose spec and guarantees represent the series."""
         return self.runs[0]
+
+    @cached_property
+    def network(self) -> Network:
+        """The network of the first run, read once: one that moves has a tree for every era."""
+        return read_network(self.first.spec_dict)
 
     @property
     def folder(self) -> Path:

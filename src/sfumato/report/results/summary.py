@@ -221,30 +221,29 @@ def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
 
 def epsilons_towards_workers(series: Series) -> list[float]:
     """All ε towards single other workers in runs over groups; [] otherwise."""
-    family = read_network(series.first.spec_dict).family
-    if family is None or not family.devices_observe:
-        return []
-    rows = (row for run in series.runs for row in of_main_unit(run.privacy.guarantees))
-    return [row.epsilon for row in rows if row.relation.kind in ("peer", "other-device")]
+    family = series.network.family
+    return _towards_devices(series) if family is not None and family.devices_observe else []
 
 
 def largest_towards_device(one: Series) -> float:
     """The largest ε towards another single device; NaN without such a row."""
+    return max(_towards_devices(one), default=math.nan)
+
+
+def _towards_devices(one: Series) -> list[float]:
+    """All ε of the main unit towards single other devices."""
     rows = (row for run in one.runs for row in of_main_unit(run.privacy.guarantees))
-    near = (row.epsilon for row in rows if row.relation.kind in ("peer", "other-device"))
-    return max(near, default=math.nan)
+    return [row.epsilon for row in rows if row.relation.kind in ("peer", "other-device")]
 
 
 def has_edges(one: Series) -> bool:
     """Whether there are aggregators between devices and the cloud."""
-    shape = read_network(one.first.spec_dict).shape
+    shape = one.network.shape
     return not isinstance(shape, Tree) or shape.depth > 1
 
 
 def findings_of_run(run: RunFolder) -> list[str]:
     """What is worth a warning about a run, by its account and its metrics; sentences without a full stop."""
-    data = run.spec_dict.get("data")
-    source = str(data.get("source")) if isinstance(data, dict) else ""
     measured = [value for value in run.metrics["accuracy"].tolist() if not math.isnan(value)]
     accuracy = float(measured[-1]) if measured else math.nan
     clips = run.metrics["clip_fraction"].tolist()
@@ -254,7 +253,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
     lost = run.ledger["realised"].get("lost_sums") if with_faults else None
     kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
     after = findings_after(
-        source,
+        _source_of(run),
         clips,
         accuracy,
         adds_noise=noisy,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import at_delta, epsilon
-from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import kind_within_devices, of_main_unit
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
@@ -54,7 +53,7 @@ def epsilon_lines(series: Series) -> list[str]:
 
     With adaptive control it has the budgets, which are the guarantees, and what of them was spent.
     """
-    first, names = series.first, read_network(series.first.spec_dict)
+    first, names = series.first, series.network
     spent = {name: float(series.worst(EPSILON_PREFIX + name)[1][-1]) for name in series.observers}
     given = budgets(series)
     controlled = bool(first.spec_dict.get("control"))

@@ -4,7 +4,6 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
 
     content       what a privacy statement says, and its JSON
     gains         what an (ε, δ) implies with δ counted, for two contents of a unit, and for several units
-    held          how many records or persons every party holds
     simulated     what follows for the figures of a run from a simulation's seed
     pairs         its guarantees by how observers are placed towards units, and by named site
     assumptions   what it takes on trust, and what it does not cover

@@ -20,12 +20,12 @@ from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.formatting import sentence, unit_of
 from sfumato.report.page.who_adds_noise import noise_of, training_of
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
+from sfumato.report.results.held import NOT_KNOWN, HeldCounts
 from sfumato.report.results.network import Network, read_network
 from sfumato.report.results.secure_sums import hops_in_words, least_of_sums
 from sfumato.report.statement import assumptions as assumed
 from sfumato.report.statement import words
 from sfumato.report.statement.assumptions import Assumed
-from sfumato.report.statement.held import NOT_KNOWN, HeldCounts
 from sfumato.report.statement.pairs import RelatedPairs, SiteEpsilons, observer_in_words
 from sfumato.report.statement.simulated import about_simulation
 from sfumato.report.statement.trusted import TrustSince, noise_of_trusted, trust_by_round

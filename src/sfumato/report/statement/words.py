@@ -12,9 +12,9 @@ from sfumato.findings import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
+from sfumato.report.results.held import HeldCounts
 from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.statement.gains import bound_of_several
-from sfumato.report.statement.held import HeldCounts
 
 UNITS = {
     "device": "all data of one device",

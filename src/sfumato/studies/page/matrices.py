@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
-    EPSILON_BAR,
-    EPSILON_ENDS,
+    ALL_RED,
+    EPSILON_COLOURS,
     EPSILON_SCALE,
-    NO_GUARANTEE,
     Figure,
     Json,
     epsilon_shade,
@@ -211,8 +210,7 @@ def _workers(data: PanelData, matrix: _Matrix) -> Figure:
     values, count = matrix.values, len(matrix.values)
     finite = values[np.isfinite(values)]
     none, without = int(np.isnan(values).sum()) - count, int(np.isinf(values).sum())
-    traces = [matrix.shown(np.isfinite(values)) | {"colorscale": EPSILON_SCALE, "colorbar": EPSILON_BAR}]
-    traces[0] |= {"zmin": EPSILON_ENDS[0], "zmax": EPSILON_ENDS[1]}
+    traces = [matrix.shown(np.isfinite(values)) | EPSILON_COLOURS]
     if matrix.is_count and len(finite):
         bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "releases"}}
         traces[0]["colorbar"] = bar | {"tickvals": sorted(set(finite.tolist()))}
@@ -220,8 +218,7 @@ def _workers(data: PanelData, matrix: _Matrix) -> Figure:
     if count <= MOST_WRITTEN:
         traces[0] |= {"texttemplate": "%{text}", "textfont": {"size": 15}}
     if without:
-        red = [[0, NO_GUARANTEE], [1, NO_GUARANTEE]]
-        traces.append(matrix.shown(np.isinf(values)) | {"colorscale": red, "showscale": False})
+        traces.append(matrix.shown(np.isinf(values)) | ALL_RED)
         if count <= MOST_WRITTEN:
             traces[1] |= {"texttemplate": "%{text}", "textfont": {"size": 15, "color": "#FFFFFF"}}
     axis: Json = {"showgrid": False, "constrain": "domain", "ticks": "", "type": "category"}

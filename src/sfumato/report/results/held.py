@@ -1,7 +1,7 @@
 """How many records, or persons, every party holds, where these are the unit.
 
 These numbers are public: under the relations of records and persons, zero-out and replace, no guarantee hides
-them (`words.RELATIONS`). Where a device may be removed they are not told.
+them (`statement.words.RELATIONS`). Where a device may be removed they are not told.
 They follow from the probabilities of `ledger.json`: a party with n records draws each into a local step with
 probability min(1, B/n), for batches of B records in expectation.
 """
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from sfumato.network.tree import Tree
 from sfumato.report.formatting import how_many, whole
 from sfumato.report.results.network import Network
+from sfumato.run_folder.reader import RunFolder
 
 
 class HeldCounts(NamedTuple):
@@ -71,3 +72,9 @@ def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> Hel
     if any(rate >= 1 for rate in rates):
         return HeldCounts(kind)
     return HeldCounts(kind, tuple(round(batch_size / rate) if rate > 0 else 0 for rate in rates))
+
+
+def held_in_run(run: RunFolder, unit: str) -> HeldCounts:
+    """What devices of a run hold, by the probabilities in its ledger; ``unit``: as of `held_by`."""
+    rates = (run.ledger.get("batches") or {}).get("rate_per_device")
+    return held_by(rates, run.spec_dict["training"].get("batch_size"), unit)
