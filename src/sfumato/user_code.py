@@ -60,9 +60,9 @@ def find_factory(place: str, named: str, source: bytes | None = None) -> Any:
         SpecError: the module cannot be imported, or has no such callable.
     """
     module_name, _, name = named.rpartition(":")
-    importing = partial(_module_in if module_name.endswith(".py") else import_module, module_name)
-    if source is not None:
-        importing = partial(_module_of, module_name, source)
+    importing = partial(import_module, module_name)
+    if source is not None or module_name.endswith(".py"):
+        importing = partial(_module_in, module_name, source)
     module = call_user_code(place, named, "cannot be imported", importing)
     factory = call_user_code(place, named, "cannot be looked up", lambda: getattr(module, name, None))
     if factory is None:
@@ -82,12 +82,14 @@ def source_file(named: str) -> Path | None:
     return origin if origin is not None and origin.is_file() else None
 
 
-def _module_in(file: str) -> ModuleType:
+def _module_in(file: str, source: bytes | None = None) -> ModuleType:
     """The module in the Python file ``file``, which is run only once in a process; it is found again by path.
 
-    What the file raises is passed on; then it is run again the next time.
+    With ``source`` it is the module of exactly these bytes, and is found again by both; what Python keeps
+    compiled beside a file is not used. What the code raises is passed on; then it is run again the next time.
     """
-    name = f"sfumato_user_code_{hashlib.sha256(os.path.abspath(file).encode()).hexdigest()[:16]}"
+    key = os.path.abspath(file).encode() if source is None else os.fsencode(file) + bytes(1) + source
+    name = f"sfumato_user_code_{hashlib.sha256(key).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     found = spec_from_file_location(name, file)
@@ -95,22 +97,10 @@ def _module_in(file: str) -> ModuleType:
     assert found.loader is not None
     module = sys.modules[name] = module_from_spec(found)
     try:
-        found.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _module_of(file: str, source: bytes) -> ModuleType:
-    """The module of exactly these bytes of ``file``, without what Python keeps compiled beside a file."""
-    name = f"sfumato_user_code_{hashlib.sha256(os.fsencode(file) + bytes(1) + source).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    module = sys.modules[name] = ModuleType(name)
-    module.__file__ = file
-    try:
-        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
+        if source is None:
+            found.loader.exec_module(module)
+        else:
+            exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise

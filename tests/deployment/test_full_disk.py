@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployed_parties import Stage, staged
+from deployed_parties import staged
 from rehearsals import STAR, TREE, model_bytes, rehearsed, spec_of
 
 from sfumato.deployment.ledger import OwnersLedger, RunCost
@@ -47,7 +47,7 @@ def test_a_party_without_room_for_an_answer_sends_none(party: int, tmp_path: Pat
         model = np.zeros(stage.terms.parameters, np.float32)
         carried: list[bytes] = []
         with no_room(stage.memory(party)), pytest.raises(SessionMemoryError, match=FULL) as refused:
-            carried += played_until_refused(stage, model)
+            carried += stage.sent(model)
         assert "\n" not in str(refused.value)
         assert stage.memory(party).last(stage.terms.session) is None
         assert stage.cloud().released is None
@@ -57,14 +57,6 @@ def test_a_party_without_room_for_an_answer_sends_none(party: int, tmp_path: Pat
         sent = {about(data): data for data in again}
         assert all(sent.get(about(data), data) == data for data in carried)
         assert not [data for data in carried if about(data)[:2] == (FrameKind.ANSWER, party)]
-
-
-def played_until_refused(stage: Stage, model: Any) -> Iterator[bytes]:
-    """The frames of a round, as they are sent."""
-    waiting = stage.cloud().ask(0, model)
-    while waiting:
-        yield (data := waiting.pop())
-        waiting += stage.party(parse_frame(data).recipient).receive(data)
 
 
 def about(data: bytes) -> tuple[int, int, int, bytes]:

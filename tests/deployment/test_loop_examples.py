@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from deployed_parties import staged
+from deployed_parties import NO_BATCHES, staged
 from places import ROOT
 from torch.nn.functional import cross_entropy
 
@@ -18,13 +18,11 @@ from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.loop_code import LoopCode
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.own_loop import OwnLoop
-from sfumato.learning.batches import plan_steps
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.rounding import upper_bound
 
 FOLDER = ROOT / "examples" / "own-loop"
 PAGE = ROOT / "docs" / "own-loop.md"
-NO_BATCHES = plan_steps([np.arange(1)], steps=1, batch_size=1, rng=np.random.default_rng(1))
 
 
 @pytest.mark.filterwarnings("ignore")  # of the packages whose apps these are

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from deployed_parties import Stage, staged
+from deployed_parties import NO_BATCHES, Stage, staged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -24,13 +24,11 @@ from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.own_loop import LoopTask, OwnLoop, made_up_rows
 from sfumato.errors import SpecError
 from sfumato.interrupts import interrupted_by
-from sfumato.learning.batches import plan_steps
 from sfumato.run_folder.reader import MODEL_FILE
 
 pytestmark = pytest.mark.usefixtures("no_report")
 
 FIRST = RoundPosition(0, 0)
-NO_BATCHES = plan_steps([np.arange(1)], steps=1, batch_size=1, rng=np.random.default_rng(1))
 
 
 def plain_sgd(model: nn.Module, rows: TensorDataset, task: LoopTask) -> nn.Module:

@@ -24,9 +24,7 @@ PATIENCE_MS = 60_000
 @pytest.fixture
 def fast_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are forked from a process that has loaded everything."""
-    fast = SimpleNamespace(
-        Popen=fast_python.Popen, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired
-    )
+    fast = SimpleNamespace(Popen=fast_python.Popen, DEVNULL=subprocess.DEVNULL)
     monkeypatch.setattr(jobs, "subprocess", fast)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rehearsals import UNLIMITED, spec_of, terms_of
 
 from sfumato.deployment.cloud import CloudParty
@@ -21,11 +22,15 @@ from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.own_loop import OwnLoop
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.terms import DeploymentTerms
+from sfumato.learning.batches import plan_steps
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.wire.frames import parse_frame
 from sfumato.wire.keys import Identity
+
+NO_BATCHES = plan_steps([np.arange(1)], steps=1, batch_size=1, rng=np.random.default_rng(1))
+"""For a device that trains with a loop of its owner's, which draws its own."""
 
 
 @dataclass
@@ -91,12 +96,15 @@ class Stage:
 
     def play(self, model: Any, number: int = 0) -> tuple[Any, list[bytes]]:
         """Play one round: what it came to, and all frames."""
-        waiting = self.cloud().ask(number, model)
-        carried = []
-        while waiting:
-            carried.append(data := waiting.pop())
-            waiting += self.party(parse_frame(data).recipient).receive(data)
+        carried = list(self.sent(model, number))
         return self.cloud().released, carried
+
+    def sent(self, model: Any, number: int = 0) -> Iterator[bytes]:
+        """Play one round: all frames, as they are sent."""
+        waiting = self.cloud().ask(number, model)
+        while waiting:
+            yield (data := waiting.pop())
+            waiting += self.party(parse_frame(data).recipient).receive(data)
 
     def restart(self, number: int) -> None:
         """Kill a party; it starts again when it is asked for."""

@@ -109,13 +109,8 @@ def execute(arguments: list[str]) -> None:
     """What ``python ARGUMENTS`` executes."""
     more = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     match arguments:
-        case ["-P", "-m", name, *rest]:
-            sys.path[:0] = more
-            sys.argv = [name, *rest]
-            sys.modules.pop(name, None)
-            runpy.run_module(name, run_name="__main__", alter_sys=True)
-        case ["-m", name, *rest]:
-            sys.path[:0] = ["", *more]
+        case ["-P", "-m", name, *rest] | ["-m", name, *rest]:
+            sys.path[:0] = more if arguments[0] == "-P" else ["", *more]
             sys.argv = [name, *rest]
             sys.modules.pop(name, None)  # loaded before, as all modules are
             runpy.run_module(name, run_name="__main__", alter_sys=True)

@@ -14,15 +14,12 @@ from sfumato.arguments import Argument
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError, first_line
 from sfumato.interrupts import interrupt_at_end_of
+from sfumato.own_command import own_command
 
 
 def party_command(folder: Path) -> list[str]:
-    """The words that start the party of a folder, in a process of its own that ends with its starter.
-
-    ``-P``: without it Python looks for every module in the current folder first.
-    """
-    words = [sys.executable, "-P", "-m", "sfumato", "party", folder.name, "--folder", str(folder.parent)]
-    return [*words, "--with-starter"]
+    """The words that start the party of a folder, in a process of its own that ends with its starter."""
+    return own_command("party", folder.name, "--folder", str(folder.parent), "--with-starter")
 
 
 def say(sentence: str) -> None:

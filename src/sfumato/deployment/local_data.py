@@ -14,7 +14,7 @@ from sfumato.data.dataset import Dataset
 from sfumato.deployment.messages import Model, RoundPosition
 from sfumato.deployment.own_loop import LoopTraining, OwnLoop
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.engine.base import EngineSettings
+from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.registry import engine_of
 from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import DataError, EnvelopeError, SpecError
@@ -70,9 +70,11 @@ class LocalData:
             raise DataError(f"features of {terms.name(device)} must be token ids, which are whole numbers")
         targets = torch.from_numpy(data.learnt(plan.spec.data.task)[0])
         loss = checked_loss(plan.spec, model, features, targets)
-        self._engine = engine_of(model, features, targets, EngineSettings.default(), loss)
+        self._engine: Engine | None = None
         self._own: LoopTraining | None = None
-        if loop is not None:
+        if loop is None:
+            self._engine = engine_of(model, features, targets, EngineSettings.default(), loss)
+        else:
             rows = TensorDataset(features, targets)
             self._own = LoopTraining(loop, device, terms, model, rows, data.facts.outputs, say)
 
@@ -109,5 +111,6 @@ class LocalData:
         if len(plan.aggregations) > 1:  # with epochs, which make one aggregation, steps are not counted
             piece = steps_of(batches, plan.aggregations[position.aggregation], own_leaf)
         start, together = torch.from_numpy(model)[None], torch.from_numpy(own_leaf)
+        assert self._engine is not None  # without a loop of the owner's there is one
         (chunk,) = self._engine.train(local_task(plan.spec, position.round), start, together, piece)
         return chunk.updates

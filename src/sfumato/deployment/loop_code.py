@@ -10,12 +10,12 @@ the file imports is not compared: it comes from where Python finds modules, wher
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sfumato.arguments import ErrorPlace
+from sfumato.deployment.private_files import followed
 from sfumato.errors import SpecError
 from sfumato.user_code import find_factory
 from sfumato.user_text import read_bytes
@@ -50,8 +50,8 @@ class LoopCode:
         if not path.endswith(".py") or not function.isidentifier():
             raise SpecError(place, named, "must name a function of a Python file: FILE.py:function")
         file = folder.resolve() / path
-        target = file.resolve()
-        if target != Path(os.path.normpath(file)):
+        target, is_by_link = followed(file)
+        if is_by_link:
             raise SpecError(
                 place, named, f"is led to {str(target)!a} by a link; name that path if it is meant"
             )

@@ -58,7 +58,7 @@ from sfumato.errors import SpecError, first_line
 from sfumato.interrupts import came_from_elsewhere, raise_lost
 from sfumato.learning.norms import row_norms
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.mechanisms.clipping import FlatClip, PerLayerClip
+from sfumato.protocols.tree.local_work import local_task
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.spec.training import Training
 from sfumato.user_code import call_user_code, describe_error
@@ -191,13 +191,9 @@ class LoopTraining:
         require_own_loop_fits(terms.plan.spec)
         self._loop, self._terms, self._party, self._say = loop, terms, terms.name(device), say
         self._model, self._rows, self._layout = model, rows, ParameterLayout.of(model)
-        clip = terms.plan.spec.privacy.clip
+        clip = local_task(terms.plan.spec, 0).clip_of(self._layout)
         assert clip is not None  # what is refused sees to it
-        self._clip = (
-            FlatClip(clip.norm)
-            if clip.per_layer is None
-            else PerLayerClip(clip.per_layer, self._layout.layer_spans)
-        )
+        self._clip = clip
         if len(rows):
             made_up = made_up_rows(rows, terms.plan.spec.data.vocabulary or outputs)
             task = self._task(RoundPosition(0, 0), is_trial=True)

@@ -1,4 +1,4 @@
-"""Files and folders of a party that others must not read, or not change."""
+"""Files and folders of a party that others must not read, or not change; where links lead."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ def write_private(path: Path, content: bytes) -> None:
     """
     with replacing(path, private=True) as file:
         file.write(content)
+
+
+def followed(path: Path) -> tuple[Path, bool]:
+    """Where an absolute path leads to, and whether links lead there, so that it is not the file it seems."""
+    target = path.resolve()
+    return target, target != Path(os.path.normpath(path))
 
 
 def require_private(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset import Dataset
-from sfumato.deployment.private_files import require_private, write_private
+from sfumato.deployment.private_files import followed, require_private, write_private
 from sfumato.errors import DataError
 
 DATA = "data.npz"
@@ -42,7 +41,8 @@ def rows_path(folder: Path, named: str) -> Path:
         RunError: others can read it, or it is not there.
     """
     rows = folder.resolve() / named
-    if (target := rows.resolve()) != Path(os.path.normpath(rows)):
+    target, is_by_link = followed(rows)
+    if is_by_link:
         raise DataError(f"{rows}: leads to {target}; name that path at data in consent.yaml if it is meant")
     require_private(rows)
     return target

@@ -17,7 +17,8 @@ from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutDraws
 from sfumato.learning.local_training import LocalSGD
-from sfumato.mechanisms.clipping import Clip
+from sfumato.learning.parameters import ParameterLayout
+from sfumato.mechanisms.clipping import Clip, PerLayerClip
 from sfumato.mechanisms.step_noise import StepNoise
 
 IntArray = npt.NDArray[np.int64]
@@ -98,6 +99,12 @@ class LocalTask:
     corrections: Corrections | None = None
     dropout: DropoutDraws | None = None
     gathers: bool = True
+
+    def clip_of(self, layout: ParameterLayout) -> Clip | None:
+        """How the whole update of a model with that layout is clipped; ``None`` for not at all."""
+        if self.layer_norms is None:
+            return self.update_clip
+        return PerLayerClip(self.layer_norms, layout.layer_spans)
 
 
 @dataclass(frozen=True)

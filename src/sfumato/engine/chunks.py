@@ -13,7 +13,6 @@ from sfumato.errors import SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.rounding_margin import with_margin
-from sfumato.mechanisms.clipping import PerLayerClip
 
 
 def checked(
@@ -39,9 +38,7 @@ def checked(
     if task.sgd.clips_gradients:
         sgd = with_margin(task.sgd, batches, start, noisy=task.step_noise is not None)
         task = replace(task, sgd=sgd)
-    if task.layer_norms is None:
-        return task
-    return replace(task, update_clip=PerLayerClip(task.layer_norms, layout.layer_spans))
+    return replace(task, update_clip=task.clip_of(layout))
 
 
 def begin_chunk(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Literal
 from sfumato.errors import RunError, SfumatoError
 from sfumato.explore.edited_spec import with_name_suffix
 from sfumato.interrupts import wait_or_kill
+from sfumato.own_command import own_command
 from sfumato.report.figures.curves import score_figures
 from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.figures.figure import Figure
@@ -163,12 +163,11 @@ class Jobs:
             file, errors = self._scratch / f"{number}.yaml", self._scratch / f"{number}.txt"
             named = spec.model_copy(update={"name": folder.name})
             file.write_text(dump_spec(named), encoding="utf-8")
-            # -P: without it Python looks for every module in the current folder first
-            words = ["-P", "-m", "sfumato", "run", str(file), "--out", str(folder), "--quiet"]
+            command = own_command("run", str(file), "--out", str(folder), "--quiet")
             with errors.open("wb") as said:
                 process = subprocess.Popen(
-                    [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=said, start_new_session=True,
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+                    start_new_session=True,
                 )  # fmt: skip
             self._jobs[number] = StartedRun(number, what, folder, rounds, process, errors)
             return self._jobs[number]
