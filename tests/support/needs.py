@@ -93,6 +93,7 @@ NEEDS = {
     "ray": _extra("ray", "ray", required=False),
     "flower": Need(_flower, "sfumato deploy flower", required=False),
     "opacus": Need(lambda: find_spec("opacus") is not None, "pip install opacus", required=False),
+    "opendp": Need(lambda: find_spec("opendp") is not None, "pip install opendp", required=False),
     "pfl": Need(lambda: find_spec("pfl") is not None, "pip install pfl", required=False),
     "cuda": Need(_cuda, "a machine with a CUDA device", required=False),
 }
