@@ -126,13 +126,10 @@ def _of_spec(spec: Spec) -> Refusals:
     yield privacy.step_noise > 0, "privacy.noise.at", "step", at_steps
     own = "must be left out: what is deployed adds discrete Gaussian noise, exact to the bit"
     yield privacy.mechanism is not None, "privacy.mechanism", None, own
-    everybody = "must be all: draws of participants are not deployed yet"
-    yield (
-        training.participation.kind != "all",
-        "training.participation",
-        training.participation.kind,
-        everybody,
-    )
+    drawn = "must be all or poisson: with a fixed number, an edge is charged by a draw that it makes itself"
+    yield training.participation.kind == "fixed", "training.participation", "fixed", drawn
+    listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
+    yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
     code = "must be a built-in one: code of one's own is not deployed yet"
     yield ":" in spec.model.kind, "model.kind", spec.model.kind, code
