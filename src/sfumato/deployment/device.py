@@ -100,7 +100,7 @@ class DeviceParty:
             return True
         context = round_context(self._identity, session, self.number, number)
         drawn = self._randomness.takes_part(plan, number, context)
-        kept = self._memory.keep_coin(session, number, drawn)
+        kept = self._memory.keep_coin(session, number, takes_part=drawn)
         self._agreement.note_coin(number, takes_part=kept, context=context)
         return kept
 

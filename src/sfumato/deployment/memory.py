@@ -112,7 +112,7 @@ class PartyMemory:
         )
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
 
-    def keep_coin(self, session: bytes, number: int, takes_part: bool) -> bool:
+    def keep_coin(self, session: bytes, number: int, *, takes_part: bool) -> bool:
         """Whether the device takes part in a round, as was kept first: ``takes_part``, if nothing was.
 
         Args:
