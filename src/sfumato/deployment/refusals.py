@@ -126,7 +126,9 @@ def _of_spec(spec: Spec) -> Refusals:
     yield privacy.step_noise > 0, "privacy.noise.at", "step", at_steps
     own = "must be left out: what is deployed adds discrete Gaussian noise, exact to the bit"
     yield privacy.mechanism is not None, "privacy.mechanism", None, own
-    drawn = "must be all or poisson: with a fixed number, an edge is charged by a draw that it makes itself"
+    drawn = (
+        "must be all or poisson: a fixed number is drawn by the very aggregator that the draw protects from"
+    )
     yield training.participation.kind == "fixed", "training.participation", "fixed", drawn
     listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
     yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
