@@ -108,7 +108,7 @@ def test_a_coin_has_its_rate_exactly(rate: float, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_coins_of_a_deployed_device_have_that_law_too(tmp_path: Path) -> None:
-    """Error below 1e-6 in either way; a quarter and twice the rate are rejected. Each round has a coin of its own."""
+    """Each round has a coin of its own. Error below 1e-6, also of rejecting too few wrong rates."""
     document = DRAWN_STAR | {"training": DRAWN_STAR["training"] | {"rounds": 400}}
     with staged(document, tmp_path) as stage:
         tossed = [stage.device(0)._takes_part(number) for number in range(400)]
