@@ -130,6 +130,13 @@ def _of_spec(spec: Spec) -> Refusals:
         "must be all or poisson: a fixed number is drawn by the very aggregator that the draw protects from"
     )
     yield training.participation.kind == "fixed", "training.participation", "fixed", drawn
+    coins = training.participation.kind == "poisson" and family_of(spec) is not TREE
+    yield (
+        coins,
+        "training.participation",
+        "poisson",
+        "must be all in groups: coins of workers are not deployed yet",
+    )
     listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
     yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
