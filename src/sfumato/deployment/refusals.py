@@ -126,17 +126,11 @@ def _of_spec(spec: Spec) -> Refusals:
     yield privacy.step_noise > 0, "privacy.noise.at", "step", at_steps
     own = "must be left out: what is deployed adds discrete Gaussian noise, exact to the bit"
     yield privacy.mechanism is not None, "privacy.mechanism", None, own
-    drawn = (
-        "must be all or poisson: a fixed number is drawn by the very aggregator that the draw protects from"
-    )
-    yield training.participation.kind == "fixed", "training.participation", "fixed", drawn
-    coins = training.participation.kind == "poisson" and family_of(spec) is not TREE
-    yield (
-        coins,
-        "training.participation",
-        "poisson",
-        "must be all in groups: coins of workers are not deployed yet",
-    )
+    kind, place = training.participation.kind, "training.participation"
+    drawn = "must be all or poisson: a fixed number is drawn by the aggregator that the draw protects from"
+    yield kind == "fixed", place, kind, drawn
+    coins = "must be all in groups: coins of their workers are not deployed yet"
+    yield kind == "poisson" and family_of(spec) is not TREE, place, kind, coins
     listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
     yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
