@@ -23,13 +23,14 @@ from sfumato.deployment.consent import agree
 from sfumato.deployment.duties import duties
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition, decode_answer, decode_masking
-from sfumato.deployment.randomness import SystemRandomness, secret_coin
+from sfumato.deployment.randomness import SystemRandomness, round_context, secret_coin
 from sfumato.run_folder.reader import RunFolder
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.messages import MessageKind, decode_vector
 from sfumato.verify.checker import check_run
 from sfumato.wire.errors import SessionMemoryError
 from sfumato.wire.frames import parse_frame
+from sfumato.wire.keys import Identity
 
 ERROR = 1e-7
 RATE = 0.3
@@ -72,11 +73,14 @@ def p_value(heads: int, tosses: int, rate: float) -> float:
     return float(binomtest(heads, tosses, rate).pvalue)
 
 
+def plan_with(rate: float) -> TreePlan:
+    return cast(TreePlan, SimpleNamespace(participants=SimpleNamespace(rate=rate)))
+
+
 @pytest.mark.parametrize("rate", [0.02, RATE, 0.9])
 def test_coins_of_the_operating_system_have_the_rate_of_the_spec_and_no_other(rate: float) -> None:
     """Error below 1e-6 a test, also of rejecting too few wrong rates."""
-    plan = cast(TreePlan, SimpleNamespace(participants=SimpleNamespace(rate=rate)))
-    tosses = 40_000
+    plan, tosses = plan_with(rate), 40_000
     heads = sum(SystemRandomness().takes_part(plan, 0, b"") for _ in range(tosses))
     assert p_value(heads, tosses, rate) > ERROR
     for wrong in (rate / 2, min(rate * 1.5, 1 - (1 - rate) * 0.8)):
@@ -105,6 +109,24 @@ def test_a_coin_has_its_rate_exactly(rate: float, monkeypatch: pytest.MonkeyPatc
 
     assert tossed(below - 1)
     assert below == of or not tossed(below)
+
+
+def test_a_generator_that_repeats_itself_gives_other_devices_and_rounds_other_coins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in copies of one machine. 100 tosses are alike, in two rows or in one, with probability 2^-99."""
+    keys = [Identity(), Identity()]
+    monkeypatch.setattr("os.urandom", bytes)
+    rows = {
+        tuple(
+            SystemRandomness().takes_part(plan_with(0.5), number, round_context(key, b"run", party, number))
+            for number in range(100)
+        )
+        for key in keys
+        for party in (0, 1)
+    }
+    assert len(rows) == 4
+    assert all(len(set(row)) == 2 for row in rows)
 
 
 def test_the_coins_of_a_deployed_device_have_that_law_too(tmp_path: Path) -> None:
