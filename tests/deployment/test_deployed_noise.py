@@ -33,6 +33,7 @@ IntArray = npt.NDArray[np.int64]
 ERROR = 1e-7
 COUNT = 40_000
 MASKED = {"transport": {"devices_to_cloud": "secure-aggregation"}}
+DRAWN = {"training": TREE["training"] | {"participation": {"kind": "poisson", "rate": 0.3}}}
 SEEDED = {"key_at", "generator", "sequence", "seed_at", "initialisation_seed"}
 
 
@@ -94,7 +95,9 @@ def sources(document: dict[str, Any], folder: Path) -> list[tuple[float, float]]
     return [(deployed, declared) for deployed, declared in found if declared > 0]
 
 
-@pytest.mark.parametrize("document", [STAR, STAR | {"trust": {"cloud": True}}, TREE, STAR | MASKED])
+@pytest.mark.parametrize(
+    "document", [STAR, STAR | {"trust": {"cloud": True}}, TREE, TREE | DRAWN, STAR | MASKED]
+)
 def test_every_deployed_multiplier_is_at_least_the_ledgers(document: dict[str, Any], tmp_path: Path) -> None:
     found = sources(document, tmp_path)
     assert found

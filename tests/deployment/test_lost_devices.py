@@ -52,6 +52,9 @@ pytestmark = pytest.mark.usefixtures("no_report")
 RATES = {"advertise": 0.03, "share": 0.03, "mask": 0.06, "consent": 0.03, "unmask": 0.03}
 PLAIN_STAR = STAR | {"faults": {"dropout_rate": 0.3}}
 PLAIN_EDGES = TREE | {"faults": {"dropout_rate": 0.3}}
+DRAWN_EDGES = PLAIN_EDGES | {
+    "training": TREE["training"] | {"participation": {"kind": "poisson", "rate": 0.8}}
+}
 MASKED_STAR = STAR | {
     "topology": {"kind": "star", "devices": 5},
     "transport": {"devices_to_cloud": "secure-aggregation"},
@@ -96,6 +99,7 @@ def with_losses(document: dict[str, Any]) -> tuple[Spec, Silence]:
     [
         pytest.param(PLAIN_STAR, id="star"),
         pytest.param(PLAIN_EDGES, id="two levels, several aggregations a round"),
+        pytest.param(DRAWN_EDGES, id="two levels, drawn devices"),
         pytest.param(MASKED_STAR, id="star, masked"),
         pytest.param(MASKED_EDGES, id="two levels, masked, several aggregations a round"),
         pytest.param(MASKED_TWICE, id="two levels, both masked"),

@@ -42,6 +42,7 @@ MASKED_EDGES = TREE | {
     "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 3},
     "transport": {"devices_to_edge": "secure-aggregation"},
 }
+DRAWN = {"training": TREE["training"] | {"participation": {"kind": "poisson", "rate": 0.4}}}
 BOTH_HOPS = {"transport": {"devices_to_edge": "secure-aggregation", "edge_to_cloud": "secure-aggregation"}}
 HDP = (
     STAR
@@ -64,6 +65,7 @@ def placed(**placement: Any) -> dict[str, Any]:
     [
         pytest.param(MASKED_STAR, id="star"),
         pytest.param(MASKED_EDGES, id="two levels, several aggregations a round"),
+        pytest.param(MASKED_EDGES | DRAWN, id="two levels, drawn devices"),
         pytest.param(placed(device=0.5, edge=0.5), id="HDP, C3"),
         pytest.param(placed(device_fraction=0.67, cloud=True), id="HDP, C5"),
     ],

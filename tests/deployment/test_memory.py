@@ -64,6 +64,26 @@ def test_the_first_list_of_survivors_of_an_aggregation_stays(memory: PartyMemory
     again.close()
 
 
+def test_the_first_coin_of_a_round_stays_until_the_next_round_is_answered(
+    memory: PartyMemory, tmp_path: Path
+) -> None:
+    assert memory.keep_coin(ONE, 0, takes_part=True)
+    assert not memory.keep_coin(ONE, 1, takes_part=False)
+    assert memory.last(ONE) is None
+    memory.record(ONE, RoundPosition(0, 0), b"q", b"a")
+    memory.close()
+    again = PartyMemory(tmp_path / "memory")
+    assert again.keep_coin(ONE, 0, takes_part=False)
+    assert not again.keep_coin(ONE, 1, takes_part=True)
+    assert not again.keep_coin(OTHER, 0, takes_part=False)
+    assert again.last(ONE) == (0, 0)
+    again.record(ONE, RoundPosition(1, 0), b"q", b"a")
+    assert not again.keep_coin(ONE, 1, takes_part=True)
+    (left,) = again._file.execute("SELECT COUNT(*) FROM answers WHERE session = ?", (ONE,)).fetchone()
+    assert left == 2
+    again.close()
+
+
 def test_only_its_owner_reads_it_and_damage_is_noticed(memory: PartyMemory, tmp_path: Path) -> None:
     path = tmp_path / "memory"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -31,7 +31,9 @@ from sfumato.wire.keys import Identity
 
 PARAMETERS = 170
 TRAINING, PRIVACY = STAR["training"], STAR["privacy"]
-DRAWN = TRAINING | {"participation": {"kind": "poisson", "rate": 0.5}}
+FIXED = TRAINING | {"participation": {"kind": "fixed", "count": 2}}
+COINS = TRAINING | {"participation": {"kind": "poisson", "rate": 0.5}}
+CLIPPED = {"weights": {"kind": "capped", "examples": 20}, "denominator": {"kind": "clipped", "min_weight": 1}}
 ADAPTED = {"kind": "update", "norm": 1.0, "adapt": {}}
 EVERY = TRAINING | {"aggregate_every": [2, 1]}
 SMALLER = {"kind": "exponential", "initial": 0.11, "decay": 0.97}
@@ -44,6 +46,7 @@ OPEN_SIZES = {"data": {"source": "digits", "partition": {"kind": "flwr", "partit
 QUIET = {"privacy": EXAMPLES["privacy"] | {"noise": "none"}}
 ADAM = {"optimizer": {"kind": "adam"}, "learning_rate": 0.001}
 MASKED = {"devices_to_cloud": "secure-aggregation"}
+MASKED_STAR = {"transport": MASKED}
 DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
 
 
@@ -57,7 +60,11 @@ DEEPER = {"kind": "tree", "levels": [2, 2, 2], "names": ["region", "edge"]}
         (STAR | {"privacy": PRIVACY | {"mechanism": "floats:gaussian"}}, "privacy.mechanism"),
         (STAR | OPEN_SIZES, "data.partition"),
         (EXAMPLES | OPEN_SIZES, "data.partition"),
-        (STAR | {"training": DRAWN}, "training.participation"),
+        (STAR | {"training": FIXED}, "training.participation"),
+        (TREE | {"training": TREE["training"] | FIXED}, "training.participation"),
+        (STAR | MASKED_STAR | {"training": FIXED}, "training.participation"),
+        (STAR | {"training": COINS, "privacy": PRIVACY | {"neighbours": "remove"}}, "privacy.neighbours"),
+        (STAR | {"training": COINS | CLIPPED}, "training.denominator"),
         (STAR | {"compression": {"kind": "rand-k", "ratio": 0.5}}, "compression"),
         (STAR | {"privacy": PRIVACY | {"clip": ADAPTED}}, "privacy.clip.adapt"),
         (
@@ -154,7 +161,7 @@ def test_every_key_of_a_spec_was_looked_at(section: type[Section]) -> None:
 
 
 def test_nothing_is_written_of_a_spec_that_is_refused(tmp_path: Path) -> None:
-    spec = spec_of(STAR, training=DRAWN)
+    spec = spec_of(STAR, training=FIXED)
     with pytest.raises(SpecError, match="participation"):
         rehearsed(spec, tmp_path, simulated=False)
     assert not (tmp_path / "parties").exists()

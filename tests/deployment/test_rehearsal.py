@@ -17,6 +17,9 @@ RECORDS = {
     "training": STAR["training"] | {"local_steps": 1, "batches": "poisson"},
     "privacy": {"unit": "record", "clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 1.0}},
 }
+DRAWN = {"training": STAR["training"] | {"rounds": 5, "participation": {"kind": "poisson", "rate": 0.4}}}
+EDGES_DRAWN = {"training": TREE["training"] | DRAWN["training"] | {"local_steps": 4}}
+RECORDS_DRAWN = {"training": RECORDS["training"] | {"participation": {"kind": "poisson", "rate": 0.4}}}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +30,10 @@ RECORDS = {
         pytest.param(STAR | RECORDS, id="star, records"),
         pytest.param(TREE, id="two levels, one edge trusted"),
         pytest.param(TREE | QUIET, id="two levels, no noise"),
+        pytest.param(STAR | DRAWN, id="star, drawn devices, noise of devices"),
+        pytest.param(STAR | DRAWN | {"trust": {"cloud": True}}, id="star, drawn devices, noise of the cloud"),
+        pytest.param(STAR | RECORDS | RECORDS_DRAWN, id="star, drawn devices, records"),
+        pytest.param(TREE | EDGES_DRAWN, id="two levels, drawn devices"),
     ],
 )
 def test_the_model_is_that_of_run_on_the_same_grid(document: dict[str, Any], tmp_path: Path) -> None:

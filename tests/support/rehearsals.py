@@ -22,6 +22,7 @@ from sfumato.protocols.tree.uplinks import registry
 from sfumato.protocols.tree.uplinks.secure import SecureUplink
 from sfumato.random import Stream, key_at
 from sfumato.run_folder.reader import MODEL_FILE, RunFolder
+from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec import load_spec
@@ -85,13 +86,19 @@ class SimulatedRandomness:
         return key_at(self.plan.spec.seed, Stream.NOISE, *position, *place)
 
     def batches(self, plan: TreePlan, number: int, size: int, context: bytes = b"") -> BatchPlan:
-        everybody = np.arange(plan.tree.device_count, dtype=np.int64)
-        drawn = batches_of(plan, self.inputs.partition, everybody, number).of(torch.tensor([self.party]))
+        chosen = draw_participants(plan, number)
+        if self.party not in chosen:  # `run` draws none: any will do, as zeros are sent
+            chosen = np.array([self.party], dtype=np.int64)
+        place_of = torch.tensor([int(np.searchsorted(chosen, self.party))])
+        drawn = batches_of(plan, self.inputs.partition, chosen, number).of(place_of)
         rows = self.inputs.partition.indices(self.party)
         place = torch.zeros(int(rows.max()) + 1, dtype=torch.int32)
         place[torch.from_numpy(rows)] = torch.arange(size, dtype=torch.int32)
         used = torch.arange(drawn.width) < drawn.counts[:, :, None]
         return replace(drawn, rows=torch.where(used, place[torch.where(used, drawn.rows, int(rows[0]))], 0))
+
+    def takes_part(self, plan: TreePlan, number: int, context: bytes = b"") -> bool:
+        return self.party in draw_participants(plan, number)
 
 
 def rehearsed(spec: Spec, folder: Path, *, simulated: bool = True, **options: Any) -> RunFolder:

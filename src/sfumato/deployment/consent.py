@@ -158,6 +158,22 @@ class Agreement:
         with closing(OwnersLedger(self.ledger)) as ledger:
             ledger.note(signing, self.device, position, digest(b"signed", listed))
 
+    def note_coin(self, number: int, *, takes_part: bool, context: bytes) -> None:
+        """Note in the ledger whether the device takes part in a round, before it answers.
+
+        Args:
+            number: of the round.
+            takes_part: as its memory keeps it.
+            context: of `round_context`, a secret: without it the note does not tell which it is.
+
+        Raises:
+            SessionMemoryError: a copy of this device drew otherwise.
+        """
+        drawing = digest(b"takes part", self.terms.session)
+        drawn = digest(b"drawn", context, bytes([takes_part]))
+        with closing(OwnersLedger(self.ledger)) as ledger:
+            ledger.note(drawing, self.device, RoundPosition(number, 0), drawn)
+
     def require_within_total(self, ledger: OwnersLedger) -> None:
         """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
         name, most, cost = self.terms.name(self.device), self.consent.total, self.cost

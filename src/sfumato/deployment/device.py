@@ -1,4 +1,8 @@
-"""A device: asked with a model, it answers with whole numbers, rounded and noised. Bytes in, bytes out."""
+"""A device: asked with a model, it answers with whole numbers, rounded and noised. Bytes in, bytes out.
+
+In a round in which it takes no part it answers with zeros, without noise. It does all of its work all the
+same, so that neither time nor a failure tells which it was.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +81,7 @@ class DeviceParty:
         return parent.answered(position, question, attempt, kept)
 
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
-        """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``."""
+        """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``; or zeros."""
         terms, own, number = self._terms, self._identity, position.round
         if self._batches is None or self._batches[0] != number:
             context = round_context(own, terms.session, self.number, number)
@@ -86,7 +90,19 @@ class DeviceParty:
         message = self._data.message(position, model, self._batches[1])
         context = answer_context(own, terms.session, self.number, position, question)
         key = self._randomness.noise_key(position, context)
-        return noised_message(terms, self.number, position, message, key)
+        steps = noised_message(terms, self.number, position, message, key)
+        return steps if self._takes_part(number) else np.zeros_like(steps)
+
+    def _takes_part(self, number: int) -> bool:
+        """Whether this device takes part in a round: one coin for all of its aggregations, over restarts."""
+        plan, session = self._terms.plan, self._terms.session
+        if not plan.is_sampled:
+            return True
+        context = round_context(self._identity, session, self.number, number)
+        drawn = self._randomness.takes_part(plan, number, context)
+        kept = self._memory.keep_coin(session, number, takes_part=drawn)
+        self._agreement.note_coin(number, takes_part=kept, context=context)
+        return kept
 
 
 def noised_message(

@@ -18,7 +18,7 @@ _FIRST = RoundPosition(0, 0)
 def duties(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
     """What ``party`` does in every round, a sentence each, from the terms that it made itself."""
     if party < terms.cloud:
-        return (_of_device(terms, party), *_of_parent(terms, party))
+        return (_of_device(terms, party), *_of_coin(terms, party), *_of_parent(terms, party))
     return _of_aggregator(terms, party)
 
 
@@ -65,6 +65,18 @@ def _of_device(terms: DeploymentTerms, device: int) -> str:
         f"{terms.name(device)} clips {_CLIPPED[clip.kind]} to {number(clip.norm)}{weighted}, {step}, {noise};"
         f" {divided}."
     )
+
+
+def _of_coin(terms: DeploymentTerms, device: int) -> tuple[str, ...]:
+    """By which draw a device takes part in a round, and who sees that, where not all do."""
+    plan, parent = terms.plan, terms.parent(device)
+    if not plan.is_sampled:
+        return ()
+    coin = f"takes part in a round with probability {number(plan.participants.rate)}, by a coin of its own"
+    seen = f"only {terms.name(parent)} sees which it was"
+    if terms.is_masked(parent):
+        seen = "masks hide which it was"
+    return (f"It {coin}; otherwise it does the same work and sends zeros, and {seen}.",)
 
 
 def _of_parent(terms: DeploymentTerms, party: int) -> tuple[str, ...]:

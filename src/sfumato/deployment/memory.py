@@ -11,6 +11,9 @@ answered any more, and none needs to be, as an aggregator that asks on has what 
 No file can notice that an older copy of itself was put back. Do not restore it from a backup; a party that
 lost it gets a new key, which is another session.
 
+It also keeps whether a device takes part in a round, from the first draw on: in the row of aggregation
+`_COIN`, which is let go with the round's answers.
+
 It is the memory of the party's key too (`wire.session_memory`): of the sessions of secure aggregation that it
 joined, and of what it said there. And of the one list of survivors that it knows for an aggregation, in
 whichever attempt: see `masked_hops`.
@@ -21,12 +24,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from sfumato.deployment.messages import RoundPosition
-from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError
+from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError, SessionMemoryError
 from sfumato.wire.keys import digest
 from sfumato.wire.owned_file import OwnedFile, create_owned_file
 from sfumato.wire.session_memory import CLAIMS_QUERY, CLAIMS_TABLE, claim_in
 
 _WHAT = "memory of a party"
+_COIN = -1
 _TABLES = (
     "CREATE TABLE answers (session BLOB NOT NULL, round INTEGER NOT NULL, aggregation INTEGER NOT NULL,"
     " question BLOB NOT NULL, answer BLOB NOT NULL, UNIQUE (session, round, aggregation))",
@@ -64,8 +68,9 @@ class PartyMemory:
     def last(self, session: bytes) -> RoundPosition | None:
         """The last aggregation of a session that was answered."""
         row = self._file.first(
-            "SELECT round, aggregation FROM answers WHERE session = ? ORDER BY round DESC, aggregation DESC",
-            (session,),
+            "SELECT round, aggregation FROM answers WHERE session = ? AND aggregation > ?"
+            " ORDER BY round DESC, aggregation DESC",
+            (session, _COIN),
         )
         return None if row is None else RoundPosition(*row)
 
@@ -106,6 +111,27 @@ class PartyMemory:
             "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (session, *position, question, answer)
         )
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
+
+    def keep_coin(self, session: bytes, number: int, *, takes_part: bool) -> bool:
+        """Whether the device takes part in a round, as was kept first: ``takes_part``, if nothing was.
+
+        Args:
+            session: of the run.
+            number: of the round, which is not over.
+            takes_part: as a new draw says.
+
+        Raises:
+            SessionMemoryError: that cannot be recorded: there must be no answer.
+        """
+        here = (session, number, _COIN)
+        row = (*here, b"", bytes([takes_part]))
+        self._file.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?)", row)
+        kept = self._file.first(
+            "SELECT answer FROM answers WHERE session = ? AND round = ? AND aggregation = ?", here
+        )
+        if kept is None:
+            raise SessionMemoryError(f"{self._file.path}: the memory of a party is damaged")
+        return bool(kept[0] == b"\x01")
 
     def keep_survivors(self, session: bytes, node: int, position: RoundPosition, listed: bytes) -> bytes:
         """The list of survivors of an aggregation that was kept first: ``listed``, if there was none.

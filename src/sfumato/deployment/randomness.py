@@ -1,4 +1,4 @@
-"""Where a party's secret choices come from: its noise, its rounding, its mini-batches.
+"""Where a party's secret choices come from: noise, rounding, mini-batches, and whether it takes part.
 
 In the field the keys of noise come from the operating system, drawn anew when they are needed and told to
 nobody. Each is hashed with what it is for (session, party, position, question) and with the party's signature
@@ -7,7 +7,8 @@ and another question still get other noise, and who knows the generator does not
 
 Mini-batches follow from the party's signing key and the round alone, through a signature that is told to
 nobody: a device that starts again in the middle of a round goes on with the batches of before. Drawn anew, a
-record might be in more steps of the round than the account counts.
+record might be in more steps of the round than the account counts. Whether a device takes part in a round is
+a coin of the operating system's, which the device's memory keeps (`memory`).
 `Randomness` is the seam at which a test injects what `run` draws; no setting and no command leads to it.
 """
 
@@ -49,6 +50,11 @@ class Randomness(Protocol):
         ``context`` is of `round_context`; the same one always has the same batches.
         """
 
+    def takes_part(self, plan: TreePlan, number: int, context: bytes) -> bool:
+        """A new coin of a device, for round ``number`` of a plan with Poisson participation: its memory keeps
+        the first one. ``context`` is of `round_context`.
+        """
+
 
 def answer_context(
     identity: Identity, session: bytes, party: int, position: RoundPosition, question: bytes
@@ -58,7 +64,7 @@ def answer_context(
 
 
 def round_context(identity: Identity, session: bytes, party: int, number: int) -> bytes:
-    """What a party's batches of round ``number`` are for: a hash that only the party itself can make."""
+    """What a party's batches, or its coin, of round ``number`` are for: a hash that only it can make."""
     return identity.secret(b"round", session, *_as_bytes(party, number))
 
 
@@ -87,6 +93,22 @@ class SystemRandomness:
             draws=draws,
             draws_of_each=[draws],
         )
+
+    def takes_part(self, plan: TreePlan, number: int, context: bytes) -> bool:
+        """A fresh coin; see `Randomness`."""
+        key = digest(b"takes part", os.urandom(KEY_BYTES), context)
+        return secret_coin(key, plan.participants.rate)
+
+
+def secret_coin(key: bytes, rate: float) -> bool:
+    """A coin of a secret key of 32 bytes, used for nothing else: true with probability ``rate``, exactly.
+
+    A float is a whole number over a power of two, 2^b: b bits of the key's stream are compared with it.
+    """
+    below, of = rate.as_integer_ratio()
+    bits = of.bit_length() - 1
+    size = (bits + 7) // 8
+    return int.from_bytes(KeyStream(key).take(size), "big") >> (8 * size - bits) < below
 
 
 class SecretDraws:

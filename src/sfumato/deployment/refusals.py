@@ -126,13 +126,13 @@ def _of_spec(spec: Spec) -> Refusals:
     yield privacy.step_noise > 0, "privacy.noise.at", "step", at_steps
     own = "must be left out: what is deployed adds discrete Gaussian noise, exact to the bit"
     yield privacy.mechanism is not None, "privacy.mechanism", None, own
-    everybody = "must be all: draws of participants are not deployed yet"
-    yield (
-        training.participation.kind != "all",
-        "training.participation",
-        training.participation.kind,
-        everybody,
-    )
+    kind, place = training.participation.kind, "training.participation"
+    drawn = "must be all or poisson: a fixed number is drawn by the aggregator that the draw protects from"
+    yield kind == "fixed", place, kind, drawn
+    coins = "must be all in groups: coins of their workers are not deployed yet"
+    yield kind == "poisson" and family_of(spec) is not TREE, place, kind, coins
+    listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
+    yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
     code = "must be a built-in one: code of one's own is not deployed yet"
     yield ":" in spec.model.kind, "model.kind", spec.model.kind, code

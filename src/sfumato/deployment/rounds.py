@@ -94,7 +94,8 @@ class DeployedRounds:
     def _noise_std(self, grid: IntegerGrid) -> float:
         """The std of all noise in the global average; NaN where whose noise is in it is not told upwards."""
         plan = self._terms.plan
-        if self._terms.devices_may_be_lost and plan.noise.device.any():
+        varies = self._terms.devices_may_be_lost or plan.is_sampled
+        if varies and plan.noise.device.any():
             return math.nan
         return math.sqrt(sum(plan.global_noise)) * grid.unit * grid.inflation
 
@@ -114,10 +115,13 @@ class DeployedRounds:
         return {}
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """That the run was deployed: its terms, the grid, whence draws come, on whose machines."""
+        """That the run was deployed: its terms, the grid, whence draws come, on whose machines.
+
+        Who took part is not in it where that is drawn: nobody who reads the run folder is to know.
+        """
         terms = self._terms
         step = 1 / terms.grid(terms.at(0)).scale
-        return {
+        return ({"participations": None} if terms.plan.is_sampled else {}) | {
             "sum_steps": [None] * (terms.last + 1),
             "deployed": {"session": self._session, "purpose": terms.purpose, "step": step}
             | {"draws": self._sources, "on": self._on},
