@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import Argument
@@ -11,6 +12,7 @@ from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
     from sfumato.report.statement.content import Statement
+    from sfumato.run_folder.reader import RunFolder
     from sfumato.spec.document import Spec
     from sfumato.verify.checker import CheckOutcome
 
@@ -103,10 +105,11 @@ def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
     from sfumato.report.results.held import held_in_run
     from sfumato.report.statement.content import PlayedRun, Statement
+    from sfumato.run_folder.label_counts import read_test_labels
     from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run
 
     run = load_run(folder)
-    deployed = (run.ledger.get("realised") or {}).get("deployed") or {}
+    deployed = run.deployed
     unnamed = ("a source that is not named",) if deployed else ()
     draws = tuple(map(str, deployed.get("draws", ()))) or unnamed
     state = "finished"
@@ -118,11 +121,11 @@ def _statement_of_run(folder: Path) -> Statement:
     last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
     played = PlayedRun(
         verified=(
-            f"sfumato verify recomputed {outcome.finite:,} finite bounds of {outcome.rows:,} guarantees from "
-            f"the certificates of the run: {len(outcome.problems):,} mismatches."
+            f"sfumato verify recomputed {outcome.finite:,} finite ε of {outcome.rows:,} guarantees from what "
+            f"the run recorded: {len(outcome.problems):,} mismatches."
         ),
-        mismatches=tuple(outcome.problems),
-        unchecked=tuple(outcome.unchecked),
+        mismatches=tuple(_without_folders(run, outcome.problems)),
+        unchecked=tuple(_without_folders(run, outcome.unchecked)),
         written=date.fromtimestamp(last.stat().st_mtime).isoformat(),
         recomputed=outcome.rows,
         session=str(deployed.get("session", "")),
@@ -132,4 +135,11 @@ def _statement_of_run(folder: Path) -> Statement:
     )
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
     held = held_in_run(run, run.spec_dict["privacy"].get("unit", "device"))
-    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played, held)
+    tested = sum((read_test_labels(folder) or {}).values())
+    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played, held, tested)
+
+
+def _without_folders(run: RunFolder, lines: Sequence[str]) -> Iterator[str]:
+    """Lines of the checker with the name of the data's file in place of its path on this machine."""
+    source = str(run.spec_dict["data"]["source"])
+    return (line.replace(source, PurePath(source).name) for line in lines)

@@ -243,7 +243,10 @@ def has_edges(one: Series) -> bool:
 
 
 def findings_of_run(run: RunFolder) -> list[str]:
-    """What is worth a warning about a run, by its account and its metrics; sentences without a full stop."""
+    """What is worth a warning about a run, by its account and its metrics; sentences without a full stop.
+
+    First that nothing was learned, where that is so.
+    """
     measured = [value for value in run.metrics["accuracy"].tolist() if not math.isnan(value)]
     accuracy = float(measured[-1]) if measured else math.nan
     clips = run.metrics["clip_fraction"].tolist()
@@ -261,7 +264,10 @@ def findings_of_run(run: RunFolder) -> list[str]:
         lost_sums=lost,
         test_labels=read_test_labels(run.path),
     )
-    return [*run.privacy.findings, *(network.titled(finding.text) for finding in after)]
+    first = [finding for finding in after if finding.kind == "accuracy"]
+    last = [finding for finding in after if finding.kind != "accuracy"]
+    said = [[network.titled(finding.text) for finding in found] for found in (first, last)]
+    return [*said[0], *run.privacy.findings, *said[1]]
 
 
 def raw_to_trusted_in_words(run: RunFolder) -> str:

@@ -73,14 +73,14 @@ def _how_to_read(promise: Promise) -> str:
     """Sentences on what the table says."""
     unit = promise.kind
     said = [
-        f"How to read this: somebody wants to know {QUESTIONS[promise.relation].format(unit=unit)} They "
+        f"How to read this: somebody wants to know {QUESTIONS[promise.relation].format(unit=unit)}. They "
         "suspect it with 1 %, or hold it for as likely as a coin toss. The table says how sure everything "
         "that they receive can make them, whatever else they know."
     ]
     if promise.relation != "replace":
         said.append(
-            f"The last column is about two possible contents of the {unit}: these can change odds by e^(2ε). "
-            "Accounts with privacy.neighbours: replace state that ε directly."
+            f"The last column is on {QUESTIONS['replace'].format(unit=unit)}, such as ill or not ill: what "
+            "they receive can change these odds by e^(2ε)."
         )
     return " ".join(said)
 
