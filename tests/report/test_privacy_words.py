@@ -180,4 +180,4 @@ def test_a_person_brings_one_row_to_a_step() -> None:
     assert said.startswith(
         "A person is all rows with one value of patient; at most one of them is in a local "
     )
-    assert "step. Their own device sees them, and a device" in said
+    assert "step. Their own device sees these rows, and a device" in said

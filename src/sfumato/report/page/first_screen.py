@@ -24,7 +24,11 @@ from sfumato.report.results.comparability import (
     radio_model,
     warnings_of_series,
 )
-from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
+from sfumato.report.results.cost_of_privacy import (
+    commands_without_control,
+    cost_of_privacy,
+    cost_of_privacy_or_commands,
+)
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network
@@ -37,12 +41,17 @@ from sfumato.report.results.summary import (
     has_edges,
     kind_within_devices,
     largest_towards_device,
+    nothing_learned,
     of_main_unit,
     score_sentence,
     score_text,
 )
 from sfumato.run_folder.headline import ACCURACY, headline_of
 
+_WITHOUT_CONTROL = (
+    "What control saves",
+    "These commands, in the folder that holds the run, train the same without control and compare the two:",
+)
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 
 
@@ -182,7 +191,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
     known, command = cost_of_privacy_or_commands(one, twin)
     how = known.pop() if command else ""
-    shown = _commands_html(how, command) if command else ""
+    shown = _commands_html("What privacy costs in accuracy", how, command) if command else ""
+    controlled = bool(one.first.spec_dict.get("control"))
     epsilons = [
         f'<p class="facts">{text.escape(_epsilon_tiles_caption(one, summary))}</p>',
         _tiles_html(_epsilon_tiles(one, summary)),
@@ -190,7 +200,11 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     final = _tiles_html([_Tile(f"Final {score.name}", score_text(score, one))])
     columns = {
         "Who learns what": [*epsilons, _paragraphs(_leakage_paragraphs(one, matrix))],
-        "At what cost": [_tiles_html(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY],
+        "At what cost": [
+            _tiles_html(costs),
+            "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY,
+            _commands_html(*_WITHOUT_CONTROL, commands_without_control(one)) if controlled else "",
+        ],
         "Accuracy" if score is ACCURACY else text.title(score.name): [
             final,
             _paragraphs([score_sentence(one), *stop_reasons(one), *known]),
@@ -198,9 +212,11 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         ],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    findings = _findings_html(dict.fromkeys([*findings_of_run(one.first), *_bare_pairs(one)], ()))
-    verdict = _lead_html(list(map(text.sentence, protocol_warnings(one.first.spec_dict))))
-    return f'{verdict}<div class="answers">{blocks}</div>{findings}'
+    verdicts = [*protocol_warnings(one.first.spec_dict), *nothing_learned(one.first)]
+    others = [said for said in findings_of_run(one.first) if said not in verdicts]
+    findings = _findings_html(dict.fromkeys([*_bare_pairs(one), *others], ()))
+    lead = _lead_html(list(map(text.sentence, verdicts)))
+    return f'{lead}<div class="answers">{blocks}</div>{findings}'
 
 
 def _bare_pairs(one: Series) -> list[str]:
@@ -217,10 +233,10 @@ def _bare_pairs(one: Series) -> list[str]:
     ]
 
 
-def _commands_html(how: str, commands: str) -> str:
-    """HTML of commands, folded, below a sentence on what they do."""
+def _commands_html(question: str, how: str, commands: str) -> str:
+    """HTML of commands that answer a question, folded, below a sentence on what they do."""
     shown = f'<pre class="command" tabindex="0">{text.escape(commands)}</pre>'
-    return f"<details><summary>What privacy costs in accuracy</summary>{_paragraphs([how])}{shown}</details>"
+    return f"<details><summary>{question}</summary>{_paragraphs([how])}{shown}</details>"
 
 
 def _findings_html(found: Mapping[str, Sequence[str]]) -> str:

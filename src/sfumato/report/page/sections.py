@@ -181,17 +181,19 @@ def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures:
     drawn = [figure for figure in known if several or any(len(trace["x"]) > 1 for trace in figure.data)]
     panels = f'<div class="panels">{"".join(map(figures.place, drawn))}</div>' if drawn else ""
     said = [] if scores else ["The model was not evaluated."]
-    said += _evaluated_once(series[0], with_epsilon=bool(epsilon)) if scores and not drawn else []
+    once, also = scores and scores[0] not in drawn, bool(epsilon) and epsilon[0] not in drawn
+    said += _evaluated_once(series, with_epsilon=also) if once else []
     said += [] if epsilon else [_without_finite_epsilon(series)]
     control = "" if several else _control_html(series[0], figures)
     return section("Accuracy and privacy over rounds", [panels, text.paragraphs(said), control])
 
 
-def _evaluated_once(one: Series, *, with_epsilon: bool) -> list[str]:
-    """A sentence on why nothing of a run is drawn over rounds: it was evaluated once."""
-    after = f"after round {text.whole(one.rounds_played)}"
-    also = ", and ε is computed with it" if with_epsilon else ""
-    return [f"The model was evaluated once{also}, {after}: more often with a smaller evaluate_every."]
+def _evaluated_once(series: Sequence[Series], *, with_epsilon: bool) -> list[str]:
+    """A sentence on why neither scores, nor ε where that is so too, are drawn over rounds."""
+    rounds = {one.rounds_played for one in series}
+    after = f", after round {text.whole(rounds.pop())}" if len(rounds) == 1 else ""
+    also = ", and so was ε" if with_epsilon else ""
+    return [f"The model was evaluated once{also}{after}: a smaller evaluate_every does so more often."]
 
 
 def _without_finite_epsilon(series: Sequence[Series]) -> str:

@@ -242,7 +242,7 @@ def _unprotected_pairs_phrase(
     for row, towards_whom in found.items():
         alike.setdefault(tuple(towards_whom), []).append(matrix.rows[row].title)
     each = [f"{join_names(who)} {join_names(whom, 3)}" for whom, who in alike.items()]
-    return join_names(each, _MOST_CLASSES)
+    return "; ".join(each)
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:

@@ -26,6 +26,7 @@ from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _CLEARLY = 0.01  # of accuracy
+_LEARNED = "accuracy"  # the kind of a finding
 SPREAD = 1.05  # of ε from unit to unit, worth a sentence
 
 
@@ -247,6 +248,18 @@ def findings_of_run(run: RunFolder) -> list[str]:
 
     First that nothing was learned, where that is so.
     """
+    after = _findings_after(run)
+    others = [said for kind, said in after if kind != _LEARNED]
+    return [*nothing_learned(run), *run.privacy.findings, *others]
+
+
+def nothing_learned(run: RunFolder) -> list[str]:
+    """One sentence, without a full stop, where the accuracy of a run is that of guessing; else []."""
+    return [said for kind, said in _findings_after(run) if kind == _LEARNED]
+
+
+def _findings_after(run: RunFolder) -> list[tuple[str, str]]:
+    """The kind and the text of each finding by the metrics of a run."""
     measured = [value for value in run.metrics["accuracy"].tolist() if not math.isnan(value)]
     accuracy = float(measured[-1]) if measured else math.nan
     clips = run.metrics["clip_fraction"].tolist()
@@ -264,10 +277,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
         lost_sums=lost,
         test_labels=read_test_labels(run.path),
     )
-    first = [finding for finding in after if finding.kind == "accuracy"]
-    last = [finding for finding in after if finding.kind != "accuracy"]
-    said = [[network.titled(finding.text) for finding in found] for found in (first, last)]
-    return [*said[0], *run.privacy.findings, *said[1]]
+    return [(finding.kind, network.titled(finding.text)) for finding in after]
 
 
 def raw_to_trusted_in_words(run: RunFolder) -> str:
