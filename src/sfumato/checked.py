@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from datetime import date
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import Argument
@@ -12,7 +11,6 @@ from sfumato.errors import SpecError
 
 if TYPE_CHECKING:
     from sfumato.report.statement.content import Statement
-    from sfumato.run_folder.reader import RunFolder
     from sfumato.spec.document import Spec
     from sfumato.verify.checker import CheckOutcome
 
@@ -104,6 +102,7 @@ def _statement_of_spec(spec: Spec) -> Statement:
 def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
     from sfumato.report.results.held import held_in_run
+    from sfumato.report.statement.assumptions import without_folder
     from sfumato.report.statement.content import PlayedRun, Statement
     from sfumato.run_folder.label_counts import read_test_labels
     from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run
@@ -117,15 +116,15 @@ def _statement_of_run(folder: Path) -> Statement:
         state = (
             f"stopped after {len(run.metrics):,} of {run.rounds:,} rounds; the figures are for all of them"
         )
-    outcome = verify_run(folder)
+    outcome, source = verify_run(folder), str(run.spec_dict["data"]["source"])
     last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
     played = PlayedRun(
         verified=(
             f"sfumato verify recomputed {outcome.finite:,} finite ε of {outcome.rows:,} guarantees from what "
             f"the run recorded: {len(outcome.problems):,} mismatches."
         ),
-        mismatches=tuple(_without_folders(run, outcome.problems)),
-        unchecked=tuple(_without_folders(run, outcome.unchecked)),
+        mismatches=tuple(without_folder(line, source) for line in outcome.problems),
+        unchecked=tuple(without_folder(line, source) for line in outcome.unchecked),
         written=date.fromtimestamp(last.stat().st_mtime).isoformat(),
         recomputed=outcome.rows,
         session=str(deployed.get("session", "")),
@@ -137,9 +136,3 @@ def _statement_of_run(folder: Path) -> Statement:
     held = held_in_run(run, run.spec_dict["privacy"].get("unit", "device"))
     tested = sum((read_test_labels(folder) or {}).values())
     return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played, held, tested)
-
-
-def _without_folders(run: RunFolder, lines: Sequence[str]) -> Iterator[str]:
-    """Lines of the checker with the name of the data's file in place of its path on this machine."""
-    source = str(run.spec_dict["data"]["source"])
-    return (line.replace(source, PurePath(source).name) for line in lines)

@@ -85,6 +85,11 @@ NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))
 """Matches a place or a label in a sentence."""
 
 
+def errors_named(said: str) -> set[str]:
+    """The labels of errors of papers that a sentence names."""
+    return set(re.findall(_LABELS, said))
+
+
 def entry_of(name: str) -> tuple[str, str]:
     """Of a place of a paper its full name and what it says; of an error its label and what is wrong.
 

@@ -59,7 +59,10 @@ def budget_sentence(series: Series) -> list[str]:
     """
     if not series.first.spec_dict.get("control") or not series.network.has_noise:
         return []
-    said = "Every ε here is a budget that is kept whatever adaptive control chooses"
+    by = "released models and messages"
+    if series.first.spec_dict["control"].get("estimates", "released") != "released":
+        by += " and measurements with noise"
+    said = f"Every ε here is a budget that is kept whatever adaptive control chooses, by {by} alone"
     budget = budgets(series).get("cloud")
     if budget is None or math.isinf(budget.given) or text.epsilon(budget.spent) == text.epsilon(budget.given):
         return [f"{said}."]

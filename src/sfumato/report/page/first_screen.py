@@ -50,7 +50,7 @@ from sfumato.run_folder.headline import ACCURACY, headline_of
 
 _WITHOUT_CONTROL = (
     "What control saves",
-    "These commands, in the folder that holds the run, train the same without control and compare the two:",
+    "These commands, in the folder that holds the run, train the same without control, for the same ε, and compare the two:",
 )
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 

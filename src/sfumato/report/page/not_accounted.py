@@ -23,7 +23,9 @@ def seed_sentence(one: Series) -> list[str]:
     """
     if one.first.deployed or not has_noise(one):
         return []
-    return ["The noise of this simulation follows from its seed: these ε are for noise that stays secret."]
+    return [
+        "The noise of this simulation follows from its seed: these ε are for noise that nobody can compute."
+    ]
 
 
 def not_accounted(series: Sequence[Series]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sfumato.claims.papers import errors_named
 from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import spread_html
 from sfumato.report.drawings.moving import places_figure
@@ -216,7 +217,12 @@ def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str
     figure = heatmap_figure(matrix, privacy.delta, network.device_word)
     if figure is None:
         return placeholder("The run has no guarantees.")
-    notes = [text.sentence(note) for note in privacy.notes]
+    told = {error for claim in privacy.claims for error in errors_named(claim.why)}  # with the claims
+    notes = [
+        text.sentence(note)
+        for note in privacy.notes
+        if not (named := errors_named(note)) or not named <= told
+    ]
     reasons = reasons_without_guarantee(matrix)
     parts = [figures.place(figure), bullet_list(notes) if notes else ""]
     if reasons:

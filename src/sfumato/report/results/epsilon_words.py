@@ -44,14 +44,16 @@ def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "
     data, clip = spec.get("data") or {}, (spec.get("privacy") or {}).get("clip") or {}
     column = data.get("person_column") if isinstance(data, Mapping) else None
     whole = "has no finite ε" if clip.get("kind") == "example" else "is not accounted for"
-    what = (
-        f"A record is one example{f'; a {place} has {held}' if held else ''}. A person with several is "
-        f"protected less. Its {place} itself sees a record"
-        if kind == "record"
-        else f"A person is all rows with one value of {column or 'a column'}; at most one of them is in a "
-        f"local step. Their own {place} sees these rows"
-    )
-    return [f"{what}, and a {place} as a whole, with all its data, {whole}."]
+    if kind == "record":
+        what = (
+            f"A record is one example{f'; a {place} has {held}' if held else ''}. Its {place} itself sees it."
+        )
+        less = "A person with several is protected less, and"
+    else:
+        rows = f"all rows with one value of {column or 'a column'}"
+        what = f"A person is {rows}; at most one of them is in a local step."
+        less = f"Their own {place} sees these rows, and"
+    return [what, f"{less} a {place} as a whole, with all its data, {whole}."]
 
 
 def sure_in_words(value: float, before: float) -> str:

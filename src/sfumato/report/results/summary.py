@@ -117,7 +117,9 @@ def score_sentence(series: Series) -> str:
         return f"{after} the model has not been evaluated."
     several = f"mean of {len(series.runs)} seeds with its 95 % interval"
     labels = read_test_labels(series.first.path) if score is ACCURACY else None
-    tested = f"{how_many(sum(labels.values()), 'example')}, " if labels else ""
+    what = "row" if unit_of_run(series.first) == "person" else "example"
+    whose = " of other persons" if what == "row" else ""
+    tested = f"{how_many(sum(labels.values()), what)}{whose}, " if labels else ""
     seeds = f" ({tested}{several if len(series.runs) > 1 else 'one seed'})"
     value, between = score_text(score, series), note_between_releases([series])
     if score is not ACCURACY:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from sfumato.report import formatting as text
@@ -163,6 +164,13 @@ def unchecked_as_assumed(lines: Sequence[str]) -> tuple[Assumed, ...]:
     return tuple(
         Assumed(text.sentence(f"not recomputed: {what}"), text.sentence(why)) for what, _, why in parts
     )
+
+
+def without_folder(line: str, source: str) -> str:
+    """A line of `verify` with the name of the data's file in place of its path, ``data.source``, on this
+    machine.
+    """
+    return line.replace(source, PurePath(source).name)
 
 
 def set_aside(data: Mapping[str, Any]) -> list[str]:
