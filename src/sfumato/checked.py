@@ -104,7 +104,7 @@ def _statement_of_run(folder: Path) -> Statement:
     from sfumato.report.results.held import held_in_run
     from sfumato.report.statement.assumptions import without_folder
     from sfumato.report.statement.content import PlayedRun, Statement
-    from sfumato.run_folder.label_counts import read_test_labels
+    from sfumato.run_folder.label_counts import read_test_labels, read_test_persons
     from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run
 
     run = load_run(folder)
@@ -135,4 +135,6 @@ def _statement_of_run(folder: Path) -> Statement:
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
     held = held_in_run(run, run.spec_dict["privacy"].get("unit", "device"))
     tested = sum((read_test_labels(folder) or {}).values())
-    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played, held, tested)
+    state = f"A run ({state})"
+    apart = tested, read_test_persons(folder)
+    return Statement(run.spec_dict, run.privacy, state, versions, today, played, held, *apart)

@@ -328,7 +328,7 @@ def test_many_values_that_jump_have_a_running_mean(run_folder: Make) -> None:
     assert thin["y"] == jumping
     assert bold["y"][:2] == [jumping[0], pytest.approx(0.8)]
     assert bold["y"][9:] == [pytest.approx(0.8)] * 51
-    assert "Thin: every value; bold: the mean of the last 10." in page
+    assert "Thin: every value; bold: the mean of the last 10, " in page
     for smooth in (jumping[:40], [0.01 * number for number in range(60)]):
         page = page_of(run_folder(f"{len(smooth)}", frame=metrics(len(smooth)).assign(accuracy=smooth)))
         assert "bold: the mean" not in page

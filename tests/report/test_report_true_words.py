@@ -214,7 +214,7 @@ def test_a_column_that_is_left_out_is_not_said_to_be_infinite_for_all(run_folder
 def test_a_single_point_is_a_sentence_not_a_plot(run_folder: Make) -> None:
     frame = metrics(5, every=5)
     page = shown(run_folder("one", frame=frame))
-    assert "The model was evaluated once, after round 5: a smaller evaluate_every" in page
+    assert "The model was evaluated once, after round 5; a smaller evaluate_every" in page
     assert "-accuracy" not in page.split('id="figures">')[1].split("</script>")[0]
 
 

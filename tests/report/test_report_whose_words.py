@@ -17,7 +17,7 @@ from sfumato.report.page.not_accounted import not_accounted, seed_sentence
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series, load_series
-from sfumato.run_folder.label_counts import write_test_labels
+from sfumato.run_folder.label_counts import read_test_persons, write_test_labels
 from sfumato.run_folder.reader import adding_files
 
 Make = Callable[..., Path]
@@ -154,7 +154,7 @@ def test_findings_count_the_pairs_without_a_guarantee(run_folder: Make) -> None:
         guarantee("device:0", "edge:0", INF, 30, relation="own edge", trusted=True),
         guarantee("device:40", "cloud", 3.0, 80, relation="cloud"),
     ]
-    said = "120 pairs of a device and an observer that it does not trust have no guarantee (ε = ∞)."
+    said = "120 pairs of a device and an observer that it does not trust have no guarantee (ε = ∞): add"
     assert said in first_of(shown(run_folder(privacy={"delta": 1e-5, "guarantees": rows, "claims": []})))
     other = {"delta": 1e-5, "guarantees": rows[1:], "claims": []}
     assert "does not trust" not in first_of(shown(run_folder("other", privacy=other)))
@@ -169,11 +169,9 @@ def test_a_controlled_run_says_what_its_choices_are_made_by(run_folder: Make, es
     folder = run_folder("c", quickstart_spec(control=control), frame=frame, privacy=privacy)
     page, first = shown(folder), first_of(shown(folder))
     also = "" if estimates == "released" else " and measurements with noise"
-    kept = "Every ε here is a budget that is kept whatever adaptive control chooses, by released models and"
-    assert f"{kept} messages{also} alone; towards the cloud the rounds spent 6 of 8." in first
-    assert ("by nothing else of the data, so every ε holds though the choices are known" in page) != bool(
-        also
-    )
+    kept = "Every ε here is a budget, kept whatever adaptive control chooses; it chooses by released models"
+    assert f"{kept} and messages{also} alone. Towards the cloud the rounds spent 6 of 8." in first
+    assert ("so every ε holds though the choices are known" in page) == (not also)
     assert ("which each measures and sends with noise (control.estimates)" in page) == bool(also)
     assert "sfumato run c/spec.yaml --set control=null --out c-without-control" in first
     assert "--set privacy.noise=none" not in first  # a twin would have another schedule
@@ -217,3 +215,15 @@ def test_an_error_of_a_paper_that_the_claims_explain_is_no_note_as_well(run_fold
     page = shown(run_folder("b", privacy=privacy))
     assert "The claim of the paper is void" not in page
     assert "The average is smaller." in page
+
+
+@pytest.mark.parametrize(("persons", "said"), [(16, "16 other persons"), (None, "other persons")])
+def test_rows_of_persons_are_tested_on_and_no_examples(
+    run_folder: Make, persons: int | None, said: str
+) -> None:
+    rows = [guarantee("person:0", whom, 2.0, 5) for whom in ("cloud", "public")]
+    folder = run_folder(privacy={"delta": 1e-5, "guarantees": rows, "claims": []})
+    with adding_files(folder) as files:
+        files["test_labels.json"] = write_test_labels(folder, {"0": 20, "1": 35}, persons)
+    assert f"accurate on held-out data (55 rows of {said}, one seed)" in first_of(shown(folder))
+    assert read_test_persons(folder) == persons

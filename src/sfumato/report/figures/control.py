@@ -62,12 +62,12 @@ def budget_sentence(series: Series) -> list[str]:
     by = "released models and messages"
     if series.first.spec_dict["control"].get("estimates", "released") != "released":
         by += " and measurements with noise"
-    said = f"Every ε here is a budget that is kept whatever adaptive control chooses, by {by} alone"
+    said = f"Every ε here is a budget, kept whatever adaptive control chooses; it chooses by {by} alone"
     budget = budgets(series).get("cloud")
     if budget is None or math.isinf(budget.given) or text.epsilon(budget.spent) == text.epsilon(budget.given):
         return [f"{said}."]
     spent, given = text.epsilon(budget.spent), text.epsilon(budget.given)
-    return [f"{said}; towards the cloud the rounds spent {spent} of {given}."]
+    return [f"{said}. Towards the cloud the rounds spent {spent} of {given}."]
 
 
 def looked_at(one: Series) -> list[str]:

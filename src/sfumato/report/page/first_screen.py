@@ -50,7 +50,8 @@ from sfumato.run_folder.headline import ACCURACY, headline_of
 
 _WITHOUT_CONTROL = (
     "What control saves",
-    "These commands, in the folder that holds the run, train the same without control, for the same ε, and compare the two:",
+    "These commands, in the folder that holds the run, train the same without control, for the same ε, and "
+    "compare the two:",
 )
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 
@@ -152,7 +153,7 @@ def _leakage_paragraphs(one: Series, matrix: Matrix) -> list[str]:
     placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
     numbered = isinstance(shape, GroupNetwork) and not shape.groups.worker_names
     told = protocol_warnings(one.first.spec_dict)
-    noise = [*([_who_adds_noise(one, network)] if placed else []), *seed_sentence(one), *budget_sentence(one)]
+    noise = [*([_who_adds_noise(one, network)] if placed else []), *budget_sentence(one), *seed_sentence(one)]
     paragraphs = [
         ["In tables and reasons, device:0 is worker 0."] if numbered else [],
         moved,
@@ -229,7 +230,7 @@ def _bare_pairs(one: Series) -> list[str]:
     have = "has" if pairs == 1 else "have"
     return [
         f"{text.how_many(pairs, 'pair')} of a {kind} and an observer that it does not trust {have} no "
-        "guarantee (ε = ∞)"
+        "guarantee (ε = ∞): add noise before it, in privacy.noise, or name it in trust"
     ]
 
 

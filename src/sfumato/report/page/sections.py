@@ -193,8 +193,8 @@ def _evaluated_once(series: Sequence[Series], *, with_epsilon: bool) -> list[str
     """A sentence on why neither scores, nor ε where that is so too, are drawn over rounds."""
     rounds = {one.rounds_played for one in series}
     after = f", after round {text.whole(rounds.pop())}" if len(rounds) == 1 else ""
-    also = ", and so was ε" if with_epsilon else ""
-    return [f"The model was evaluated once{also}{after}: a smaller evaluate_every does so more often."]
+    what = "The model and ε were" if with_epsilon else "The model was"
+    return [f"{what} evaluated once{after}; a smaller evaluate_every does so more often."]
 
 
 def _without_finite_epsilon(series: Sequence[Series]) -> str:

@@ -21,7 +21,7 @@ from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
-from sfumato.run_folder.label_counts import read_test_labels
+from sfumato.run_folder.label_counts import read_test_labels, read_test_persons
 from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
@@ -116,10 +116,7 @@ def score_sentence(series: Series) -> str:
     if math.isnan(series.final(score.column).value):
         return f"{after} the model has not been evaluated."
     several = f"mean of {len(series.runs)} seeds with its 95 % interval"
-    labels = read_test_labels(series.first.path) if score is ACCURACY else None
-    what = "row" if unit_of_run(series.first) == "person" else "example"
-    whose = " of other persons" if what == "row" else ""
-    tested = f"{how_many(sum(labels.values()), what)}{whose}, " if labels else ""
+    tested = _tested_on(series.first) if score is ACCURACY else ""
     seeds = f" ({tested}{several if len(series.runs) > 1 else 'one seed'})"
     value, between = score_text(score, series), note_between_releases([series])
     if score is not ACCURACY:
@@ -127,6 +124,17 @@ def score_sentence(series: Series) -> str:
     guessing, best = guessing_of_run(series.first), _best_round_sentence(series)
     than = f"; {guessing}" if guessing else ""
     return f"{after} the model is {value} accurate on held-out data{seeds}{than}.{best}{between}"
+
+
+def _tested_on(run: RunFolder) -> str:
+    """How many examples a run's accuracy is of, before a comma and a space; "" where that is not known."""
+    labels, persons = read_test_labels(run.path), read_test_persons(run.path)
+    if not labels:
+        return ""
+    if unit_of_run(run) != "person":
+        return f"{how_many(sum(labels.values()), 'example')}, "
+    whom = how_many(persons, "other person") if persons else "other persons"
+    return f"{how_many(sum(labels.values()), 'row')} of {whom}, "
 
 
 def _best_round_sentence(series: Series) -> str:

@@ -80,6 +80,7 @@ class Statement:
         run: what is known of the run; ``None`` before it.
         held: how many records or persons devices hold.
         tested: how many examples the model was tested on; 0 for none, or where that is not known.
+        test_persons: how many persons they are of; ``None`` where that is not known.
     """
 
     spec: Mapping[str, Any]
@@ -90,6 +91,7 @@ class Statement:
     run: PlayedRun | None = None
     held: HeldCounts = NOT_KNOWN
     tested: int = 0
+    test_persons: int | None = None
 
     @cached_property
     def network(self) -> Network:
@@ -125,7 +127,7 @@ class Statement:
         """Sentences on who trains what, and what for where a deployed run states it."""
         purpose = self.run.purpose if self.run is not None else ""
         unit, aside = self.spec["privacy"].get("unit", "device"), bool(assumed.set_aside(self.spec["data"]))
-        tested = words.tested_in_words(unit, self.tested, set_aside=aside)
+        tested = words.tested_in_words(unit, self.tested, self.test_persons, set_aside=aside)
         said = words.training_in_words(self.spec, self.network, self._played, self.place, self.held, tested)
         return f"{said} {sentence(f'its stated purpose: {purpose}')}" if purpose else said
 

@@ -144,17 +144,21 @@ def training_in_words(
     return f"{text.title(who)}{parted} train models {learned}. {OF_GROUPS} {where}"
 
 
-def tested_in_words(unit: str, count: int, *, set_aside: bool) -> str:
+def tested_in_words(unit: str, count: int, persons: int | None, *, set_aside: bool) -> str:
     """A sentence on the examples that the model is tested on, which no ε is about; "" for none.
 
     Args:
         unit: ``privacy.unit``.
         count: how many there are; 0 where that is not known.
+        persons: whom they are of, where that is known.
         set_aside: whether the spec takes them out of the parties' rows.
     """
     if not count and not set_aside:
         return ""
     many = f"{text.whole(count)} further" if count else "further"
+    if unit == "person" and persons:
+        who = text.how_many(persons, "further person")
+        return f"{who} serve as test: their rows are used exactly, and nothing protects them."
     return text.sentence(
         f"{many} {_TESTED[unit]} serve as test: they are used exactly, and nothing protects them"
     )
