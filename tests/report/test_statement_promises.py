@@ -13,7 +13,7 @@ from statements import SPEC, made, played, words_of
 import sfumato as sf
 from sfumato.report.results.held import held_by
 from sfumato.report.statement.assumptions import unchecked_as_assumed, without_folder
-from sfumato.report.statement.words import tested_in_words
+from sfumato.report.statement.words import rows_to_test_on
 from sfumato.rounding import certainty, upper_bound
 from sfumato.run_folder.recorded_privacy import AfterRun
 
@@ -304,11 +304,11 @@ def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
 )
 def test_rows_to_test_on_are_told_of_in_short(unit, whose):
     said = "serve as test: they are used exactly, and nothing protects them."
-    assert tested_in_words(unit, 1360, None, set_aside=False) == f"1,360 further {whose} {said}"
-    assert tested_in_words(unit, 0, None, set_aside=True) == f"Further {whose} {said}"
-    assert tested_in_words(unit, 0, None, set_aside=False) == ""
+    assert rows_to_test_on(unit, 1360, None, set_aside=False) == f"1,360 further {whose} {said}"
+    assert rows_to_test_on(unit, 0, None, set_aside=True) == f"Further {whose} {said}"
+    assert rows_to_test_on(unit, 0, None, set_aside=False) == ""
     of_persons = "16 further persons serve as test: their rows are used exactly, and nothing protects them."
-    assert (tested_in_words(unit, 55, 16, set_aside=True) == of_persons) == (unit == "person")
+    assert (rows_to_test_on(unit, 55, 16, set_aside=True) == of_persons) == (unit == "person")
     found = replace(made(sf.load_spec(RECORDS)), tested=360)
     assert f"360 further records {said}" in found.subject
     table = {**found.spec, "data": {**found.spec["data"], "label_column": "ill"}}  # a tenth by default

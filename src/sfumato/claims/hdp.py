@@ -156,13 +156,13 @@ def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: fl
     if rigorous <= claimed * (1 + 1e-9):
         return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
     reasons, edge = [], plan.tree.tiers[-1].name
+    below = plan.tree.tiers[1].name if plan.tree.depth > 1 else "device"
     if pair.relation.kind == "cloud":
         reasons.append(
-            f"the cloud meets the sum of what the {edge}s send before its own noise, which protects nobody "
-            "from it (D1)"
+            "the cloud meets the sum before its own noise, which protects nobody from it (D1)"
             if plan.releases.hop(0) != "plain"
-            else f"the cloud meets every {edge}'s message before the sum, with the noise of that {edge} and "
-            "its devices only (D1, D3)"
+            else f"the cloud meets every {below}'s message before the sum, with the noise from that {below} "
+            "only (D1, D3)"
         )
     elif pair.relation.kind == "peer":
         reasons.append(

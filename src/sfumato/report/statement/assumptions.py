@@ -70,7 +70,7 @@ OF_RECEIVERS = Assumed(
 """Where messages are added over the air."""
 OF_DRAWS = Assumed(
     "Who and which rows were drawn stays secret.",
-    "Whoever knows who was drawn learns more than the figures say. So keep ledger.json, which says how often "
+    "Whoever knows who was drawn learns more than the figures say. Keep ledger.json, which says how often "
     "each took part, and the keys of the parties.",
 )
 """Where a draw that observers do not know hides units."""

@@ -127,7 +127,7 @@ class Statement:
         """Sentences on who trains what, and what for where a deployed run states it."""
         purpose = self.run.purpose if self.run is not None else ""
         unit, aside = self.spec["privacy"].get("unit", "device"), bool(assumed.set_aside(self.spec["data"]))
-        tested = words.tested_in_words(unit, self.tested, self.test_persons, set_aside=aside)
+        tested = words.rows_to_test_on(unit, self.tested, self.test_persons, set_aside=aside)
         said = words.training_in_words(self.spec, self.network, self._played, self.place, self.held, tested)
         return f"{said} {sentence(f'its stated purpose: {purpose}')}" if purpose else said
 

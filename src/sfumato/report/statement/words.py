@@ -114,7 +114,7 @@ def training_in_words(
         played: by whom, or that it was not yet.
         place: what a party with data is called.
         held: how many records or persons there are.
-        tested: a sentence on what the model is tested on, as of `tested_in_words`; "" for nothing.
+        tested: a sentence on what the model is tested on, as of `rows_to_test_on`; "" for nothing.
     """
     count, names, sites = _parties(network)
     who = text.how_many(count, place) if count else f"several {place}s"
@@ -144,7 +144,7 @@ def training_in_words(
     return f"{text.title(who)}{parted} train models {learned}. {OF_GROUPS} {where}"
 
 
-def tested_in_words(unit: str, count: int, persons: int | None, *, set_aside: bool) -> str:
+def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bool) -> str:
     """A sentence on the examples that the model is tested on, which no ε is about; "" for none.
 
     Args:
