@@ -197,13 +197,13 @@ def test_what_delta_and_a_change_of_contents_allow_is_told():
     twice = certainty(epsilon + math.log(2))
     assert f"odds become at most twice as large ({certainty(epsilon)} is then at most {twice})" in words
     contents = certainty(2 * epsilon)
-    asked = "On which of two data sets a certain record has, such as ill or not ill, it becomes at most"
+    asked = "On which of two values a certain record has, ill or not ill for example, it becomes at most"
     assert f"{asked} {contents}." in words
     assert f"{certainty(epsilon)}{contents}" in words  # two cells of the table
     larger = upper_bound(2 * (1 + math.exp(epsilon)) * 1e-5, 2)
     assert f"in the last column 2(1 + e^ε)δ, at most {larger}" in words
     replaced = words_of(made(sf.load_spec(RECORDS, ["privacy.neighbours=replace"])))
-    assert "wants to know which of two data sets a certain record has." in replaced
+    assert "wants to know which of two values a certain record has." in replaced
     assert "e^(2ε)" not in replaced
     assert "last column" not in replaced
 

@@ -23,7 +23,7 @@ from sfumato.report.statement.gains import between_contents
 from sfumato.report.statement.learned import learned_html
 from sfumato.report.statement.pairs import RelatedPairs
 from sfumato.report.statement.why import why_html
-from sfumato.report.statement.words import QUESTIONS, RELATIONS, SEVERAL, Promise
+from sfumato.report.statement.words import RELATIONS, SEVERAL, Promise, question
 from sfumato.rounding import certainty
 from sfumato.spec.document import SPEC_HASH
 
@@ -49,10 +49,10 @@ def statement_page(statement: Statement) -> str:
             [
                 section("Who adds noise", [_noise_html(statement)]),
                 section("What this does not cover", [bullet_list(statement.not_covered)]),
+                section("Why the figures hold, and what was checked", [_reasons_html(statement, delta)]),
             ],
             statement.place,
         ),
-        section("Why the figures hold, and what was checked", [_reasons_html(statement, delta)]),
         section("Versions and files", [_versions_html(statement)]),
         section("Signature", [_signature_html(statement)]),
     ]
@@ -147,18 +147,16 @@ def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, de
         if one.worst.unit_kind == promise.kind and text.epsilon(one.worst.epsilon) == text.epsilon(value)
     ]
     towards = statement.observer(row.worst) if row.unprotected else text.join_names(alike)
-    question = QUESTIONS[promise.relation].format(unit=promise.kind)
     said = [
         f"Towards {towards} ε{where} is at most {text.epsilon(value)} (δ = {delta}): a guess of 50 : 50 on "
-        f"{question} becomes {_at_most(value)}."
+        f"{question(promise.relation, promise.kind)} becomes {_at_most(value)}."
     ]
     if promise.relation != "replace":
         contents = between_contents(value, statement.privacy.delta, promise.relation)
         limit = f"it becomes {_at_most(contents.epsilon)}"
         if contents.epsilon == math.inf:
             limit = "there is no limit"
-        which = QUESTIONS["replace"].format(unit=promise.kind)
-        said.append(f"On {which}, such as ill or not ill, {limit}.")
+        said.append(f"On {question('replace', promise.kind)}, ill or not ill for example, {limit}.")
     return " ".join([*said, *range_sentence(row.guarantees)])
 
 

@@ -41,14 +41,13 @@ _HIDDEN = {
     "remove": "Hidden is whether a certain {unit} took part, except from those who see who takes part.",
     "replace": "Hidden is which data a certain {unit} has; {public} is public.",
 }
-QUESTIONS = {
+_QUESTIONS = {
     "zero-out": "whether the data of a certain {unit} were used",
     "remove": "whether a certain {unit} took part",
     "replace": "which of two data sets a certain {unit} has",
 }
-"""What an observer may want to know, by neighbouring relation."""
 IN_SHORT = {"zero-out": "data used?", "remove": "took part?", "replace": "which data?"}
-"""The same for the head of a column."""
+"""What an observer may want to know, by neighbouring relation, for the head of a column."""
 OF_GROUPS = (
     "Each group has a model of its own. No figure is about the models in model.pt and groups.pt: give them "
     "to nobody."
@@ -64,6 +63,13 @@ _TESTED = {
 _MOST_NAMES = 6
 Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by parties"]
 """Whether a training was played, and by whom; by parties of which it is not known on whose machines."""
+
+
+def question(relation: str, unit: str) -> str:
+    """What an observer may want to know of a unit, by neighbouring relation, as a clause."""
+    if relation == "replace" and unit == "record":
+        return "which of two values a certain record has"
+    return _QUESTIONS[relation].format(unit=unit)
 
 
 def place_of(network: Network, kinds: Collection[str]) -> str:
