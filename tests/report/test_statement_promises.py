@@ -300,20 +300,21 @@ def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
 
 
 @pytest.mark.parametrize(
-    ("unit", "whose"), [("device", "examples"), ("record", "records"), ("person", "rows, of other persons,")]
+    ("unit", "whose"), [("device", "examples"), ("record", "records"), ("person", "rows, of other persons")]
 )
 def test_rows_to_test_on_are_told_of_in_short(unit, whose):
-    said = "serve as test: they are used exactly, and nothing protects them."
-    assert rows_to_test_on(unit, 1360, None, set_aside=False) == f"1,360 further {whose} {said}"
-    assert rows_to_test_on(unit, 0, None, set_aside=True) == f"Further {whose} {said}"
+    tested, exactly = "The model is tested on", "are used exactly, and nothing protects them."
+    of_many = rows_to_test_on(unit, 1360, None, set_aside=False)
+    assert of_many == f"{tested} 1,360 further {whose}: they {exactly}"
+    assert rows_to_test_on(unit, 0, None, set_aside=True) == f"{tested} further {whose}: they {exactly}"
     assert rows_to_test_on(unit, 0, None, set_aside=False) == ""
-    of_persons = "16 further persons serve as test: their rows are used exactly, and nothing protects them."
+    of_persons = f"{tested} 16 further persons: their rows {exactly}"
     assert (rows_to_test_on(unit, 55, 16, set_aside=True) == of_persons) == (unit == "person")
     found = replace(made(sf.load_spec(RECORDS)), tested=360)
-    assert f"360 further records {said}" in found.subject
+    assert f"{tested} 360 further records: they {exactly}" in found.subject
     table = {**found.spec, "data": {**found.spec["data"], "label_column": "ill"}}  # a tenth by default
-    assert f"Further records {said}" in replace(found, spec=table, tested=0).subject
-    assert "serve as test" not in made(sf.load_spec(RECORDS)).subject
+    assert f"{tested} further records: they {exactly}" in replace(found, spec=table, tested=0).subject
+    assert tested not in made(sf.load_spec(RECORDS)).subject
 
 
 def test_sites_are_called_so_where_noise_is_told():

@@ -45,9 +45,8 @@ def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "
     column = data.get("person_column") if isinstance(data, Mapping) else None
     whole = "has no finite ε" if clip.get("kind") == "example" else "is not accounted for"
     if kind == "record":
-        what = (
-            f"A record is one example{f'; a {place} has {held}' if held else ''}. Its {place} itself sees it."
-        )
+        many = f"; a {place} has {held}" if held else ""
+        what = f"A record is one example, and its {place} sees it{many}."
         less = "A person with several is protected less, and"
     else:
         rows = f"all rows with one value of {column or 'a column'}"

@@ -109,7 +109,7 @@ def _summary_html(statement: Statement, delta: str) -> str:
         if finite:
             first = max(finite, key=_by_cloud_first)
             said = [_most_sentence(first, one, statement, delta), *_towards_public(first, finite, statement)]
-            lead.append(" ".join([*said, _yardstick(one)]))
+            lead += [" ".join(said), _yardstick(one)]
     if after := after_run_sentence(statement.privacy):
         lead += [*after, "For a unit of which it is known how often it took part, rely on the larger ε."]
     said = [*statement.findings, *statement.privacy.notes]

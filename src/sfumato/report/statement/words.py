@@ -57,9 +57,7 @@ LEARNED_OF_MANY = (
     "not used. No figure limits that."
 )
 SEVERAL = 3  # records of a person, as an example
-_TESTED = {
-    "device": "examples", "both": "records", "record": "records", "person": "rows, of other persons,",
-}  # fmt: skip
+_TESTED = {"device": "example", "person": "row"}  # of other units: record
 _MOST_NAMES = 6
 Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by parties"]
 """Whether a training was played, and by whom; by parties of which it is not known on whose machines."""
@@ -161,13 +159,13 @@ def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bo
     """
     if not count and not set_aside:
         return ""
-    many = f"{text.whole(count)} further" if count else "further"
+    exactly = "used exactly, and nothing protects them."
     if unit == "person" and persons:
-        who = text.how_many(persons, "further person")
-        return f"{who} serve as test: their rows are used exactly, and nothing protects them."
-    return text.sentence(
-        f"{many} {_TESTED[unit]} serve as test: they are used exactly, and nothing protects them"
-    )
+        return f"The model is tested on {text.how_many(persons, 'further person')}: their rows are {exactly}"
+    name = f"further {_TESTED.get(unit, 'record')}"
+    what = text.how_many(count, name) if count else text.pluralise(name)
+    of = ", of other persons" if unit == "person" else ""
+    return f"The model is tested on {what}{of}: they are {exactly}"
 
 
 def _where_data_are(played: Played, count: int, place: str) -> str:
