@@ -171,12 +171,14 @@ def test_a_controlled_run_says_what_its_choices_are_made_by(run_folder: Make, es
     also = "" if estimates == "released" else " and measurements with noise"
     kept = "Every ε here is a budget, kept whatever adaptive control chooses; it chooses by released models"
     assert f"{kept} and messages{also} alone. Towards the cloud the rounds spent 6 of 8." in first
-    assert ("so every ε holds though the choices are known" in page) == (not also)
+    assert ("So every ε holds though the choices are known" in page) == (not also)
     assert ("which each measures and sends with noise (control.estimates)" in page) == bool(also)
     assert "sfumato run c/spec.yaml --set control=null --out c-without-control" in first
     assert "--set privacy.noise=none" not in first  # a twin would have another schedule
     silent = run_folder("s", quickstart_spec(control=control, privacy=SILENT), frame=frame, privacy=privacy)
-    assert looked_at(series_of(silent)) == ["It chooses by models and messages that have no noise."]
+    assert looked_at(series_of(silent)) == [
+        "Adaptive control chooses by models and messages that have no noise."
+    ]
     assert "Every ε here is a budget" not in shown(silent)
     assert looked_at(series_of(run_folder("none"))) == []
 

@@ -76,10 +76,13 @@ def looked_at(one: Series) -> list[str]:
     if not control:
         return []
     if not one.network.has_noise:
-        return ["It chooses by models and messages that have no noise."]
-    sees = "It chooses by models and messages that are released with noise, and by costs and the budget left"
+        return ["Adaptive control chooses by models and messages that have no noise."]
+    sees = (
+        "Adaptive control chooses by models and messages that are released with noise, by costs and by the "
+        "budget left"
+    )
     if control.get("estimates", "released") == "released":
-        return [f"{sees}: by nothing else of the data, so every ε holds though the choices are known."]
+        return [f"{sees}: by nothing else of the data. So every ε holds though the choices are known."]
     return [
         f"{sees}, and by how curved devices' losses are, which each measures and sends with noise "
         "(control.estimates). Every ε counts that too."
