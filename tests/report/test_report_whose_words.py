@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from html import unescape
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from report_factory import claim, guarantee, metrics, quickstart_privacy, quickstart_spec
 
+from sfumato.errors import RunError
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.control import looked_at
 from sfumato.report.page.not_accounted import not_accounted, seed_sentence
@@ -229,3 +231,10 @@ def test_rows_of_persons_are_tested_on_and_no_examples(
         files["test_labels.json"] = write_test_labels(folder, {"0": 20, "1": 35}, persons)
     assert f"accurate on held-out data (55 rows of {said}, one seed)" in first_of(shown(folder))
     assert read_test_persons(folder) == persons
+
+
+@pytest.mark.parametrize("persons", ["16", 0, -1, 1.5, True])
+def test_a_number_of_persons_that_is_none_is_an_error(tmp_path: Path, persons: object) -> None:
+    (tmp_path / "test_labels.json").write_text(json.dumps({"labels": {"0": 3}, "persons": persons}))
+    with pytest.raises(RunError, match="must hold how many persons the test examples are of"):
+        read_test_persons(tmp_path)
