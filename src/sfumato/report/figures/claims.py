@@ -166,7 +166,7 @@ def claims_figure(claims: Sequence[Claim], labels: ObserverLabels) -> Figure | N
     sources = list(dict.fromkeys(claim.source for claim in shown))
     data, axis = _claim_marks(shown, pairs, sources)
     height = 120 + 44 * len(pairs) + 20 * len(sources)
-    labels = [text.wrapped(named[pair], 28) for pair in pairs]
+    ticks = [text.wrapped(named[pair], 28) for pair in pairs]
     legend = {"orientation": "h", "x": 0, "y": -70 / (44 * len(pairs)), "yanchor": "top"}
     return Figure(
         title="Claimed and rigorous ε" + (f": {claim_in_words(sources[0])}" if len(sources) == 1 else ""),
@@ -182,7 +182,7 @@ def claims_figure(claims: Sequence[Claim], labels: ObserverLabels) -> Figure | N
             "margin": {"l": 8, "r": 48, "t": 8, "b": 60 + 20 * len(sources)},
             "xaxis": axis | {"title": {"text": "ε"}, "fixedrange": True},
             "yaxis": {
-                "tickvals": list(range(len(pairs))), "ticktext": labels, "automargin": True,
+                "tickvals": list(range(len(pairs))), "ticktext": ticks, "automargin": True,
                 "range": [len(pairs) - 0.5, -0.5], "fixedrange": True, "tickfont": {"size": 11},
             },
             "legend": legend,
