@@ -25,7 +25,6 @@ SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed, and 
     "explore/jobs.py",
     "report/pareto/headline.py",
     "report/results/cost_of_privacy.py",
-    "report/statement/assumptions.py",
     "studies/page/document.py",
 }
 

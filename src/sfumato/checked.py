@@ -102,11 +102,13 @@ def _statement_of_spec(spec: Spec) -> Statement:
 def _statement_of_run(folder: Path) -> Statement:
     """The statement of a run in ``folder``, checked by the checker."""
     from sfumato.report.results.held import held_in_run
+    from sfumato.report.statement.assumptions import without_folder
     from sfumato.report.statement.content import PlayedRun, Statement
+    from sfumato.run_folder.label_counts import read_test_labels, read_test_persons
     from sfumato.run_folder.reader import MODEL_FILE, SPEC_FILE, load_run
 
     run = load_run(folder)
-    deployed = (run.ledger.get("realised") or {}).get("deployed") or {}
+    deployed = run.deployed
     unnamed = ("a source that is not named",) if deployed else ()
     draws = tuple(map(str, deployed.get("draws", ()))) or unnamed
     state = "finished"
@@ -114,15 +116,15 @@ def _statement_of_run(folder: Path) -> Statement:
         state = (
             f"stopped after {len(run.metrics):,} of {run.rounds:,} rounds; the figures are for all of them"
         )
-    outcome = verify_run(folder)
+    outcome, source = verify_run(folder), str(run.spec_dict["data"]["source"])
     last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
     played = PlayedRun(
         verified=(
-            f"sfumato verify recomputed {outcome.finite:,} finite bounds of {outcome.rows:,} guarantees from "
-            f"the certificates of the run: {len(outcome.problems):,} mismatches."
+            f"sfumato verify recomputed {outcome.finite:,} finite ε of {outcome.rows:,} guarantees from what "
+            f"the run recorded: {len(outcome.problems):,} mismatches."
         ),
-        mismatches=tuple(outcome.problems),
-        unchecked=tuple(outcome.unchecked),
+        mismatches=tuple(without_folder(line, source) for line in outcome.problems),
+        unchecked=tuple(without_folder(line, source) for line in outcome.unchecked),
         written=date.fromtimestamp(last.stat().st_mtime).isoformat(),
         recomputed=outcome.rows,
         session=str(deployed.get("session", "")),
@@ -132,4 +134,7 @@ def _statement_of_run(folder: Path) -> Statement:
     )
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
     held = held_in_run(run, run.spec_dict["privacy"].get("unit", "device"))
-    return Statement(run.spec_dict, run.privacy, f"A run ({state})", versions, today, played, held)
+    tested = sum((read_test_labels(folder) or {}).values())
+    state = f"A run ({state})"
+    apart = tested, read_test_persons(folder)
+    return Statement(run.spec_dict, run.privacy, state, versions, today, played, held, *apart)

@@ -18,6 +18,7 @@ from sfumato.data.splits import split_rows
 from sfumato.errors import DataError, SpecError
 from sfumato.protocols.groups.operations import GroupOperations
 from sfumato.protocols.tree.local_work import batches_of
+from sfumato.run_folder.label_counts import read_test_persons
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.data import IidPartition, NaturalPartition
@@ -157,7 +158,9 @@ def test_workers_of_groups_draw_persons_too(table: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(GroupOperations, "_batches", watched)
     sf.run(spec, out=table.parent / "run", progress=False)
-    whose = np.asarray(TrainingInputs.of(resolve(spec)).data.train_features)[:, 0]
+    data = TrainingInputs.of(resolve(spec)).data
+    assert read_test_persons(table.parent / "run") == data.test_persons
+    whose = np.asarray(data.train_features)[:, 0]
     assert sum(len(batches.counts) for batches in seen) >= 9
     for batches in seen:
         for device in range(batches.devices):
@@ -172,7 +175,7 @@ def test_a_share_of_persons_is_held_out(table: Path) -> None:
         set(np.asarray(part)[:, 0]) for part in (inputs.data.train_features, inputs.data.test_features)
     )
     assert not trained & tested
-    assert len(tested) == 15
+    assert len(tested) == inputs.data.test_persons == 15
 
 
 DIVIDED = {
@@ -289,3 +292,4 @@ def test_persons_of_the_training_rows_are_numbered_from_0() -> None:
     )  # fmt: skip
     assert split.persons is not None
     assert split.persons.tolist() == [1, 1, 0, 2]
+    assert split.test_persons == 1

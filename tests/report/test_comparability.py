@@ -17,11 +17,14 @@ from sfumato.report.figures.claims import claims_sentence, claims_table
 from sfumato.report.figures.costs import cost_figures
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.comparability import notices, radio_model
+from sfumato.report.results.network import read_network
+from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import findings_of_run
 from sfumato.spec.load import load_spec
 from sfumato.spec.radio import AirRadio
 
+LABELS = labels_for(read_network(quickstart_spec()))
 GAIN = {"kind": "constant", "mean": 0.1}
 
 
@@ -99,8 +102,8 @@ def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
     page = page_of(load_series([folder(tmp_path / "a", claims=claims)]), tmp_path)
     assert '<dt id="paper-PFELS-Theorem-3">PFELS, Theorem 3</dt>' in page
     page = re.sub("</?a[^>]*>", "", page)
-    said = "PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5 a round; it holds. Provable a round: 0.9 towards the cloud;"
-    assert f"{said} for all 5 rounds: 99." in page
+    assert "PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5 a round; it holds. Provable for one round: 0.9" in page
+    assert "0.9 towards the cloud; for all 5 rounds: 99." in page
     assert "so one round is drawn. Over all rounds the rigorous ε is up to 99." in page
     page = page_of(load_series([folder(tmp_path / "b", claims=claims[1:])]), tmp_path)
     assert "so one round is drawn" not in page
@@ -158,14 +161,15 @@ def test_claims_at_few_observers_are_told_one_by_one() -> None:
             (8.0, "device:0", "public"), (24.9, "device:0", "cloud"), (30.0, "device:40", "cloud"),
         )
     ]  # fmt: skip
-    (said,) = claims_sentence(claims[:2])
+    (said,) = claims_sentence(claims[:2], LABELS)
     holds = "it holds towards the public, not towards the cloud"
     provable = "Provable: 8 towards the public and 24.9 towards the cloud."
     assert said == f"H2FDP Prop. 3.1 claims ε = 9; {holds}. {provable}"
-    (said,) = claims_sentence(claims)
-    assert said.endswith(f"{holds}. Provable: 8 towards the public and 24.9 to 30 towards the cloud.")
+    (said,) = claims_sentence(claims, LABELS)
+    whose = " (120 devices under edges 0, 2, 3)"  # of the others nothing is claimed towards the public
+    assert said.endswith(f"{holds}. Provable: 8 towards the public{whose} and 24.9 to 30 towards the cloud.")
     mixed = [replace(claims[1], claimed_epsilon=25.0), claims[2]]
-    assert "it holds for 1 of 2 pairs." in claims_sentence(mixed)[0]
+    assert "it holds for 1 of 2 pairs." in claims_sentence(mixed, LABELS)[0]
 
 
 def test_what_is_wrong_with_a_claim_is_told_with_it_but_once() -> None:
@@ -173,10 +177,13 @@ def test_what_is_wrong_with_a_claim_is_told_with_it_but_once() -> None:
         told(1.5, 52.4, observer="public", why="the proof is void (P1); the draw can be heard"),
         told(1.5, 63.1, observer="cloud", why="the proof is void (P1); this observer sees who is drawn (P3)"),
     ]
-    (said,) = claims_sentence(claims)
-    assert "63.1 towards the cloud, which sees who is drawn. The proof is void (P1)." in said
-    assert "void" not in claims_sentence(claims, ["the proof is void (P1): use another"])[0]
-    assert "void" not in claims_sentence([*claims, replace(claims[0], claimed_epsilon=60.0)])[0]
+    claims = [replace(one, source="PFELS Thm. 3, one round") for one in claims]
+    claims.append(replace(claims[1], source="PFELS Thm. 3, all 5 rounds", rigorous_epsilon=90.9))
+    (said,) = claims_sentence(claims, LABELS)
+    assert "52.4 towards the public and 63.1 towards the cloud for a device that is drawn; " in said
+    assert "for all 5 rounds, before the draws: 90.9. The proof is void (P1)." in said
+    assert "void" not in claims_sentence(claims, LABELS, ["the proof is void (P1): use another"])[0]
+    assert "void" not in claims_sentence([*claims, replace(claims[0], claimed_epsilon=60.0)], LABELS)[0]
 
 
 def test_a_claim_about_a_round_is_told_with_what_is_provable_of_it_and_of_all() -> None:
@@ -186,8 +193,10 @@ def test_a_claim_about_a_round_is_told_with_what_is_provable_of_it_and_of_all() 
         Claim(f"PFELS Thm. 3, {what}", "device:0", whom, 1.5, epsilon, "", "gdp")
         for (what, whom), epsilon in figures.items()
     ]
-    (said,) = claims_sentence(claims)
-    assert said.startswith("PFELS Thm. 3 claims ε = 1.5 a round; it does not hold. Provable a round: 7.83")
+    (said,) = claims_sentence(claims, LABELS)
+    assert said.startswith(
+        "PFELS Thm. 3 claims ε = 1.5 a round; it does not hold. Provable for one round: 7.83"
+    )
     assert said.endswith("7.83 towards the public and 9.73 towards the cloud; for all 5 rounds: 14.05.")
 
 

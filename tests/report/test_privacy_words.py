@@ -176,8 +176,18 @@ def test_a_person_brings_one_row_to_a_step() -> None:
     assert said in one
     assert said not in every
     assert "The gradient of every example is clipped to norm 1 " in every
-    (said,) = unit_sentences({"data": {"person_column": "patient"}}, "person", "device")
+    said = " ".join(unit_sentences({"data": {"person_column": "patient"}}, "person", "device"))
     assert said.startswith(
         "A person is all rows with one value of patient; at most one of them is in a local "
     )
-    assert "step. Their own device sees them, and a device" in said
+    assert "step. Their own device sees these rows, and a device" in said
+
+
+def test_a_record_is_told_with_how_many_a_device_has_and_who_is_protected_less() -> None:
+    spec = {"privacy": {"clip": {"kind": "example"}}}
+    first, second = unit_sentences(spec, "record", "site", "287 or 288")
+    assert first == "A record is one example, and its site sees it; a site has 287 or 288."
+    assert second == (
+        "A person with several is protected less, and a site as a whole, with all its data, has no finite ε."
+    )
+    assert unit_sentences(spec, "record", "site")[0] == "A record is one example, and its site sees it."

@@ -135,26 +135,24 @@ def test_colluders_with_the_supernode_are_told_apart_by_whether_it_needs_them(ru
     ]
     page = unescape(page_of(run_folder("one", quickstart_spec(), privacy=privacy)))
     first = first_of(page)
-    grows = (
-        "80 devices under edges 1, 4 towards colluding devices with their supernode: 2 with 1, 3 with 2 and"
-    )
+    grows = "80 devices under edges 1, 4 towards colluding devices with their edge: 2 with 1, 3 with 2 and"
     assert f"{grows} 9 with 3." in first
     who = "120 devices under edges 0, 2, 3"
     assert f"Without any guarantee: {who} towards their own edge" in first
-    assert "towards a supernode with 1 colluding device" not in first  # which needs none
-    assert "Towards up to 3 colluding devices without a supernode: at most 2.5." in first
+    assert "towards their edge with 1 colluding device" not in first  # which needs none
+    assert "Towards up to 3 colluding devices without their edge: at most 2.5." in first
     both, beside = figures_of(page)["coalitions"]["data"]
     assert both["name"] == "any device, devices alone"  # one line: the classes have the same curve
     assert (both["mode"], beside["y"]) == ("lines", [2.0, 3.0, 9.0])
     privacy["coalitions"] = _coalitions("device:40", (0, 1.0, "inf", 1))
     other = unescape(page_of(run_folder("needed", quickstart_spec(), privacy=privacy)))
     assert (
-        "No guarantee (∞) of 80 devices under edges 1, 4 towards a supernode with 1 colluding device."
+        "No guarantee (∞) of 80 devices under edges 1, 4 towards their edge with 1 colluding device."
         in first_of(other)
     )
     privacy["coalitions"] = _coalitions("device:40", (0, 1.0, 2.0, 1), (0, 1.5, 9.0, 2), (0, 2.0, 9.0, 3))
     page = unescape(page_of(run_folder("other", quickstart_spec(), privacy=privacy)))
-    assert "with their supernode: 2 with 1 and 9 from 2 on." in first_of(page)
+    assert "with their edge: 2 with 1 and 9 from 2 on." in first_of(page)
 
 
 def test_members_at_the_edge_are_counted_for_either_coalition(run_folder: Make) -> None:
@@ -330,7 +328,7 @@ def test_many_values_that_jump_have_a_running_mean(run_folder: Make) -> None:
     assert thin["y"] == jumping
     assert bold["y"][:2] == [jumping[0], pytest.approx(0.8)]
     assert bold["y"][9:] == [pytest.approx(0.8)] * 51
-    assert "Thin: every value; bold: the mean of the last 10." in page
+    assert "Thin: every value; bold: the mean of the last 10, " in page
     for smooth in (jumping[:40], [0.01 * number for number in range(60)]):
         page = page_of(run_folder(f"{len(smooth)}", frame=metrics(len(smooth)).assign(accuracy=smooth)))
         assert "bold: the mean" not in page

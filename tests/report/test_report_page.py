@@ -91,13 +91,13 @@ def test_the_page_says_what_matters(run_folder: Make, tmp_path: Path) -> None:
     for words in (
         "Towards the cloud no device exceeds ε&nbsp;=&nbsp;8 at δ&nbsp;=&nbsp;1e-5.",
         "120 devices under edges 0, 2, 3 towards their own edge",
-        "it holds towards the public, not towards the cloud and an edge",
+        "it holds towards the public, not towards the cloud and towards their own edge",
         "For device:0 towards cloud: record-level amplification is applied to a device-level sensitivity",
         "depends on the machine",
-        "A published seed is acceptable in a simulation only",
+        "All noise of a simulation follows from its seed",
         "steps_per_round: 20",
         "<td>2.13.0</td>",
-        "trusted with raw updates: 3 of 5 edges. Noise is added by 3 edges and the devices under 2 edges.",
+        "trusted with raw updates: 3 of 5 edges. Noise is added by 3 edges and the devices under 2 other",
     ):
         assert words in page
     assert "is not finished" not in page

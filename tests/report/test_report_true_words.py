@@ -24,6 +24,7 @@ from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import PlacedFigures
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.network import read_network
+from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import summarise
 from sfumato.report.results.watched_epsilons import budgets, epsilon_lines
@@ -213,7 +214,7 @@ def test_a_column_that_is_left_out_is_not_said_to_be_infinite_for_all(run_folder
 def test_a_single_point_is_a_sentence_not_a_plot(run_folder: Make) -> None:
     frame = metrics(5, every=5)
     page = shown(run_folder("one", frame=frame))
-    assert "The model was evaluated once." in page
+    assert "The model was evaluated once, after round 5; a smaller evaluate_every" in page
     assert "-accuracy" not in page.split('id="figures">')[1].split("</script>")[0]
 
 
@@ -256,10 +257,12 @@ def test_claims_are_drawn_with_one_row_for_every_pair() -> None:
         for claimed, observer in ((1.0, "cloud"), (2.0, "public"))
         for source in ("X, one", "X, two")
     ]
-    figure = claims_figure(claims, lambda one: f"all → {one.observer}")
+    figure = claims_figure(claims, labels_for(read_network(quickstart_spec())))
     assert figure is not None
     assert [trace["name"] for trace in figure.data] == ["claimed: X, one", "claimed: X, two", "rigorous"]
-    assert figure.layout["yaxis"]["ticktext"] == ["all → cloud", "all → public"]
+    assert figure.layout["yaxis"]["ticktext"] == [
+        f"120 devices under edges 0,<br>2, 3 → {whom}" for whom in ("cloud", "public")
+    ]
     assert [trace["y"] for trace in figure.data] == [[0, 1]] * 3
     assert figure.data[-1]["x"] == [9.0, 9.0]
 

@@ -15,7 +15,7 @@ from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import MOST, build_matrix
 from sfumato.report.results.network import GroupNetwork, read_network
 from sfumato.report.results.observer_labels import labels_for
-from sfumato.report.results.protection_words import protection_sentences
+from sfumato.report.results.protection_words import protection_paragraphs
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import matrix_of, score_sentence
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
@@ -234,7 +234,7 @@ def test_a_large_matrix_keeps_what_is_weakest() -> None:
 
 def said(make: Make, **options: Any) -> str:
     (series,) = load_series([make(**options)])
-    protection = protection_sentences(series, matrix_of(series.first))
+    protection = protection_paragraphs(series, matrix_of(series.first))
     return " ".join([score_sentence(series), *protection, *protocol_warnings(series.first.spec_dict)])
 
 

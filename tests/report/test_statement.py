@@ -106,7 +106,7 @@ def test_both_units_and_another_relation():
         "Protected is a whole device (all its data together) and one record (one row, or one example,"
         in words
     )
-    assert "Hidden is which data it has;" in words
+    assert "Hidden is which data a certain record has;" in words
     assert "The device itself–has the data" in words
     assert "The device that holds the data–has the data" in words
     assert "A device as a whole is not protected" not in words
@@ -197,7 +197,7 @@ def test_a_run_says_when_it_was_and_what_is_taken_on_trust():
     )
     assert f"spec hospitals, hash {plan.hashes['spec'][:12]}…" in words
     assert "This was a simulation, and its seed is so small that others would guess it." in words
-    assert "Not recomputed: how many records each device has. Believed; ask whoever has the data." in words
+    assert "Not recomputed: how many records each site has. Believed; ask whoever has the data." in words
     assert "did not pass the check" not in words
     deployed = Text(page_of(replace(plan, run=replace(run, draws=("a chip",), purpose="find flu")))).words
     assert "simulation" not in deployed.partition("Who is trusted")[0]

@@ -12,6 +12,8 @@ from statements import SPEC, made, played, words_of
 
 import sfumato as sf
 from sfumato.report.results.held import held_by
+from sfumato.report.statement.assumptions import unchecked_as_assumed, without_folder
+from sfumato.report.statement.words import rows_to_test_on
 from sfumato.rounding import certainty, upper_bound
 from sfumato.run_folder.recorded_privacy import AfterRun
 
@@ -195,12 +197,13 @@ def test_what_delta_and_a_change_of_contents_allow_is_told():
     twice = certainty(epsilon + math.log(2))
     assert f"odds become at most twice as large ({certainty(epsilon)} is then at most {twice})" in words
     contents = certainty(2 * epsilon)
-    assert f"On two possible contents of it, ill or not ill, it becomes at most {contents}." in words
+    asked = "On which of two values a certain record has, ill or not ill for example, it becomes at most"
+    assert f"{asked} {contents}." in words
     assert f"{certainty(epsilon)}{contents}" in words  # two cells of the table
     larger = upper_bound(2 * (1 + math.exp(epsilon)) * 1e-5, 2)
     assert f"in the last column 2(1 + e^ε)δ, at most {larger}" in words
     replaced = words_of(made(sf.load_spec(RECORDS, ["privacy.neighbours=replace"])))
-    assert "wants to know which of two data sets a certain record has." in replaced
+    assert "wants to know which of two values a certain record has." in replaced
     assert "e^(2ε)" not in replaced
     assert "last column" not in replaced
 
@@ -211,7 +214,7 @@ def test_how_many_records_there_are_is_told_where_they_are_the_unit():
     words = words_of(found)
     assert "3 sites (devices in the spec) train one model together on the data set synthetic." in words
     assert "They train on 47 records, 10 to 20 at each site." in words
-    assert "Hidden is whether its data were used; how many there are is public." in words
+    assert "Hidden is whether the data of a certain record were used; how many there are is public." in words
     assert held_by([0.5, 1.0], 5, "record").counts == ()  # at most 5, and how many is not known
     assert held_by([0.5, 0.25], 5, "device").counts == ()  # a device that is removed does not show its size
     assert "They train on" not in made(sf.load_spec(SPEC)).subject
@@ -273,3 +276,58 @@ def test_devices_that_move_are_told_of():
     assert "Devices move from edge to edge during the training. Who is where, and when, is public." in (
         words_of(made(sf.load_spec(spec)))
     )
+
+
+def test_the_public_is_told_of_in_short_where_it_learns_less():
+    found = made(sf.load_spec(RECORDS, [QUIET]))
+    (value,) = {row.worst.epsilon for row in found.largest if row.worst.observer == "public"}
+    (cloud,) = {row.worst.epsilon for row in found.largest if row.worst.observer == "cloud"}
+    assert value < cloud
+    short = words_of(found).partition("In short")[2].partition("What each observer can learn")[0]
+    said = f"Towards the public, who sees the global models alone, ε is at most {upper_bound(value)}, and"
+    assert f"{said} 50 : 50 becomes at most {certainty(value)}." in short
+    alike = made(sf.load_spec(RECORDS, ["privacy.noise={multiplier: 4, at: step}"]))
+    assert "who sees the global models alone" not in words_of(alike)
+    assert "Towards the cloud, the public" in words_of(alike) or "Towards the public" in words_of(alike)
+
+
+def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
+    of_record, of_device = words_of(made(sf.load_spec(RECORDS, [QUIET]))), words_of(made(sf.load_spec(SPEC)))
+    assert "That is none for one record: what is learned of somebody with 3 is told below." in of_record
+    assert "that of somebody with 3 is at most" in of_record
+    assert f"yet ε = 10 lets 50 : 50 become {certainty(10)}." in of_device
+    assert "none for one record" not in of_device
+
+
+@pytest.mark.parametrize(
+    ("unit", "whose"), [("device", "examples"), ("record", "records"), ("person", "rows, of other persons")]
+)
+def test_rows_to_test_on_are_told_of_in_short(unit, whose):
+    tested, exactly = "The model is tested on", "are used exactly, and nothing protects them."
+    of_many = rows_to_test_on(unit, 1360, None, set_aside=False)
+    assert of_many == f"{tested} 1,360 further {whose}: they {exactly}"
+    assert rows_to_test_on(unit, 0, None, set_aside=True) == f"{tested} further {whose}: they {exactly}"
+    assert rows_to_test_on(unit, 0, None, set_aside=False) == ""
+    of_persons = f"{tested} 16 further persons: their rows {exactly}"
+    assert (rows_to_test_on(unit, 55, 16, set_aside=True) == of_persons) == (unit == "person")
+    found = replace(made(sf.load_spec(RECORDS)), tested=360)
+    assert f"{tested} 360 further records: they {exactly}" in found.subject
+    table = {**found.spec, "data": {**found.spec["data"], "label_column": "ill"}}  # a tenth by default
+    assert f"{tested} further records: they {exactly}" in replace(found, spec=table, tested=0).subject
+    assert tested not in made(sf.load_spec(RECORDS)).subject
+
+
+def test_sites_are_called_so_where_noise_is_told():
+    words = words_of(made(sf.load_spec(RECORDS)))
+    assert "Every site takes part in every round." in words
+    assert "Every device" not in words
+    assert "The presence of a site on the network" in words
+    assert "Every device takes part in every round." in words_of(made(sf.load_spec(SPEC)))
+
+
+def test_no_page_tells_where_the_data_lie_or_names_keys_of_files():
+    line = "how many persons there are (counts, kinds_of_pairs): as in data.source: /home/kim/visits.csv"
+    assert without_folder(line, "/home/kim/visits.csv").endswith("as in data.source: visits.csv")
+    assert without_folder("data.source: digits", "digits") == "data.source: digits"
+    (one,) = unchecked_as_assumed([without_folder(line, "/home/kim/visits.csv")])
+    assert one == ("Not recomputed: how many persons there are.", "As in data.source: visits.csv.")

@@ -155,21 +155,26 @@ def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: fl
     """A sentence on why the claim holds, or which steps of it do not."""
     if rigorous <= claimed * (1 + 1e-9):
         return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
-    reasons = []
+    reasons, edge = [], plan.tree.tiers[-1].name
+    below = plan.tree.tiers[1].name if plan.tree.depth > 1 else "device"
     if pair.relation.kind == "cloud":
         reasons.append(
-            "the cloud meets the sum of the zones before its own noise, which protects nobody from it (D1)"
+            "the cloud meets the sum before its own noise, which protects nobody from it (D1)"
             if plan.releases.hop(0) != "plain"
-            else "the cloud meets every zone's message before the sum, with that zone's noise only (D1, D3)"
+            else f"the cloud meets every {below}'s message before the sum, with the noise from that {below} "
+            "only (D1, D3)"
         )
     elif pair.relation.kind == "peer":
-        reasons.append("a device that is elected supernode meets the zone's sum before the zone's noise (D6)")
+        reasons.append(
+            f"a device that is elected supernode meets the sum of its {edge}'s devices before any noise of "
+            "the supernode (D6)"
+        )
     elif pair.relation.kind != "public":
         reasons.append(
-            "without secure aggregation the supernode meets every device's message by itself, with no noise "
+            f"without secure aggregation the {edge} meets every device's message by itself, with no noise "
             "but the device's own (D3)"
             if plan.releases.hop(plan.tree.depth - 1) == "plain"
-            else "the supernode meets the sum of the devices that are there, and no other noise (D1)"
+            else f"the {edge} meets the sum of the devices that are there, and no other noise (D1)"
         )
     if plan.participants.kind != "all":
         reasons.append("the cloud knows who is online, so sampling amplifies nothing towards it")

@@ -21,7 +21,8 @@ PLACES = {
     "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula every party that is not trusted "
     "has the stated ε.",
     "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
-    "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode that receives the sum of its zone.",
+    "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, that receives the sum of its "
+    "zone, of its devices.",
     "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): how many releases of other groups a worker sees.",
     "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): releases of DP-OGL+ that workers of other groups see, "
     "one a merge; of workers of the same group it says nothing.",
@@ -46,11 +47,11 @@ ERRORS = {
     "H1": "The paper reduces the noise by the rate at which records are drawn. A device takes part whatever "
     "is drawn, so for a whole device that rate hides nothing; and a message holds several draws of a record.",
     "H2": "The paper's constant is left open, and its condition on ε with it, so the condition cannot be "
-    "checked. It is said for which constant it is met.",
+    "checked. The reasons beside the claim name the least constant with which it would be met.",
     "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
     "D1": "Noise adds up towards an observer that receives nothing but the sum, while all who add it are "
     "honest. Who receives a part of the sum meets the noise of that part only.",
-    "D3": "Without secure aggregation a supernode, or the cloud of a star, receives single messages with the "
+    "D3": "Without secure aggregation an edge, or the cloud of a star, receives single messages with the "
     "noise of one party, however many others add some.",
     "D6": "A client that is elected receives the sum of its zone, without noise, in each of its terms.",
     "D7": "The calibration behind the division by the root needs ε below 1; above, ε does not shrink in "
@@ -82,6 +83,11 @@ _SPELLED = (rf"(?<![\w.]){re.escape(place)}(?!\w)" for place in (*PLACES, *_ALIA
 _LABELS = rf"(?<=[( ])(?:{'|'.join(ERRORS)})(?=[,)])"
 NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))
 """Matches a place or a label in a sentence."""
+
+
+def errors_named(said: str) -> set[str]:
+    """The labels of errors of papers that a sentence names."""
+    return set(re.findall(_LABELS, said))
 
 
 def entry_of(name: str) -> tuple[str, str]:

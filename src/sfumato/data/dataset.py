@@ -39,6 +39,7 @@ class Dataset:
             set as 0 and 1, [N, K].
         test_targets: [M, K] alike.
         train_persons: whose row each training row is [N], numbered from 0, if the data name persons.
+        test_persons: how many persons the test rows are of, where the training split holds them out.
     """
 
     facts: DatasetFacts
@@ -51,6 +52,7 @@ class Dataset:
     train_targets: NDArray[np.float32] | None = None
     test_targets: NDArray[np.float32] | None = None
     train_persons: NDArray[np.int64] | None = None
+    test_persons: int | None = None
 
     @property
     def test_label_counts(self) -> dict[str, int]:

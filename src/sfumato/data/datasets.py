@@ -211,7 +211,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     facts = replace(facts, feature_columns=train.feature_columns, label_names=train.label_names)
     labels, test_labels = stored_labels(split.labels, features), split.test_labels.astype(np.int64)
     arrays = (features, labels, test_features, test_labels, split.groups, split.sites)
-    data = Dataset(facts, *arrays, targets[0], targets[1], split.persons)
+    data = Dataset(facts, *arrays, targets[0], targets[1], split.persons, split.test_persons)
     return _standardised(data, place, request) if train.is_image else _as_tokens(data, request.columns)
 
 

@@ -33,6 +33,7 @@ class RowSplit(NamedTuple):
 
     ``rows`` and ``held_out`` say which rows of the training split they are; nothing is held out
     where there is a test split. ``sites`` are numbered as in ``site_names``, ``persons`` from 0.
+    ``test_persons``: how many persons the rows that are held out are of, where persons matter.
     """
 
     labels: NDArray[np.integer[Any]]
@@ -43,6 +44,7 @@ class RowSplit(NamedTuple):
     sites: NDArray[np.int64] | None = None
     site_names: tuple[str, ...] = ()
     persons: NDArray[np.int64] | None = None
+    test_persons: int | None = None
 
 
 def split_rows(
@@ -91,7 +93,8 @@ def split_rows(
         groups = np.unique(groups[rows], return_inverse=True)[1].astype(np.int64)
     codes, names = _sites(sites, rows)
     of_persons = numbered_persons(persons, rows)
-    return RowSplit(found[rows], found[held_out], groups, rows, held_out, codes, names, of_persons)
+    tested = None if persons is None else len(np.unique(persons[held_out]))
+    return RowSplit(found[rows], found[held_out], groups, rows, held_out, codes, names, of_persons, tested)
 
 
 def _held_out(count: int, test_fraction: float | None) -> tuple[RowNumbers, RowNumbers]:

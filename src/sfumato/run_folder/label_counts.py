@@ -1,7 +1,8 @@
 """``test_labels.json``: how many test examples have each label, by which an accuracy is judged.
 
-    {"labels": {"benign": 24, "malignant": 22}}
+    {"labels": {"benign": 24, "malignant": 22}, "persons": 16}
 
+``persons``, how many they are of, is there where persons are protected and their rows are held out.
 Nobody trains on test examples, and no ε is about them (docs/run-folder.md). Labels of training examples are
 never counted here. Folders of earlier versions, and tasks without classes, have no such file.
 """
@@ -16,9 +17,13 @@ from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import TEST_LABELS_FILE, read_json, write_json
 
 
-def write_test_labels(folder: Path, counts: Mapping[str, int]) -> FileRecord:
-    """Write the number of test examples of each label, one or more; returns the record of the file."""
-    return write_json(folder / TEST_LABELS_FILE, {"labels": dict(counts)})
+def write_test_labels(folder: Path, counts: Mapping[str, int], persons: int | None = None) -> FileRecord:
+    """Write the number of test examples of each label, one or more; returns the record of the file.
+
+    ``persons``: how many they are of; ``None`` where that is not known.
+    """
+    known = {} if persons is None else {"persons": persons}
+    return write_json(folder / TEST_LABELS_FILE, {"labels": dict(counts)} | known)
 
 
 def read_test_labels(folder: Path) -> dict[str, int] | None:
@@ -38,3 +43,16 @@ def read_test_labels(folder: Path) -> dict[str, int] | None:
     if not any(counts.values()):
         raise RunError(f"{path}: there must be at least one test example")
     return counts
+
+
+def read_test_persons(folder: Path) -> int | None:
+    """How many persons the test examples of a run are of; ``None`` where its folder does not say.
+
+    Raises:
+        RunError: the file is damaged.
+    """
+    path = folder / TEST_LABELS_FILE
+    persons = read_json(path).get("persons") if path.exists() else None
+    if persons is not None and (type(persons) is not int or persons < 1):
+        raise RunError(f"{path}: must hold how many persons the test examples are of")
+    return persons

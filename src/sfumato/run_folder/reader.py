@@ -102,6 +102,12 @@ class RunFolder:
         return read_ledger(self.path)
 
     @property
+    def deployed(self) -> Mapping[str, Any]:
+        """What the ledger says of the real parties that played the run; empty for a simulation."""
+        found: Mapping[str, Any] = (self.ledger.get("realised") or {}).get("deployed") or {}
+        return found
+
+    @property
     def observers(self) -> tuple[str, ...]:
         """The observers towards which the metrics contain ε, in column order."""
         names = (str(name) for name in self.metrics.columns)

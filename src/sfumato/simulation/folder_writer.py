@@ -174,8 +174,8 @@ class FolderWriter:
             PRIVACY_FILE: write_privacy(self._folder, self._privacy.to_dict(), self._spec.hashes),
             LEDGER_FILE: write_ledger(self._folder, declared, self._spec.hashes),
         }
-        if self._session.test_labels is not None:
-            files[TEST_LABELS_FILE] = write_test_labels(self._folder, self._session.test_labels)
+        if (labels := self._session.test_labels) is not None:
+            files[TEST_LABELS_FILE] = write_test_labels(self._folder, labels, self._session.test_persons)
         if self._session.recorders:
             observers = [recorder.name for recorder in self._session.recorders]
             files[OBSERVERS_FILE] = write_observers(self._folder, observers)

@@ -40,6 +40,7 @@ class Session:
     """What a run holds in memory; ``hashes`` are those of its data and its model.
 
     ``test_labels``: how many test examples have each label; ``None`` where no classes are learnt.
+    ``test_persons``: how many persons they are of; ``None`` where that is not known.
     """
 
     ranks: Ranks
@@ -53,6 +54,7 @@ class Session:
     recorders: tuple[Recorder, ...]
     hashes: Mapping[str, str]
     test_labels: Mapping[str, int] | None
+    test_persons: int | None
 
     @classmethod
     def prepare(
@@ -113,6 +115,7 @@ class Session:
             recorders=recorders,
             hashes=made.hashes,
             test_labels=data.test_label_counts if spec.data.task == "classification" else None,
+            test_persons=data.test_persons,
         )
 
     def initial_position(self) -> TrainingPosition:

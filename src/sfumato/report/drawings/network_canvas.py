@@ -65,6 +65,8 @@ class Canvas:
     marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
     links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
     words: list[Json] = field(default_factory=list)
+    exposed_to: dict[str, None] = field(default_factory=dict)
+    """Kinds of parties that receive raw updates though they are not trusted, in the order of drawing."""
 
     def mark(
         self,
@@ -144,22 +146,28 @@ def noise_sentence(network: Network) -> str:
     received = "the received signals contain the noise of the radio channel"
     if not network.has_noise:
         return f"No party adds noise of its own; {received}." if network.over_air else "No party adds noise."
-    if network.step_noise:
-        said = [AT_STEPS]
-    else:
-        counts: dict[tuple[str, str], int] = {}
-        for owner in network.noise:
-            party, slash, devices = owner.partition("/devices")
-            named = text.pluralise(network.device_word)
-            whose = f"{'some' if devices else 'the'} {named} under " if slash else ""
-            key = party.partition(":")[0], whose
-            counts[key] = counts.get(key, 0) + 1
-        said = [
-            f"{whose}{'the cloud' if kind == 'cloud' else text.how_many(count, kind)}"
-            for (kind, whose), count in counts.items()
-        ]
+    said = [AT_STEPS] if network.step_noise else _noisy_parties(network)
     also = f"; {received} too" if network.over_air else ""
     return f"Noise is added by {text.join_names(said, 9)}{also}."
+
+
+def _noisy_parties(network: Network) -> list[str]:
+    """The parties that add noise, counted by kind; devices are under *other* edges where none of these adds
+    any itself.
+    """
+    above: dict[tuple[str, str], set[str]] = {}
+    for owner in network.noise:
+        party, slash, devices = owner.partition("/devices")
+        named = text.pluralise(network.device_word)
+        whose = f"{'some' if devices else 'the'} {named} under " if slash else ""
+        above.setdefault((party.partition(":")[0], whose), set()).add(party)
+    said = []
+    for (kind, whose), parties in above.items():
+        alone = above.get((kind, ""), set())
+        other = "other " if whose and alone and not alone & parties else ""
+        many = text.how_many(len(parties), f"{other}{kind}")
+        said.append(f"{whose}{'the cloud' if kind == 'cloud' else many}")
+    return said
 
 
 def device_noise_lines(noise: DeviceNoise, tiers: Sequence[str] = ()) -> list[str]:

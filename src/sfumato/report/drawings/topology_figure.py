@@ -60,15 +60,21 @@ def tree_figure(network: Network, tree: Tree) -> Figure:
     low = max(
         _draw_devices(canvas, network, tree, leaf, x, bottom, len(order)) for leaf, x in places[-1].items()
     )
-    return canvas_figure(canvas, len(order), low, _caption(network, tree))
+    return canvas_figure(canvas, len(order), low, _caption(network, tree, canvas))
 
 
-def _caption(network: Network, tree: Tree) -> str:
-    """The sentences below a drawing: who there is, who is trusted, whose noise there is."""
+def _caption(network: Network, tree: Tree, canvas: Canvas) -> str:
+    """The sentences below a drawing: who there is, who is trusted, to whom else raw updates go, whose noise
+    there is.
+    """
     tiers = [text.how_many(tier.size, tier.name) for tier in tree.tiers[1:]]
     devices = text.how_many(tree.device_count, "device")
     parties = text.join_names(["the cloud", *tiers, devices], 9)
-    return f"{parties}; {_trust_sentence(tree)} {noise_sentence(network)}"
+    trusted = _trust_sentence(tree)
+    if canvas.exposed_to:
+        whom = text.join_names(list(canvas.exposed_to), 9)
+        trusted += f" Not trusted, and yet sent raw updates (orange): {whom}."
+    return f"{parties}; {trusted} {noise_sentence(network)}"
 
 
 def _star_figure(network: Network, tree: Tree) -> Figure:
@@ -83,12 +89,14 @@ def _star_figure(network: Network, tree: Tree) -> Figure:
         adds = devices.is_of(number)
         noise = device_noise_lines(devices, _tier_names(tree)) if adds else []
         kind = "noisy device" if adds else "device"
-        canvas.link(_way_up(network, tree, noised=adds), (centre, 0.0), (float(number), _ROW))
+        way = _way_up(network, tree, noised=adds)
+        canvas.link(way, (centre, 0.0), (float(number), _ROW))
+        _note_exposure(canvas, tree, 0, 0, way)
         canvas.mark(kind, float(number), _ROW, title, ["under the cloud", *noise], party=device)
         canvas.word(number, _ROW + 20, names[-1])
     _draw_node(canvas, network, tree, 0, 0, centre, count)
     return canvas_figure(
-        canvas, count, _ROW + 24, _caption(network, tree), min_width=width_beside_each_other(names)
+        canvas, count, _ROW + 24, _caption(network, tree, canvas), min_width=width_beside_each_other(names)
     )
 
 
@@ -203,6 +211,7 @@ def _draw_links_below(
             else "raw"
         )
         canvas.link(kind, (x, y), (places[child], y + _ROW))
+        _note_exposure(canvas, tree, depth, index, kind)
     hidden = int(tree.children[depth][index]) - len(shown)
     if hidden:
         words = f"… and {text.whole(hidden)} more {text.pluralise(tree.tiers[depth + 1].name, hidden)}"
@@ -219,7 +228,9 @@ def _draw_devices(
     owner = tree.node_name(tree.depth - 1, leaf)
     devices = network.noise_of_devices(owner)
     noise, first = device_noise_lines(devices, _tier_names(tree)), int(tree.first_device[leaf])
-    canvas.link(_way_up(network, tree, noised=devices.of_all), (x, y), (x, y + 44))
+    way = _way_up(network, tree, noised=devices.of_all)
+    canvas.link(way, (x, y), (x, y + 44))
+    _note_exposure(canvas, tree, tree.depth - 1, leaf, way)
 
     def describe(number: int) -> Dot:
         device = f"device:{first + number}"
@@ -227,6 +238,12 @@ def _draw_devices(
         return Dot(device, tree.titled(device), f"under {tree.titled(owner)}", own)
 
     return canvas.dots(x, y + 58, int(tree.devices[leaf]), slots, describe)
+
+
+def _note_exposure(canvas: Canvas, tree: Tree, depth: int, index: int, way: str) -> None:
+    """Note the kind of an aggregator that is not trusted, where the ``way`` to it is that of raw updates."""
+    if way == "raw" and not tree.tiers[depth].trusted[index]:
+        canvas.exposed_to["the cloud" if depth == 0 else text.pluralise(tree.tiers[depth].name)] = None
 
 
 def _sends_noise_only(network: Network, tree: Tree, depth: int, index: int) -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis
+from sfumato.report.results.observer_labels import ObserverLabels
 
 _MOST_PAIRS = 20
 _MOST_NAMED = 4
 _SEES_DRAWS = "this observer sees who is drawn"  # as reasons say it
 _ONE_ROUND = "one round"  # as sources of claims say it
+_HOLDS_WHERE = "A claim holds where the rigorous ε does not exceed it."
 
 
 def claim_in_words(source: str) -> str:
@@ -21,34 +24,80 @@ def claim_in_words(source: str) -> str:
     return written.replace(" x ", " × ")
 
 
-def claims_sentence(claims: Sequence[Claim], told: Sequence[str] = ()) -> list[str]:
-    """Sentences on each published claim of a source: the ε claimed, where it holds, and the provable ones.
+class _PairNames(NamedTuple):
+    """Names the pairs that claims are about: classes of units, and how observers are placed towards them.
 
-    Claims of one source with different ε are told together. [] without claims. ``told``: reasons that the
-    page gives elsewhere.
+    Attributes:
+        labels: of the run's network.
+        units: of all claims of the run.
     """
+
+    labels: ObserverLabels
+    units: tuple[str, ...]
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim], labels: ObserverLabels) -> _PairNames:
+        return cls(labels, tuple(dict.fromkeys(claim.unit for claim in claims)))
+
+    def towards(self, claim: Claim) -> str:
+        """The observer of a claim in a sentence, such as ``towards their own edge``.
+
+        Whoever sees who is drawn is charged, for one round, as of a device that is drawn.
+        """
+        drawn = _SEES_DRAWS in claim.why and _ONE_ROUND in claim.source
+        towards = self.labels.column(claim.unit, claim.observer).towards
+        return f"{towards} for a device that is drawn" if drawn else towards
+
+    def whose(self, claims: Sequence[Claim]) -> str:
+        """The classes of units that claims are about; "" where the run has none about others."""
+        about = {claim.unit for claim in claims}
+        titles = dict.fromkeys(self.labels.row(unit).title for unit in self.units if unit in about)
+        return "" if len(about) == len(self.units) else text.join_names(list(titles), _MOST_NAMED)
+
+    def pair(self, claim: Claim) -> str:
+        """The classes of unit and observer of a claim, for the axis of a figure."""
+        column = self.labels.column(claim.unit, claim.observer)
+        return f"{self.labels.row(claim.unit).title} → {column.title}"
+
+
+def claims_sentence(claims: Sequence[Claim], labels: ObserverLabels, told: Sequence[str] = ()) -> list[str]:
+    """Sentences on each published claim of a source: the ε claimed, of whom, where it holds, and the provable
+    ones.
+
+    Claims of one source with different ε are told together. [] without claims.
+
+    Args:
+        claims: all of a run.
+        labels: of its network.
+        told: reasons that the page gives elsewhere.
+    """
+    names = _PairNames.of(claims, labels)
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
         place = claim.source.rpartition(", ")[0] or claim.source  # without the formula or the rounds
         by_source.setdefault(place, []).append(claim)
     return [
-        " ".join([_sentence_of_source(source, about), *_common_reason(about, told)])
+        " ".join([_sentence_of_source(source, about, names), *_common_reason(about, told)])
         for source, about in by_source.items()
     ]
 
 
-def _sentence_of_source(source: str, claims: Sequence[Claim]) -> str:
+def _sentence_of_source(source: str, claims: Sequence[Claim], names: _PairNames) -> str:
     """A sentence such as "H2FDP Prop. 3.1 claims ε = 1; it does not hold. Provable: towards the cloud 9."."""
     first = [claim for claim in claims if _ONE_ROUND in claim.source]
     later = [claim for claim in claims if _ONE_ROUND not in claim.source]
     claimed = _span([claim.claimed_epsilon for claim in first or claims], text.number)
+    whose = names.whose(claims)
+    of = f" for {whose}, and nothing for others" if whose else ""
     if first and later:
         worst = text.epsilon(max(claim.rigorous_epsilon for claim in later))
+        before = ", before the draws" if any(_SEES_DRAWS in claim.why for claim in claims) else ""
         return (
-            f"{source} claims ε = {claimed} a round; {_holding(first)}. Provable a round: "
-            f"{_provable(first)}; for {later[0].source.rpartition(', ')[2]}: {worst}."
+            f"{source} claims ε = {claimed} a round{of}; {_holding(first, names)}. Provable for one round: "
+            f"{_provable(first, names, whose)}; for {later[0].source.rpartition(', ')[2]}{before}: {worst}."
         )
-    return f"{source} claims ε = {claimed}; {_holding(claims)}. Provable: {_provable(claims)}."
+    holding, provable = _holding(claims, names), _provable(claims, names, whose)
+    return f"{source} claims ε = {claimed}{of}; {holding}. Provable: {provable}."
 
 
 def _common_reason(claims: Sequence[Claim], told: Sequence[str]) -> list[str]:
@@ -60,22 +109,20 @@ def _common_reason(claims: Sequence[Claim], told: Sequence[str]) -> list[str]:
     return [text.sentence(first)] if all(first in reasons for reasons in shared) else []
 
 
-def _provable(claims: Sequence[Claim]) -> str:
-    """The rigorous ε of claims towards each kind of observer, each the range over the units."""
-    by_kind: dict[str, list[float]] = {}
+def _provable(claims: Sequence[Claim], names: _PairNames, told: str) -> str:
+    """The rigorous ε of claims towards each kind of observer, each the range over the units.
+
+    With the classes of units, where these are neither all nor those that were ``told``.
+    """
+    by_kind: dict[str, list[Claim]] = {}
     for claim in claims:
-        by_kind.setdefault(_kind_of_observer(claim), []).append(claim.rigorous_epsilon)
-    return text.join_names(
-        [f"{_span(found, text.epsilon)} towards {kind}" for kind, found in by_kind.items()]
-    )
-
-
-def _kind_of_observer(claim: Claim) -> str:
-    """The observer of a claim in a sentence: ``the cloud``, ``an edge``, ``a device``."""
-    kind = claim.observer.partition(":")[0]
-    if kind in ("cloud", "public"):
-        return f"the {kind}{', which sees who is drawn' if _SEES_DRAWS in claim.why else ''}"
-    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
+        by_kind.setdefault(names.towards(claim), []).append(claim)
+    said = []
+    for towards, found in by_kind.items():
+        whose = names.whose(found)
+        only = f" ({whose})" if whose not in ("", told) else ""
+        said.append(f"{_span([claim.rigorous_epsilon for claim in found], text.epsilon)} {towards}{only}")
+    return text.join_names(said)
 
 
 def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
@@ -83,30 +130,30 @@ def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
     return " to ".join(dict.fromkeys(map(written, (min(values), max(values)))))
 
 
-def _holding(claims: Sequence[Claim]) -> str:
+def _holding(claims: Sequence[Claim], names: _PairNames) -> str:
     """A clause on where claims hold: everywhere, nowhere, or towards which kinds of observers."""
     if all(claim.holds for claim in claims):
         return "it holds"
     if not any(claim.holds for claim in claims):
         return "it does not hold"
-    kinds = list(dict.fromkeys(map(_kind_of_observer, claims)))
-    holds = [k for k in kinds if all(c.holds for c in claims if _kind_of_observer(c) == k)]
-    fails = [k for k in kinds if not any(c.holds for c in claims if _kind_of_observer(c) == k)]
+    kinds = list(dict.fromkeys(map(names.towards, claims)))
+    holds = [k for k in kinds if all(c.holds for c in claims if names.towards(c) == k)]
+    fails = [k for k in kinds if not any(c.holds for c in claims if names.towards(c) == k)]
     if len(holds) + len(fails) == len(kinds):
-        return f"it holds towards {text.join_names(holds)}, not towards {text.join_names(fails)}"
+        return f"it holds {text.join_names(holds)}, not {text.join_names(fails)}"
     pairs = {(claim.unit, claim.observer) for claim in claims}
     failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
     return f"it holds for {text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))} pairs"
 
 
-def claims_figure(claims: Sequence[Claim], pair_in_words: Callable[[Claim], str]) -> Figure | None:
+def claims_figure(claims: Sequence[Claim], labels: ObserverLabels) -> Figure | None:
     """For each pair of a unit and an observer the ε claimed and the rigorous ε; ``None`` without claims.
 
     Where a paper states its ε for one round, only that round is drawn: over all rounds it claims nothing.
 
     Args:
-        claims: of a run.
-        pair_in_words: the classes of unit and observer of a claim.
+        claims: all of a run.
+        labels: of its network.
     """
     if not claims:
         return None
@@ -114,16 +161,16 @@ def claims_figure(claims: Sequence[Claim], pair_in_words: Callable[[Claim], str]
     shown = one_round or list(claims)
     pairs = list(dict.fromkeys((claim.unit, claim.observer) for claim in shown))[:_MOST_PAIRS]
     shown = [claim for claim in shown if (claim.unit, claim.observer) in pairs]
-    named = {(claim.unit, claim.observer): pair_in_words(claim) for claim in shown}
+    names = _PairNames.of(claims, labels)
+    named = {(claim.unit, claim.observer): names.pair(claim) for claim in shown}
     sources = list(dict.fromkeys(claim.source for claim in shown))
     data, axis = _claim_marks(shown, pairs, sources)
     height = 120 + 44 * len(pairs) + 20 * len(sources)
-    labels = [text.wrapped(named[pair], 28) for pair in pairs]
+    ticks = [text.wrapped(named[pair], 28) for pair in pairs]
     legend = {"orientation": "h", "x": 0, "y": -70 / (44 * len(pairs)), "yanchor": "top"}
     return Figure(
         title="Claimed and rigorous ε" + (f": {claim_in_words(sources[0])}" if len(sources) == 1 else ""),
-        caption=f"{' '.join(_count_sentences(shown))} A claim holds where the rigorous ε does not exceed it."
-        f"{_all_rounds_note(claims)}",
+        caption=" ".join([*_count_sentences(shown, names), _HOLDS_WHERE]) + _all_rounds_note(claims),
         description=" ".join(
             f"{claim_in_words(c.source)}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, "
             f"rigorous {text.epsilon(c.rigorous_epsilon)}."
@@ -135,7 +182,7 @@ def claims_figure(claims: Sequence[Claim], pair_in_words: Callable[[Claim], str]
             "margin": {"l": 8, "r": 48, "t": 8, "b": 60 + 20 * len(sources)},
             "xaxis": axis | {"title": {"text": "ε"}, "fixedrange": True},
             "yaxis": {
-                "tickvals": list(range(len(pairs))), "ticktext": labels, "automargin": True,
+                "tickvals": list(range(len(pairs))), "ticktext": ticks, "automargin": True,
                 "range": [len(pairs) - 0.5, -0.5], "fixedrange": True, "tickfont": {"size": 11},
             },
             "legend": legend,
@@ -176,12 +223,19 @@ def _claim_marks(
     return data, log_axis(ends)
 
 
-def _count_sentences(claims: Sequence[Claim]) -> list[str]:
-    """For each statement (source and, of one source, each formula) a sentence on where it holds."""
+def _count_sentences(claims: Sequence[Claim], names: _PairNames) -> list[str]:
+    """For each statement (source and, of one source, each formula) a sentence on of whom and where it
+    holds.
+    """
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
         by_source.setdefault(claim.source, []).append(claim)
-    return [f"{claim_in_words(source)}: {_holding(about)}." for source, about in by_source.items()]
+    said = []
+    for source, about in by_source.items():
+        whose = names.whose(about)
+        of = f", of {whose} alone" if whose else ""
+        said.append(f"{claim_in_words(source)}{of}: {_holding(about, names)}.")
+    return said
 
 
 def _all_rounds_note(claims: Sequence[Claim]) -> str:

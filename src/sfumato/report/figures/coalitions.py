@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import DASHES, Figure, Json, colour, epsilon_axis, over_legend
 from sfumato.report.page.html import PlacedFigures
@@ -12,16 +13,17 @@ from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.series import Series
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
-_ALONE, _WITH_NODE = "devices alone", "with their supernode"
+_ALONE = "devices alone"
 _MOST_CLASSES = 3  # of devices to name on the first screen
 
 
-def sentences_on_colluders(rows: Sequence[WorstCoalition], matrix: Matrix) -> list[str]:
-    """Sentences on the ε of each class of devices towards colluders with its supernode, and towards
-    colluders alone; [] without ``rows``.
+def sentences_on_colluders(one: Series, matrix: Matrix) -> list[str]:
+    """Sentences on the ε of each class of devices of a run towards colluders with its edge, and towards
+    colluders alone; [] where the threat model has none.
 
     ``matrix``: of the run's guarantees, with the titles of classes.
     """
+    rows, node = one.first.privacy.coalitions, _aggregator(one)
     if not rows:
         return []
     told: list[tuple[float, str, list[WorstCoalition]]] = []
@@ -33,16 +35,24 @@ def sentences_on_colluders(rows: Sequence[WorstCoalition], matrix: Matrix) -> li
             endless.append(_row_title(matrix, unit))
     told.sort(key=lambda one: -one[0])
     said = [
-        f"ε of {_row_title(matrix, unit)} towards colluding devices with their supernode: "
+        f"ε of {_row_title(matrix, unit)} towards colluding devices with their {node}: "
         f"{_epsilon_by_size(of_unit)}."
         for _, unit, of_unit in told[:_MOST_CLASSES]
     ]
     if endless:
         who = text.join_names(endless, _MOST_CLASSES)
-        said.append(f"No guarantee (∞) of {who} towards a supernode with 1 colluding device.")
+        said.append(f"No guarantee (∞) of {who} towards their {node} with 1 colluding device.")
     most = max(row.epsilon for row in rows)
     who = text.how_many(max(row.size for row in rows), "colluding device")
-    return [*said, f"Towards up to {who} without a supernode: at most {text.epsilon(most)}."]
+    return [*said, f"Towards up to {who} without their {node}: at most {text.epsilon(most)}."]
+
+
+def _aggregator(one: Series) -> str:
+    """What the aggregator of a zone is called: as its tier, such as edge; a supernode where it is elected."""
+    shape, topology = one.network.shape, one.first.spec_dict["topology"]
+    if topology.get("supernodes") == "elected" or not isinstance(shape, Tree):
+        return "supernode"
+    return shape.tiers[-1].name
 
 
 def _by_unit(rows: Sequence[WorstCoalition]) -> dict[str, list[WorstCoalition]]:
@@ -54,7 +64,7 @@ def _by_unit(rows: Sequence[WorstCoalition]) -> dict[str, list[WorstCoalition]]:
 
 
 def _epsilon_by_size(rows: Sequence[WorstCoalition]) -> str:
-    """How ε towards colluders with the supernode grows: "2.8 with 1, 4.5 with 6 and 10.2 from 7 on".
+    """How ε towards colluders with the edge grows: "2.8 with 1, 4.5 with 6 and 10.2 from 7 on".
 
     ``rows``: of one unit, by size.
     """
@@ -85,19 +95,21 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     if not rows:
         return ""
     titles = {unit: _row_title(matrix, unit) for unit in _by_unit(rows)}
-    sizes = [row.size for row in rows]
+    sizes, node = [row.size for row in rows], _aggregator(one)
+    in_hdp = "" if node == "supernode" else f", which calls the {node} a supernode and its devices a zone"
     said = [
         f"Devices that pool what they know: at most {text.whole(max(sizes))} of them, as the threat "
-        "model of HDP tolerates. For every number of colluders, the coalition that was found to learn the "
-        "most."
+        f"model of HDP tolerates{in_hdp}. For every number of colluders, the coalition that was found to "
+        "learn the most."
     ]
     hops = one.network.secure
     if hops and any(row.epsilon < row.supernode_epsilon < math.inf for row in rows):
         said.append(
-            "A supernode with enough colluders at its edge holds enough shares of the others' secrets to "
-            "take the masks of secure aggregation off single messages: there ε jumps."
+            f"With enough colluders under it, the {node} has enough shares of the others' secrets to take "
+            "the masks of secure aggregation off single messages: there ε jumps."
         )
-    figure = _coalition_figure(rows, titles, delta)
+    columns = (_ALONE, f"with their {node}")
+    figure = _coalition_figure(rows, titles, columns, delta)
     everywhere = len(set(sizes))
     if figure and all(len(t["x"]) == everywhere and len(set(t["text"])) == 1 for t in figure.data):
         of_each = "; ".join(
@@ -105,11 +117,11 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         )
         said.append(f"ε is the same for every number of colluders{delta}: {of_each}.")
         figure = None
-    endless = _endless_in_words(rows, titles)
+    endless = _endless_in_words(rows, titles, columns)
     if figure is None:
         return text.paragraphs([*said, *endless])
     table = text.html_table(
-        ["about", "colluders", f"ε, {_ALONE}", "of them under the same edge", f"ε, {_WITH_NODE}",
+        ["about", "colluders", f"ε, {columns[0]}", "of them under the same edge", f"ε, {columns[1]}",
          "of them under the same edge"],
         [
             (
@@ -131,14 +143,19 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
 
 
 def _both_epsilons(row: WorstCoalition) -> tuple[float, float]:
-    """ε towards the coalition of a row, and towards the one with the supernode."""
+    """ε towards the coalition of a row, and towards the one with the units' edge."""
     return row.epsilon, row.supernode_epsilon
 
 
-def _endless_in_words(rows: Sequence[WorstCoalition], titles: Mapping[str, str]) -> list[str]:
-    """One sentence on the classes of devices that have no guarantee at any number of colluders; else []."""
+def _endless_in_words(
+    rows: Sequence[WorstCoalition], titles: Mapping[str, str], columns: tuple[str, str]
+) -> list[str]:
+    """One sentence on the classes of devices that have no guarantee at any number of colluders; else [].
+
+    ``columns``: names of the coalitions without and with the edge.
+    """
     found = []
-    for which, name in enumerate((_ALONE, _WITH_NODE)):
+    for which, name in enumerate(columns):
         units = [
             titles[unit]
             for unit, of_unit in _by_unit(rows).items()
@@ -156,11 +173,18 @@ def _row_title(matrix: Matrix, unit: str) -> str:
     return unit
 
 
-def _coalition_figure(rows: Sequence[WorstCoalition], titles: Mapping[str, str], delta: str) -> Figure | None:
+def _coalition_figure(
+    rows: Sequence[WorstCoalition], titles: Mapping[str, str], columns: tuple[str, str], delta: str
+) -> Figure | None:
     """Curves of the largest ε over the number of colluding devices; ``None`` where none is finite.
 
-    Classes with the same curve, as ε is written, share one line. ``titles``: of units; ``delta``: text beside
-    ε.
+    Classes with the same curve, as ε is written, share one line.
+
+    Args:
+        rows: of the worst coalitions.
+        titles: of units.
+        columns: names of the coalitions without and with the edge.
+        delta: text beside ε.
     """
     lines: dict[tuple[int, tuple[tuple[int, str], ...]], list[str]] = {}
     values: dict[tuple[int, tuple[tuple[int, str], ...]], list[float]] = {}
@@ -180,7 +204,7 @@ def _coalition_figure(rows: Sequence[WorstCoalition], titles: Mapping[str, str],
         whose = "any device" if len(who) == len(titles) > 1 else text.join_names(who)
         data.append({
             "type": "scatter", "mode": "lines" if len(known) > 1 else "markers",
-            "name": text.wrapped(f"{whose}, {(_ALONE, _WITH_NODE)[which]}", 40),
+            "name": text.wrapped(f"{whose}, {columns[which]}", 40),
             "x": [size for size, _ in known], "y": values[which, known],
             "text": [words for _, words in known],
             "hovertemplate": "ε = %{text} with %{x} colluders",

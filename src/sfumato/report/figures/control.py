@@ -54,13 +54,38 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def budget_sentence(series: Series) -> list[str]:
-    """A sentence on what the rounds of a controlled run spent of its ε towards the cloud; else []."""
+    """A sentence that all ε of a controlled run are budgets, and on what its rounds spent of that towards the
+    cloud; [] without control, and without noise.
+    """
+    if not series.first.spec_dict.get("control") or not series.network.has_noise:
+        return []
+    by = "released models and messages"
+    if series.first.spec_dict["control"].get("estimates", "released") != "released":
+        by += " and measurements with noise"
+    said = f"Every ε here is a budget, kept whatever adaptive control chooses; it chooses by {by} alone"
     budget = budgets(series).get("cloud")
     if budget is None or math.isinf(budget.given) or text.epsilon(budget.spent) == text.epsilon(budget.given):
+        return [f"{said}."]
+    spent, given = text.epsilon(budget.spent), text.epsilon(budget.given)
+    return [f"{said}. Towards the cloud the rounds spent {spent} of {given}."]
+
+
+def looked_at(one: Series) -> list[str]:
+    """Sentences on what adaptive control chooses by, and whether the choices tell anything; [] without it."""
+    control = one.first.spec_dict.get("control")
+    if not control:
         return []
+    if not one.network.has_noise:
+        return ["Adaptive control chooses by models and messages that have no noise."]
+    sees = (
+        "Adaptive control chooses by models and messages that are released with noise, by costs and by the "
+        "budget left"
+    )
+    if control.get("estimates", "released") == "released":
+        return [f"{sees}: by nothing else of the data. So every ε holds though the choices are known."]
     return [
-        f"ε towards the cloud is the budget of adaptive control, {text.epsilon(budget.given)}; the rounds "
-        f"spent {text.epsilon(budget.spent)} of it."
+        f"{sees}, and by how curved devices' losses are, which each measures and sends with noise "
+        "(control.estimates). Every ε counts that too."
     ]
 
 

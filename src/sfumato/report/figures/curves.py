@@ -165,7 +165,7 @@ def _score_figure(
         for _, name, curve, *_ in curves
     )
     if any(one.over > 1 for one in curves):
-        notes += f" Thin: every value; bold: the mean of the last {_OVER}."
+        notes += f" Thin: every value; bold: the mean of the last {_OVER}{_mean_in_the_end(score, curves)}."
     level = guess if score is ACCURACY and _comes_near(guess, curves) else math.nan
     told = "" if math.isnan(level) else f" Dotted: guessing, {text.percent(level)}."
     return curve_figure(
@@ -179,6 +179,13 @@ def _score_figure(
         table=_curve_table(curves, score.name, score),
         kind="accuracy" if score is ACCURACY else "score",
     )
+
+
+def _mean_in_the_end(score: Headline, curves: Sequence[RunCurve]) -> str:
+    """The last value of the running mean of a single curve, after a comma; "" of several."""
+    if len(curves) > 1:
+        return ""
+    return f", {score.text(float(curves[0].curve.mean[-_OVER:].mean()))} in the end"
 
 
 def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:

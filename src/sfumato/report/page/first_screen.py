@@ -17,17 +17,23 @@ from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.comparison import best_runs, comparison
 from sfumato.report.page.html import under_name_of_run
+from sfumato.report.page.not_accounted import seed_sentence
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.results.comparability import (
     asks_for_energy,
     radio_model,
     warnings_of_series,
 )
-from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
+from sfumato.report.results.cost_of_privacy import (
+    commands_without_control,
+    cost_of_privacy,
+    cost_of_privacy_or_commands,
+)
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network
-from sfumato.report.results.protection_words import protection_sentences, warnings_of_run
+from sfumato.report.results.observer_labels import labels_for
+from sfumato.report.results.protection_words import protection_paragraphs, warnings_of_run
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     Summary,
@@ -35,11 +41,18 @@ from sfumato.report.results.summary import (
     has_edges,
     kind_within_devices,
     largest_towards_device,
+    nothing_learned,
+    of_main_unit,
     score_sentence,
     score_text,
 )
 from sfumato.run_folder.headline import ACCURACY, headline_of
 
+_WITHOUT_CONTROL = (
+    "What control saves",
+    "These commands, in the folder that holds the run, train the same without control, for the same ε, and "
+    "compare the two:",
+)
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 
 
@@ -94,7 +107,7 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     for one, matrix in zip(series, matrices, strict=True):
         for said in warnings_of_run(one.first, matrix):
             found.setdefault(said, []).append(one.name)
-        sentences = _paragraphs([*_leakage_sentences(one, matrix), *stop_reasons(one)])
+        sentences = _paragraphs([*_leakage_paragraphs(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
     findings = _findings_html({said: who if len(who) < len(series) else [] for said, who in found.items()})
     words = "<summary>What each run guarantees, in words</summary>"
@@ -127,45 +140,40 @@ def _paragraphs(lines: Iterable[str]) -> str:
     return "".join(f"<p>{line}</p>" for line in joined)
 
 
-def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
-    """Sentences on who learns how much in the runs of a series: guarantees, claims and attacks."""
+def _leakage_paragraphs(one: Series, matrix: Matrix) -> list[str]:
+    """Paragraphs on who learns how much in the runs of a series: guarantees, whose noise, claims, attacks."""
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
     network = one.network
     moved = moved_sentence(network)
     privacy, secure = one.first.privacy, network.secure
-    summed = [
-        "By secure aggregation only the sum of the messages arrives at "
-        f"{text.join_names(sorted({_receiver(hop) for hop in secure}))}."
-    ]
+    receivers = text.join_names(sorted({_receiver(hop) for hop in secure}))
+    summed = [f"By secure aggregation only the sum of the messages arrives at {receivers}."] if secure else []
     shape = network.shape
     placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
     numbered = isinstance(shape, GroupNetwork) and not shape.groups.worker_names
-    return [
-        *(["In tables and reasons, device:0 is worker 0."] if numbered else []),
-        *moved,
-        *([_noise_of_star(one, network)] if placed else []),
-        *protection_sentences(one, matrix),
-        *budget_sentence(one),
-        *(summed if secure else []),
-        *sentences_on_colluders(privacy.coalitions, matrix),
-        *claims_sentence(privacy.claims, protocol_warnings(one.first.spec_dict)),
-        *tried,
+    told = protocol_warnings(one.first.spec_dict)
+    noise = [*([_who_adds_noise(one, network)] if placed else []), *budget_sentence(one), *seed_sentence(one)]
+    paragraphs = [
+        ["In tables and reasons, device:0 is worker 0."] if numbered else [],
+        moved,
+        *([said] for said in protection_paragraphs(one, matrix)),
+        noise,
+        [*summed, *sentences_on_colluders(one, matrix)],
+        *([said] for said in claims_sentence(privacy.claims, labels_for(network), told)),
+        tried,
     ]
+    return [" ".join(sentences) for sentences in paragraphs if sentences]
 
 
-def _noise_of_star(one: Series, network: Network) -> str:
-    """A sentence on who adds noise, at how many steps, and with which multiplier if there is one."""
-    said = noise_sentence(network)
-    levels = {network.step_noise} - {0.0} or {
-        value for row in network.noise.values() for value in row if value
-    }
-    if len(levels) != 1:
+def _who_adds_noise(one: Series, network: Network) -> str:
+    """A sentence on who adds noise, and at how many steps where every device has as many."""
+    said, training = noise_sentence(network), one.first.spec_dict["training"]
+    all_take_part = (training.get("participation") or {"kind": "all"})["kind"] == "all"
+    if not (network.step_noise and all_take_part and training.get("local_steps")):
         return said
-    training = one.first.spec_dict["training"]
-    steps = training["rounds"] * (training.get("local_steps") or 0) if network.step_noise else 0
-    many = f", {text.whole(steps)} in all" if steps else ""
-    return f"{said.rstrip('.')}{many} (noise multiplier {text.number(levels.pop())})."
+    steps = text.whole(training["rounds"] * training["local_steps"])
+    return said.replace("at every local step", f"at each of its {steps} local steps")
 
 
 def _receiver(hop: str) -> str:
@@ -184,15 +192,20 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
     known, command = cost_of_privacy_or_commands(one, twin)
     how = known.pop() if command else ""
-    shown = _commands_html(how, command) if command else ""
+    shown = _commands_html("What privacy costs in accuracy", how, command) if command else ""
+    controlled = bool(one.first.spec_dict.get("control"))
     epsilons = [
         f'<p class="facts">{text.escape(_epsilon_tiles_caption(one, summary))}</p>',
         _tiles_html(_epsilon_tiles(one, summary)),
     ]
     final = _tiles_html([_Tile(f"Final {score.name}", score_text(score, one))])
     columns = {
-        "Who learns what": [*epsilons, _paragraphs(_leakage_sentences(one, matrix))],
-        "At what cost": [_tiles_html(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY],
+        "Who learns what": [*epsilons, _paragraphs(_leakage_paragraphs(one, matrix))],
+        "At what cost": [
+            _tiles_html(costs),
+            "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY,
+            _commands_html(*_WITHOUT_CONTROL, commands_without_control(one)) if controlled else "",
+        ],
         "Accuracy" if score is ACCURACY else text.title(score.name): [
             final,
             _paragraphs([score_sentence(one), *stop_reasons(one), *known]),
@@ -200,15 +213,31 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         ],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    findings = _findings_html(dict.fromkeys(findings_of_run(one.first), ()))
-    verdict = _lead_html(list(map(text.sentence, protocol_warnings(one.first.spec_dict))))
-    return f'{verdict}<div class="answers">{blocks}</div>{findings}'
+    verdicts = [*protocol_warnings(one.first.spec_dict), *nothing_learned(one.first)]
+    others = [said for said in findings_of_run(one.first) if said not in verdicts]
+    findings = _findings_html(dict.fromkeys([*_bare_pairs(one), *others], ()))
+    lead = _lead_html(list(map(text.sentence, verdicts)))
+    return f'{lead}<div class="answers">{blocks}</div>{findings}'
 
 
-def _commands_html(how: str, commands: str) -> str:
-    """HTML of commands, folded, below a sentence on what they do."""
+def _bare_pairs(one: Series) -> list[str]:
+    """A finding on pairs without a guarantee; [] where there are none, and where there are no others."""
+    rows = of_main_unit(one.first.privacy.guarantees)
+    endless = [row for row in rows if row.epsilon == math.inf and not row.trusted]
+    if not endless or len(endless) == len(rows):
+        return []
+    pairs, kind = sum(row.stands_for for row in endless), endless[0].unit_kind
+    have = "has" if pairs == 1 else "have"
+    return [
+        f"{text.how_many(pairs, 'pair')} of a {kind} and an observer that it does not trust {have} no "
+        "guarantee (ε = ∞): add noise before it, in privacy.noise, or name it in trust"
+    ]
+
+
+def _commands_html(question: str, how: str, commands: str) -> str:
+    """HTML of commands that answer a question, folded, below a sentence on what they do."""
     shown = f'<pre class="command" tabindex="0">{text.escape(commands)}</pre>'
-    return f"<details><summary>What privacy costs in accuracy</summary>{_paragraphs([how])}{shown}</details>"
+    return f"<details><summary>{question}</summary>{_paragraphs([how])}{shown}</details>"
 
 
 def _findings_html(found: Mapping[str, Sequence[str]]) -> str:

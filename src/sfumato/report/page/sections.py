@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sfumato.privacy.claim import Claim
+from sfumato.claims.papers import errors_named
 from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import spread_html
 from sfumato.report.drawings.moving import places_figure
@@ -15,7 +15,7 @@ from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.attacks import attacks_part
 from sfumato.report.figures.claims import claims_figure, claims_table
 from sfumato.report.figures.coalitions import coalitions_part
-from sfumato.report.figures.control import control_figures, kept_choices, noise_factor_sentence
+from sfumato.report.figures.control import control_figures, kept_choices, looked_at, noise_factor_sentence
 from sfumato.report.figures.costs import accuracy_vs_cost_figures, cost_figures, even_costs_table
 from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_part
@@ -36,6 +36,7 @@ from sfumato.report.page.html import (
     shared_script,
     under_name_of_run,
 )
+from sfumato.report.page.not_accounted import not_accounted
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
@@ -49,15 +50,6 @@ from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import Summary, matrix_of, summarise, unit_of_run
 from sfumato.run_folder.reader import add_text
-
-_NOT_ACCOUNTED = (
-    "Losses, accuracies, clip fractions and noise levels are measured by the simulator on devices' data. "
-    "A deployment does not release them, and they are not accounted for here.",
-    "The noise can be computed from the seed. A published seed is acceptable in a simulation only; a "
-    "deployment must draw its noise from a secret source.",
-    "The guarantees assume exact Gaussian noise and do not cover floating-point effects.",
-    "Wall time depends on the machine that ran the simulation.",
-)
 
 
 def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -115,7 +107,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         section("The network", _networks_html(series, figures), folded=several),
         *_by_run("Published claims", series, lambda one: _claims_html(one, figures)),
         _costs_section(series, figures),
-        section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)], folded=True),
+        section("What is not accounted", [bullet_list(not_accounted(series))], folded=True),
         section(
             "Spec and versions", [*(_spec_html(one, series) for one in series), *_versions_table(series)],
             folded=True,
@@ -190,10 +182,19 @@ def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures:
     drawn = [figure for figure in known if several or any(len(trace["x"]) > 1 for trace in figure.data)]
     panels = f'<div class="panels">{"".join(map(figures.place, drawn))}</div>' if drawn else ""
     said = [] if scores else ["The model was not evaluated."]
-    said += ["The model was evaluated once."] if scores and scores[0] not in drawn else []
+    once, also = scores and scores[0] not in drawn, bool(epsilon) and epsilon[0] not in drawn
+    said += _evaluated_once(series, with_epsilon=also) if once else []
     said += [] if epsilon else [_without_finite_epsilon(series)]
     control = "" if several else _control_html(series[0], figures)
     return section("Accuracy and privacy over rounds", [panels, text.paragraphs(said), control])
+
+
+def _evaluated_once(series: Sequence[Series], *, with_epsilon: bool) -> list[str]:
+    """A sentence on why neither scores, nor ε where that is so too, are drawn over rounds."""
+    rounds = {one.rounds_played for one in series}
+    after = f", after round {text.whole(rounds.pop())}" if len(rounds) == 1 else ""
+    what = "The model and ε were" if with_epsilon else "The model was"
+    return [f"{what} evaluated once{after}; a smaller evaluate_every does so more often."]
 
 
 def _without_finite_epsilon(series: Sequence[Series]) -> str:
@@ -207,7 +208,7 @@ def _control_html(one: Series, figures: PlacedFigures) -> str:
     """HTML of what adaptive control chose in a run; "" without control."""
     chosen = "".join(map(figures.place, control_figures([one])))
     panels = f'<div class="panels">{chosen}</div>' if chosen else ""
-    return panels + text.paragraphs(kept_choices([one]))
+    return panels + text.paragraphs([*looked_at(one), *kept_choices([one])])
 
 
 def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
@@ -216,7 +217,12 @@ def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str
     figure = heatmap_figure(matrix, privacy.delta, network.device_word)
     if figure is None:
         return placeholder("The run has no guarantees.")
-    notes = [text.sentence(note) for note in privacy.notes]
+    told = {error for claim in privacy.claims for error in errors_named(claim.why)}  # with the claims
+    notes = [
+        text.sentence(note)
+        for note in privacy.notes
+        if not (named := errors_named(note)) or not named <= told
+    ]
     reasons = reasons_without_guarantee(matrix)
     parts = [figures.place(figure), bullet_list(notes) if notes else ""]
     if reasons:
@@ -290,12 +296,8 @@ def _noise_html(one: Series, alike: Sequence[Series]) -> str:
 
 def _claims_html(one: Series, figures: PlacedFigures) -> str:
     """HTML of the published claims beside the rigorous ε; empty without claims."""
-    privacy, labels = one.first.privacy, labels_for(one.network)
-
-    def pair_in_words(claim: Claim) -> str:
-        return f"{labels.row(claim.unit).title} → {labels.column(claim.unit, claim.observer).title}"
-
-    figure = claims_figure(privacy.claims, pair_in_words)
+    privacy = one.first.privacy
+    figure = claims_figure(privacy.claims, labels_for(one.network))
     if figure is None:
         return ""
     return figures.place(figure) + claims_table(privacy.claims, text.at_delta(privacy.delta))

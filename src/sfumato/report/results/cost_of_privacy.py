@@ -103,13 +103,12 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
     """
     if twin is not None:
         return cost_of_privacy([one, twin])[:1], ""
-    if not has_noise(one):
+    if not has_noise(one) or one.first.spec_dict.get("control"):  # no twin: what is drawn depends on noise
         return [], ""
-    folder = one.folder.resolve()
-    spec = one.first.path.resolve().relative_to(folder.parent) / SPEC_FILE
+    folder, spec = one.folder.resolve(), _spec_beside(one)
     settings = " ".join(f"--set {setting}" for setting in settings_without_noise(one.first.spec_dict))
     command = (
-        f"sfumato run {quote(spec.as_posix())} {settings} "
+        f"sfumato run {spec} {settings} "
         f"--out {quote(baseline_folder(folder).name)}\nsfumato report {quote(folder.name)}"
     )
     unknown = (
@@ -119,6 +118,22 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
         unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."
     how = "These commands, in the folder that holds the run, train it and write this report again:"
     return [f"{unknown} {how}"], command
+
+
+def commands_without_control(one: Series) -> str:
+    """The commands, in the folder that holds a run, that train it without control and compare both."""
+    name = one.folder.resolve().name
+    other = quote(f"{name}-without-control")
+    return (
+        f"sfumato run {_spec_beside(one)} --set control=null --out {other}\n"
+        f"sfumato report {quote(name)} {other} --out {quote(f'{name}-control.html')}"
+    )
+
+
+def _spec_beside(one: Series) -> str:
+    """The path of a run's spec from the folder that holds the run, as a shell reads it."""
+    within = one.first.path.resolve().relative_to(one.folder.resolve().parent)
+    return quote((within / SPEC_FILE).as_posix())
 
 
 def _folders_beside(one: Series) -> Iterator[Path]:

@@ -29,8 +29,9 @@ def epsilon_in_words(kind: str, value: float) -> str:
     )
 
 
-def unit_sentences(spec: Mapping[str, Any], kind: str, place: str) -> list[str]:
-    """Sentences on what a ``record`` or ``person`` is, and on what is not protected: where it belongs to.
+def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "") -> list[str]:
+    """Sentences on what a ``record`` or ``person`` is, and on what is protected less, or not at all: several
+    records, and where it belongs to.
 
     Without a bound on what a whole device sends, it has no finite ε (docs/records.md).
 
@@ -38,17 +39,20 @@ def unit_sentences(spec: Mapping[str, Any], kind: str, place: str) -> list[str]:
         spec: resolved.
         kind: of the unit.
         place: what a device is called.
+        held: how many each device has, such as "287 or 288"; "" where not known.
     """
     data, clip = spec.get("data") or {}, (spec.get("privacy") or {}).get("clip") or {}
     column = data.get("person_column") if isinstance(data, Mapping) else None
     whole = "has no finite ε" if clip.get("kind") == "example" else "is not accounted for"
-    what = (
-        f"A record is one example. Its {place} itself sees it"
-        if kind == "record"
-        else f"A person is all rows with one value of {column or 'a column'}; at most one of them is in a "
-        f"local step. Their own {place} sees them"
-    )
-    return [f"{what}, and a {place} as a whole, with all its data, {whole}."]
+    if kind == "record":
+        many = f"; a {place} has {held}" if held else ""
+        what = f"A record is one example, and its {place} sees it{many}."
+        less = "A person with several is protected less, and"
+    else:
+        rows = f"all rows with one value of {column or 'a column'}"
+        what = f"A person is {rows}; at most one of them is in a local step."
+        less = f"Their own {place} sees these rows, and"
+    return [what, f"{less} a {place} as a whole, with all its data, {whole}."]
 
 
 def sure_in_words(value: float, before: float) -> str:
@@ -77,9 +81,9 @@ def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
     after, row = max(larger, key=lambda pair: pair[0].epsilon)
     rounds = how_many(after.participations, "round")
     return [
-        "That was guaranteed before the run, when nobody knew who would be drawn. After it, a "
-        f"{row.unit_kind} that took part in {rounds} has ε = {epsilon(after.epsilon)} towards "
-        f"{_with_article(row)}, which knows who was drawn."
+        "That holds before the run, whoever will be drawn. Given that it took part in "
+        f"{rounds}, a {row.unit_kind} has ε = {epsilon(after.epsilon)} towards {_with_article(row)}, which "
+        "knows who was drawn."
     ]
 
 

@@ -32,10 +32,16 @@ class HeldCounts(NamedTuple):
         """A sentence with the number in all and at each ``place`` (device or site); "" where not known."""
         if not self.counts:
             return ""
+        return f"They train on {how_many(sum(self.counts), self.unit)}, {self.each} at each {place}."
+
+    @property
+    def each(self) -> str:
+        """How many each device has, such as "287 or 288"; "" where not known."""
+        if not self.counts:
+            return ""
         least, most = min(self.counts), max(self.counts)
         between = "or" if most == least + 1 else "to"
-        each = whole(least) if least == most else f"{whole(least)} {between} {whole(most)}"
-        return f"They train on {how_many(sum(self.counts), self.unit)}, {each} at each {place}."
+        return whole(least) if least == most else f"{whole(least)} {between} {whole(most)}"
 
     def by_site(self, network: Network) -> dict[str, int]:
         """The number at each named site: a device, or a leaf of the tree with devices that stay under it."""

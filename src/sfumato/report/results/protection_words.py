@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from sfumato.findings import LARGE_EPSILON
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
@@ -23,10 +24,14 @@ from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
 _MOST_SITES = 6
+_ALL_FROM_GRADIENTS = (
+    "It is the same towards all, as noise is in every gradient: whatever anybody receives follows from "
+    "noised gradients."
+)
 
 
-def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
-    """Sentences on the largest ε towards each kind of observer, and on who has no guarantee.
+def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
+    """Paragraphs on who has no guarantee, on the largest ε towards each kind of observer, and on units.
 
     One sentence where the runs have no guarantees, or no finite one. ``matrix``: of the first run.
     """
@@ -39,25 +44,41 @@ def protection_sentences(series: Series, matrix: Matrix) -> list[str]:
         whys = sorted({row.why for row in guarantees if row.why})
         reason = f" ({_without_full_stop(whys[0])})" if len(whys) == 1 else ""
         return [f"No {main} has a guarantee towards any observer{reason}."]
-    said = list(map(sentence, unprotected_finding(matrix)))
-    for kind in ("device", "record", "person"):
-        said += _about_units(series, matrix, kind, at)
-    said += after_run_sentence(series.first.privacy)
-    within = kind_within_devices(series.first)
+    raw = series.first.privacy.raw_to_trusted_edge
+    bare = [*map(sentence, unprotected_finding(matrix)), *_trusting_sentences(matrix, raw)]
+    protected = [
+        said for kind in ("device", "record", "person") for said in _about_units(series, matrix, kind, at)
+    ]
+    protected += after_run_sentence(series.first.privacy)
+    within, units = kind_within_devices(series.first), []
     if within is not None:
-        said += unit_sentences(series.first.spec_dict, within, series.network.device_word)
+        held = held_in_run(series.first, within).each
+        units = unit_sentences(series.first.spec_dict, within, series.network.device_word, held)
+    paragraphs = bare, protected, units, _worker_sentences(series, matrix, main, at)
+    return [" ".join(sentences) for sentences in paragraphs if sentences]
+
+
+def _worker_sentences(series: Series, matrix: Matrix, main: str, at: str) -> list[str]:
+    """Sentences on ε towards other workers of groups; [] where none is finite, and without groups.
+
+    Args:
+        series: the runs.
+        matrix: of the first run.
+        main: the kind of unit.
+        at: text with δ.
+    """
     workers = epsilons_towards_workers(series)
     protected = [value for value in workers if value < math.inf]
-    if protected:
-        largest = f"ε = {epsilon(max(protected))}{at}"
-        said.append(
-            f"Towards some other workers there is no guarantee (∞); towards the rest none exceeds {largest}."
-            if len(protected) < len(workers)
-            else f"Towards another worker none exceeds {largest}."
-        )
-        said += _class_sentences(matrix)
-        said.append(epsilon_in_words("worker" if main == "device" else main, max(protected)))
-    return said + _trusting_sentences(matrix, series.first.privacy.raw_to_trusted_edge)
+    if not protected:
+        return []
+    largest = f"ε = {epsilon(max(protected))}{at}"
+    return [
+        f"Towards some other workers there is no guarantee (∞); towards the rest none exceeds {largest}."
+        if len(protected) < len(workers)
+        else f"Towards another worker none exceeds {largest}.",
+        *_class_sentences(matrix),
+        epsilon_in_words("worker" if main == "device" else main, max(protected)),
+    ]
 
 
 def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str]:
@@ -79,11 +100,13 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
         whom = _everybody(series, kind) if alike else f"the {observer}"
         ranged = range_sentence(finite, f" towards the {observer}")
         by_class = _towards_classes(matrix, kind, observer) if len(series.runs) == 1 else []
+        in_words = kind == every[0].unit_kind and most <= LARGE_EPSILON  # a finding says what more means
         return [
             f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}.",
             *(by_class or ranged),
             *(_why_sites_differ(series, kind) if ranged else []),
-            *([epsilon_in_words(kind, most)] if kind == every[0].unit_kind else []),
+            *([_ALL_FROM_GRADIENTS] if alike and series.network.step_noise else []),
+            *([epsilon_in_words(kind, most)] if in_words else []),
         ]
     return []
 
@@ -219,7 +242,7 @@ def _unprotected_pairs_phrase(
     for row, towards_whom in found.items():
         alike.setdefault(tuple(towards_whom), []).append(matrix.rows[row].title)
     each = [f"{join_names(who)} {join_names(whom, 3)}" for whom, who in alike.items()]
-    return join_names(each, _MOST_CLASSES)
+    return "; ".join(each)
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:

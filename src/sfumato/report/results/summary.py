@@ -21,11 +21,12 @@ from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
-from sfumato.run_folder.label_counts import read_test_labels
+from sfumato.run_folder.label_counts import read_test_labels, read_test_persons
 from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _CLEARLY = 0.01  # of accuracy
+_LEARNED = "accuracy"  # the kind of a finding
 SPREAD = 1.05  # of ε from unit to unit, worth a sentence
 
 
@@ -115,8 +116,7 @@ def score_sentence(series: Series) -> str:
     if math.isnan(series.final(score.column).value):
         return f"{after} the model has not been evaluated."
     several = f"mean of {len(series.runs)} seeds with its 95 % interval"
-    labels = read_test_labels(series.first.path) if score is ACCURACY else None
-    tested = f"{how_many(sum(labels.values()), 'example')}, " if labels else ""
+    tested = _tested_on(series.first) if score is ACCURACY else ""
     seeds = f" ({tested}{several if len(series.runs) > 1 else 'one seed'})"
     value, between = score_text(score, series), note_between_releases([series])
     if score is not ACCURACY:
@@ -124,6 +124,17 @@ def score_sentence(series: Series) -> str:
     guessing, best = guessing_of_run(series.first), _best_round_sentence(series)
     than = f"; {guessing}" if guessing else ""
     return f"{after} the model is {value} accurate on held-out data{seeds}{than}.{best}{between}"
+
+
+def _tested_on(run: RunFolder) -> str:
+    """How many examples a run's accuracy is of, before a comma and a space; "" where that is not known."""
+    labels, persons = read_test_labels(run.path), read_test_persons(run.path)
+    if not labels:
+        return ""
+    if unit_of_run(run) != "person":
+        return f"{how_many(sum(labels.values()), 'example')}, "
+    whom = how_many(persons, "other person") if persons else "other persons"
+    return f"{how_many(sum(labels.values()), 'row')} of {whom}, "
 
 
 def _best_round_sentence(series: Series) -> str:
@@ -243,7 +254,22 @@ def has_edges(one: Series) -> bool:
 
 
 def findings_of_run(run: RunFolder) -> list[str]:
-    """What is worth a warning about a run, by its account and its metrics; sentences without a full stop."""
+    """What is worth a warning about a run, by its account and its metrics; sentences without a full stop.
+
+    First that nothing was learned, where that is so.
+    """
+    after = _findings_after(run)
+    others = [said for kind, said in after if kind != _LEARNED]
+    return [*nothing_learned(run), *run.privacy.findings, *others]
+
+
+def nothing_learned(run: RunFolder) -> list[str]:
+    """One sentence, without a full stop, where the accuracy of a run is that of guessing; else []."""
+    return [said for kind, said in _findings_after(run) if kind == _LEARNED]
+
+
+def _findings_after(run: RunFolder) -> list[tuple[str, str]]:
+    """The kind and the text of each finding by the metrics of a run."""
     measured = [value for value in run.metrics["accuracy"].tolist() if not math.isnan(value)]
     accuracy = float(measured[-1]) if measured else math.nan
     clips = run.metrics["clip_fraction"].tolist()
@@ -261,7 +287,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
         lost_sums=lost,
         test_labels=read_test_labels(run.path),
     )
-    return [*run.privacy.findings, *(network.titled(finding.text) for finding in after)]
+    return [(finding.kind, network.titled(finding.text)) for finding in after]
 
 
 def raw_to_trusted_in_words(run: RunFolder) -> str:

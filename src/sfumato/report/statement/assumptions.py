@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from sfumato.report import formatting as text
@@ -23,6 +25,7 @@ _RELEASED = (
     "follows from data, and where a model may be given away, give its weights, not the file.",
 )
 _OF_TESTS = "No ε is about the people in them; accuracy and counts of labels among them are exact."
+_KEYS = re.compile(r" \([a-z_]+(?:, [a-z_]+)*\)(?=:)")
 _FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
 _WHOSE_KEYS: Mapping[Played, str] = {
     "rehearsed": (
@@ -55,8 +58,8 @@ OF_OBSERVERS = (
     ),
     Assumed(
         "Observers do not put together what they receive.",
-        "Each line is about one observer. Several together may learn more; the command sfumato account SPEC "
-        "--observer A,B says how much.",
+        "Each line is about one observer. Several together may learn more; the command sfumato account says "
+        "how much, of any that are named.",
     ),
 )
 OF_RECEIVERS = Assumed(
@@ -67,8 +70,8 @@ OF_RECEIVERS = Assumed(
 """Where messages are added over the air."""
 OF_DRAWS = Assumed(
     "Who and which rows were drawn stays secret.",
-    "Figures that count a draw as unseen need that. Keep ledger.json, which says how often each took part, "
-    "and the keys of the parties.",
+    "Whoever knows who was drawn learns more than the figures say. Keep ledger.json, which says how often "
+    "each took part, and the keys of the parties.",
 )
 """Where a draw that observers do not know hides units."""
 
@@ -156,11 +159,24 @@ def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
 
 
 def unchecked_as_assumed(lines: Sequence[str]) -> tuple[Assumed, ...]:
-    """What `verify` did not recompute, from its lines ``WHAT: WHY``."""
-    parts = (line.partition(": ") for line in lines)
+    """What `verify` did not recompute, from its lines ``WHAT: WHY``, without names of keys in brackets."""
+    parts = (_KEYS.sub("", line).partition(": ") for line in lines)
     return tuple(
         Assumed(text.sentence(f"not recomputed: {what}"), text.sentence(why)) for what, _, why in parts
     )
+
+
+def without_folder(line: str, source: str) -> str:
+    """A line of `verify` with the name of the data's file in place of its path, ``data.source``, on this
+    machine.
+    """
+    return line.replace(source, PurePath(source).name)
+
+
+def set_aside(data: Mapping[str, Any]) -> list[str]:
+    """The keys of the spec's ``data`` that take rows to test on out of those of the parties."""
+    keys = [key for key in ("test_fraction", "test_column", "test_file") if data.get(key) is not None]
+    return keys or (["test_fraction"] if data.get("label_column") else [])  # its default
 
 
 def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:
@@ -170,8 +186,5 @@ def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:
         data: section of the resolved spec.
         exact: whether noise is discrete, as in deployments.
     """
-    keys = [key for key in ("test_fraction", "test_column", "test_file") if data.get(key) is not None]
-    if not keys and data.get("label_column"):
-        keys = ["test_fraction"]  # its default
-    tested = [f"Rows that were set aside for testing (data.{key}). {_OF_TESTS}" for key in keys]
+    tested = [f"Rows that were set aside for testing (data.{key}). {_OF_TESTS}" for key in set_aside(data)]
     return (*_RELEASED, *tested, *(() if exact else (_FLOATS,)))

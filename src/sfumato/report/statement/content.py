@@ -79,6 +79,8 @@ class Statement:
         made: when it is made, an ISO date.
         run: what is known of the run; ``None`` before it.
         held: how many records or persons devices hold.
+        tested: how many examples the model was tested on; 0 for none, or where that is not known.
+        test_persons: how many persons they are of; ``None`` where that is not known.
     """
 
     spec: Mapping[str, Any]
@@ -88,6 +90,8 @@ class Statement:
     made: str = ""
     run: PlayedRun | None = None
     held: HeldCounts = NOT_KNOWN
+    tested: int = 0
+    test_persons: int | None = None
 
     @cached_property
     def network(self) -> Network:
@@ -122,7 +126,9 @@ class Statement:
     def subject(self) -> str:
         """Sentences on who trains what, and what for where a deployed run states it."""
         purpose = self.run.purpose if self.run is not None else ""
-        said = words.training_in_words(self.spec, self.network, self._played, self.place, self.held)
+        unit, aside = self.spec["privacy"].get("unit", "device"), bool(assumed.set_aside(self.spec["data"]))
+        tested = words.rows_to_test_on(unit, self.tested, self.test_persons, set_aside=aside)
+        said = words.training_in_words(self.spec, self.network, self._played, self.place, self.held, tested)
         return f"{said} {sentence(f'its stated purpose: {purpose}')}" if purpose else said
 
     @property

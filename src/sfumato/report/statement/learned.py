@@ -10,7 +10,7 @@ from sfumato.report.results.epsilon_words import sure_in_words
 from sfumato.report.statement.content import Statement
 from sfumato.report.statement.gains import TWICE, PrivacyBound, between_contents, chance_of_more
 from sfumato.report.statement.pairs import RelatedPairs
-from sfumato.report.statement.words import IN_SHORT, QUESTIONS, Promise, holder_phrase, observers_explained
+from sfumato.report.statement.words import IN_SHORT, Promise, holder_phrase, observers_explained, question
 from sfumato.rounding import certainty
 
 _MOST_ROWS = 400
@@ -45,10 +45,10 @@ def _gains_html(statement: Statement, promise: Promise, delta: str) -> str:
         )
         for row in found
     ]
-    question = IN_SHORT[promise.relation]
+    asked = IN_SHORT[promise.relation]
     heads = [
         *("who observes", "ε is at most"),
-        *(f"{question} {before} becomes" for before in ("1 %", "50 : 50")),
+        *(f"{asked} {before} becomes" for before in ("1 %", "50 : 50")),
         *([f"{IN_SHORT['replace']} 50 : 50 becomes"] if contents else []),
     ]
     having = [holder_phrase(unit, statement.place), statement.whoever_runs]
@@ -73,14 +73,14 @@ def _how_to_read(promise: Promise) -> str:
     """Sentences on what the table says."""
     unit = promise.kind
     said = [
-        f"How to read this: somebody wants to know {QUESTIONS[promise.relation].format(unit=unit)} They "
+        f"How to read this: somebody wants to know {question(promise.relation, unit)}. They "
         "suspect it with 1 %, or hold it for as likely as a coin toss. The table says how sure everything "
         "that they receive can make them, whatever else they know."
     ]
     if promise.relation != "replace":
         said.append(
-            f"The last column is about two possible contents of the {unit}: these can change odds by e^(2ε). "
-            "Accounts with privacy.neighbours: replace state that ε directly."
+            f"The last column is on {question('replace', unit)}, ill or not ill for example: what they "
+            "receive can change these odds by e^(2ε)."
         )
     return " ".join(said)
 
@@ -124,7 +124,7 @@ def _sites_html(statement: Statement, delta: str) -> str:
     held = statement.held.by_site(statement.network)
     counted = [text.pluralise(statement.held.unit)] if held else []
     odds = {"1 %": 0.01, "50 : 50": 0.5} if "cloud" in named else {}
-    question = IN_SHORT[statement.promises[0].relation]
+    asked = IN_SHORT[statement.promises[0].relation]
     shown = [
         (
             *(row.site, *(row.unit for _ in units)),
@@ -138,7 +138,7 @@ def _sites_html(statement: Statement, delta: str) -> str:
     more = f"; {text.whole(left)} more sites are in the JSON" if left else ""
     heads = (
         *("site", *units, *counted, *(f"ε, {_titled_observer(whom, statement.peer)}" for whom in observers)),
-        *(f"cloud: {question} {guess} becomes" for guess in odds),
+        *(f"cloud: {asked} {guess} becomes" for guess in odds),
     )
     return text.html_table(
         heads,

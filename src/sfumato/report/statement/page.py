@@ -9,7 +9,9 @@ from dataclasses import replace
 from datetime import date
 from string import Template
 
+from sfumato.findings import LARGE_EPSILON
 from sfumato.report import formatting as text
+from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
@@ -21,14 +23,15 @@ from sfumato.report.statement.gains import between_contents
 from sfumato.report.statement.learned import learned_html
 from sfumato.report.statement.pairs import RelatedPairs
 from sfumato.report.statement.why import why_html
-from sfumato.report.statement.words import QUESTIONS, RELATIONS, Promise
+from sfumato.report.statement.words import RELATIONS, SEVERAL, Promise, question
+from sfumato.rounding import certainty
 from sfumato.spec.document import SPEC_HASH
 
 _MOST_ROWS = 400
 _UNBROKEN = re.compile(r"50 : 50|[εδ] = |\d %")
 _YARDSTICK = (
     "As a yardstick: for all data of a person ε ≤ 1 has been called strong and ε ≤ 10 reasonable (Ponomareva "
-    "et al., How to DP-fy ML, 2023, section 5)."
+    "et al., How to DP-fy ML, 2023, section 5)"
 )
 _SHORT = 12  # digits of a hash, where the whole stands below
 
@@ -42,12 +45,14 @@ def statement_page(statement: Statement) -> str:
         section("What is not protected", [_protection_html(statement, delta)]),
         section("What is taken on trust", [_assumptions_html(statement.assumptions)]),
         section("Who is trusted with raw updates", [_trust_html(statement)]),
-        section(
-            "Who adds noise",
-            [noise_part(statement.noise, statement.training, persons="person" in statement.units)],
+        *with_device_word(
+            [
+                section("Who adds noise", [_noise_html(statement)]),
+                section("What this does not cover", [bullet_list(statement.not_covered)]),
+                section("Why the figures hold, and what was checked", [_reasons_html(statement, delta)]),
+            ],
+            statement.place,
         ),
-        section("What this does not cover", [bullet_list(statement.not_covered)]),
-        section("Why the figures hold, and what was checked", [_reasons_html(statement, delta)]),
         section("Versions and files", [_versions_html(statement)]),
         section("Signature", [_signature_html(statement)]),
     ]
@@ -59,6 +64,11 @@ def statement_page(statement: Statement) -> str:
         style=asset("page.css"),
         sections=_UNBROKEN.sub(_unbroken, "\n".join(with_papers_explained(sections))),
     )
+
+
+def _noise_html(statement: Statement) -> str:
+    """HTML on who takes part, what is clipped and who adds how much noise."""
+    return noise_part(statement.noise, statement.training, persons="person" in statement.units)
 
 
 def _unbroken(found: re.Match[str]) -> str:
@@ -97,7 +107,9 @@ def _summary_html(statement: Statement, delta: str) -> str:
         of_kind = [row for row in statement.largest if row.worst.unit_kind == one.kind]
         finite = [row for row in of_kind if row.largest_finite is not None]
         if finite:
-            lead.append(_most_sentence(max(finite, key=_by_cloud_first), one, statement, delta))
+            first = max(finite, key=_by_cloud_first)
+            said = [_most_sentence(first, one, statement, delta), *_towards_public(first, finite, statement)]
+            lead += [" ".join(said), _yardstick(one)]
     if after := after_run_sentence(statement.privacy):
         lead += [*after, "For a unit of which it is known how often it took part, rely on the larger ε."]
     said = [*statement.findings, *statement.privacy.notes]
@@ -135,18 +147,43 @@ def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, de
         if one.worst.unit_kind == promise.kind and text.epsilon(one.worst.epsilon) == text.epsilon(value)
     ]
     towards = statement.observer(row.worst) if row.unprotected else text.join_names(alike)
-    question = QUESTIONS[promise.relation].format(unit=promise.kind).rstrip(".")
     said = [
         f"Towards {towards} ε{where} is at most {text.epsilon(value)} (δ = {delta}): a guess of 50 : 50 on "
-        f"{question} becomes {_at_most(value)}."
+        f"{question(promise.relation, promise.kind)} becomes {_at_most(value)}."
     ]
     if promise.relation != "replace":
         contents = between_contents(value, statement.privacy.delta, promise.relation)
         limit = f"it becomes {_at_most(contents.epsilon)}"
         if contents.epsilon == math.inf:
             limit = "there is no limit"
-        said.append(f"On two possible contents of it, ill or not ill, {limit}.")
-    return " ".join([*said, *range_sentence(row.guarantees), _YARDSTICK])
+        said.append(f"On {question('replace', promise.kind)}, ill or not ill for example, {limit}.")
+    return " ".join([*said, *range_sentence(row.guarantees)])
+
+
+def _towards_public(told: RelatedPairs, finite: Sequence[RelatedPairs], statement: Statement) -> list[str]:
+    """A sentence on the largest ε towards the public, where it is another than that of the pairs ``told``.
+
+    ``finite``: all pairs of the kind of unit with a finite ε.
+    """
+    for row in finite:
+        value = row.largest_finite
+        if row.worst.relation.kind != "public" or row.unprotected or value is None:
+            continue
+        if text.epsilon(value) != text.epsilon(told.largest_finite or math.inf):
+            return [
+                f"Towards {statement.observer(row.worst)}, who sees the global models alone, ε is at most "
+                f"{text.epsilon(value)}, and 50 : 50 becomes {_at_most(value)}."
+            ]
+    return []
+
+
+def _yardstick(promise: Promise) -> str:
+    """A sentence on what has been called a small ε, and on how far that helps for a kind of unit."""
+    if promise.kind == "record":
+        more = f"what is learned of somebody with {SEVERAL} is told below"
+        return f"{_YARDSTICK}. That is none for one record: {more}."
+    most = certainty(LARGE_EPSILON)
+    return f"{_YARDSTICK}; yet ε = {LARGE_EPSILON:g} lets 50 : 50 become {most}."
 
 
 def _at_most(epsilon: float) -> str:

@@ -37,18 +37,17 @@ RELATIONS = {
     ),
 }
 _HIDDEN = {
-    "zero-out": "Hidden is whether its data were used; {public} is public.",
-    "remove": "Hidden is whether it took part, except from those who see who takes part.",
-    "replace": "Hidden is which data it has; {public} is public.",
+    "zero-out": "Hidden is whether the data of a certain {unit} were used; {public} is public.",
+    "remove": "Hidden is whether a certain {unit} took part, except from those who see who takes part.",
+    "replace": "Hidden is which data a certain {unit} has; {public} is public.",
 }
-QUESTIONS = {
-    "zero-out": "whether the data of a certain {unit} were used.",
-    "remove": "whether a certain {unit} took part.",
-    "replace": "which of two data sets a certain {unit} has.",
+_QUESTIONS = {
+    "zero-out": "whether the data of a certain {unit} were used",
+    "remove": "whether a certain {unit} took part",
+    "replace": "which of two data sets a certain {unit} has",
 }
-"""What an observer may want to know, by neighbouring relation."""
-IN_SHORT = {"zero-out": "data used?", "remove": "took part?", "replace": "ill or not ill?"}
-"""The same for the head of a column, with an example of two data sets."""
+IN_SHORT = {"zero-out": "data used?", "remove": "took part?", "replace": "which data?"}
+"""What an observer may want to know, by neighbouring relation, for the head of a column."""
 OF_GROUPS = (
     "Each group has a model of its own. No figure is about the models in model.pt and groups.pt: give them "
     "to nobody."
@@ -57,10 +56,18 @@ LEARNED_OF_MANY = (
     "What the model learns from many people it may tell of others like them, also of people whose data were "
     "not used. No figure limits that."
 )
-_SEVERAL = 3  # records of a person, as an example
+SEVERAL = 3  # records of a person, as an example
+_TESTED = {"device": "example", "person": "row"}  # of other units: record
 _MOST_NAMES = 6
 Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by parties"]
 """Whether a training was played, and by whom; by parties of which it is not known on whose machines."""
+
+
+def question(relation: str, unit: str) -> str:
+    """What an observer may want to know of a unit, by neighbouring relation, as a clause."""
+    if relation == "replace" and unit == "record":
+        return "which of two values a certain record has"
+    return _QUESTIONS[relation].format(unit=unit)
 
 
 def place_of(network: Network, kinds: Collection[str]) -> str:
@@ -101,7 +108,7 @@ class Promise(NamedTuple):
 
 
 def training_in_words(
-    spec: Mapping[str, Any], network: Network, played: Played, place: str, held: HeldCounts
+    spec: Mapping[str, Any], network: Network, played: Played, place: str, held: HeldCounts, tested: str
 ) -> str:
     """Sentences on who trains which model on what, and where the data are.
 
@@ -111,6 +118,7 @@ def training_in_words(
         played: by whom, or that it was not yet.
         place: what a party with data is called.
         held: how many records or persons there are.
+        tested: a sentence on what the model is tested on, as of `rows_to_test_on`; "" for nothing.
     """
     count, names, sites = _parties(network)
     who = text.how_many(count, place) if count else f"several {place}s"
@@ -128,7 +136,7 @@ def training_in_words(
         learned = f"that predicts {predicted}{after}"
     else:
         learned = f"on the data set {PurePath(str(data['source'])).name}"
-    where = " ".join(filter(None, [held.in_words(place), _where_data_are(played, count, place)]))
+    where = " ".join(filter(None, [held.in_words(place), tested, _where_data_are(played, count, place)]))
     family = family_of_topology(spec["topology"]["kind"])
     if family is None or family.one_model:
         return f"{text.title(who)} train one model together {learned}. {where}"
@@ -138,6 +146,26 @@ def training_in_words(
         else " in groups"
     )
     return f"{text.title(who)}{parted} train models {learned}. {OF_GROUPS} {where}"
+
+
+def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bool) -> str:
+    """A sentence on the examples that the model is tested on, which no ε is about; "" for none.
+
+    Args:
+        unit: ``privacy.unit``.
+        count: how many there are; 0 where that is not known.
+        persons: whom they are of, where that is known.
+        set_aside: whether the spec takes them out of the parties' rows.
+    """
+    if not count and not set_aside:
+        return ""
+    exactly = "used exactly, and nothing protects them."
+    if unit == "person" and persons:
+        return f"The model is tested on {text.how_many(persons, 'further person')}: their rows are {exactly}"
+    name = f"further {_TESTED.get(unit, 'record')}"
+    what = text.how_many(count, name) if count else text.pluralise(name)
+    of = ", of other persons" if unit == "person" else ""
+    return f"The model is tested on {what}{of}: they are {exactly}"
 
 
 def _where_data_are(played: Played, count: int, place: str) -> str:
@@ -191,9 +219,10 @@ def protected(promises: Sequence[Promise], place: str, data: Mapping[str, Any]) 
         if alike:
             units = " and ".join(unit_in_words(one.kind, place, data) for one in alike)
             said.append(f"Protected is {units}, over the whole training, all rounds together.")
+            unit = " or ".join(place if one.kind == "device" else one.kind for one in alike)
             of_devices = any(one.kind == "device" for one in alike)
-            public = "that it is there and is counted" if of_devices else "how many there are"
-            said.append(_HIDDEN[relation].format(public=public))
+            public = f"which {place}s there are" if of_devices else "how many there are"
+            said.append(_HIDDEN[relation].format(unit=unit, public=public))
     for one in promises:
         unit = unit_in_words(one.kind, place, data)
         if one.least == math.inf:
@@ -240,13 +269,13 @@ def not_protected(promises: Sequence[Promise], place: str, clip: str, delta: flo
 
 def _of_several_records(promise: Promise, delta: float) -> str:
     """A sentence on somebody with several records, whose ε is at most ``promise.most`` each."""
-    bound = bound_of_several(promise.most, delta, _SEVERAL)
+    bound = bound_of_several(promise.most, delta, SEVERAL)
     limit = f"at most {text.epsilon(bound.epsilon)} at δ = {text.epsilon(bound.delta, 2)}"
     if bound.epsilon == math.inf:
         limit = "not limited by these figures"
     return (
         "A person with several records is protected less: where ε is finite, that of somebody with "
-        f"{_SEVERAL} is {limit}."
+        f"{SEVERAL} is {limit}."
     )
 
 

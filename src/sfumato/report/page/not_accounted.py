@@ -1,0 +1,41 @@
+"""What the ε of a report do not speak of: by who played its runs, and whose noise they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.report.results.cost_of_privacy import has_noise
+from sfumato.report.results.series import Series
+
+_MEASURED = "Losses, accuracies, clip fractions and noise levels are measured exactly, and not accounted for."
+_BY_SIMULATOR = "A deployment does not release what a simulator measures on devices' data."
+_FROM_SEED = (
+    "All noise of a simulation follows from its seed: whoever has that, or finds it by trying, can subtract "
+    "the noise, and no ε holds against them."
+)
+_IN_USE = "A deployment draws noise from a secret source."
+_OF_RECEIVERS = "In a real network the noise is the receivers' own, and nobody draws it."
+
+
+def seed_sentence(one: Series) -> list[str]:
+    """A sentence that the noise of a simulation follows from its seed; [] without noise, and for real
+    parties.
+    """
+    if one.first.deployed or not has_noise(one):
+        return []
+    return [
+        "The noise of this simulation follows from its seed: these ε are for noise that nobody can compute."
+    ]
+
+
+def not_accounted(series: Sequence[Series]) -> list[str]:
+    """What is not accounted for in runs, a line each."""
+    simulated = [one for one in series if not one.first.deployed]
+    lines = [f"{_MEASURED} {_BY_SIMULATOR}" if simulated else _MEASURED]
+    if noisy := [one for one in simulated if has_noise(one)]:
+        on_air_only = all(one.network.over_air and not one.network.has_noise for one in noisy)
+        lines.append(f"{_FROM_SEED} {_OF_RECEIVERS if on_air_only else _IN_USE}")
+        lines.append("The guarantees assume exact Gaussian noise and do not cover floating-point effects.")
+    if any(one.network.over_air for one in series):
+        lines.append("Whoever hears better than the receivers of the spec, or from nearer, learns more.")
+    return [*lines, "Wall time depends on the machines that played the runs."]
