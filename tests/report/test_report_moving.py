@@ -23,12 +23,12 @@ def moving_spec(**trust: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("unit", "edge", "title"),
     [
-        ("device:0", 0, "trusted edges it is ever under"),
-        ("device:0", 1, "trusted edges it is ever under"),
-        ("device:0", 2, "untrusted edges it is ever under"),
-        ("device:1", 0, "trusted edges it is ever under"),
+        ("device:0", 0, "trusted edges they are ever under"),
+        ("device:0", 1, "trusted edges they are ever under"),
+        ("device:0", 2, "untrusted edges they are ever under"),
+        ("device:1", 0, "trusted edges they are ever under"),
         ("device:1", 2, "edges elsewhere"),
-        ("device:6", 2, "untrusted edges it is ever under"),
+        ("device:6", 2, "untrusted edges they are ever under"),
     ],
 )
 def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> None:
@@ -38,7 +38,10 @@ def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> 
 
 
 def test_who_moves_is_said() -> None:
-    assert moved_sentence(read_network(moving_spec())) == ["1 of 9 devices change their edge."]
+    (said,) = moved_sentence(read_network(moving_spec()))
+    assert said == (
+        "1 of 9 devices change their edge; every ε is for exactly these changes, known beforehand and public."
+    )
     assert moved_sentence(read_network(quickstart_spec())) == []
 
 

@@ -11,6 +11,7 @@ from sfumato.explore.controls import CHOICES, NAMES, PARTICIPATION, STEPS
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import CLICKS, TRUST
 from sfumato.explore.jobs import PILOT_ROUNDS
+from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import MOST_OPEN
 from sfumato.report.page.html import asset
 
@@ -175,6 +176,14 @@ def _plot(name: str) -> Any:
         html.Div(dcc.Graph(id=name, config=_PLOT, responsive=True), id=f"{name}-size"),
         id=f"{name}-frame", className="wide", role="img",
     )  # fmt: skip
+
+
+def captions(figure: Figure) -> list[Any]:
+    """The captions of a figure that is a list on narrow screens: of its plot, and of the list."""
+    return [
+        html.Span(figure.caption, className="of-plot"),
+        html.Span(figure.narrow_caption, className="of-list"),
+    ]
 
 
 def _narrow_lists(name: str) -> Any:

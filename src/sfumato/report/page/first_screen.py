@@ -15,7 +15,7 @@ from sfumato.report.figures.claims import claims_sentence
 from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.figures.heatmap import BY_TRUST
-from sfumato.report.page.comparison import best_runs, comparison
+from sfumato.report.page.comparison import best_runs, comparison, who_learns_what
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.results.comparability import (
@@ -23,7 +23,11 @@ from sfumato.report.results.comparability import (
     radio_model,
     warnings_of_series,
 )
-from sfumato.report.results.cost_of_privacy import cost_of_privacy, cost_of_privacy_or_commands
+from sfumato.report.results.cost_of_privacy import (
+    cost_of_privacy,
+    cost_of_privacy_or_commands,
+    twins_beside,
+)
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network
@@ -73,8 +77,10 @@ def first_screen(
     if len(series) == 1:
         parts.append(_answers_html(series[0], summaries[0], matrices[0], twin))
     else:
-        parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
-        parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
+        warned = " ".join(warnings_of_series(series))
+        parts += [_notice_html(warned)] if warned else []
+        parts.append(_lead_html([*_costs_of_privacy(series), *best_runs(series, summaries)]))
+        parts.append(_paragraphs(who_learns_what(series)))
         parts.append(comparison(series, summaries))
         parts.append(pictures)
         parts.append(_each_run_html(series, matrices))
@@ -85,6 +91,11 @@ def first_screen(
             "over the seeds.</p>"
         )
     return f'<section aria-label="Headline">{"".join(parts)}</section>'
+
+
+def _costs_of_privacy(series: Sequence[Series]) -> list[str]:
+    """Sentences on what noise costs each run in its score, by runs of the report or else beside them."""
+    return cost_of_privacy(series) or cost_of_privacy([*series, *twins_beside(series)])
 
 
 def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:

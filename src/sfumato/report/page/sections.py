@@ -10,7 +10,7 @@ from typing import Any
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import spread_html
-from sfumato.report.drawings.moving import places_figure
+from sfumato.report.drawings.moving import KNOWN_MOVES, places_figure
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.attacks import attacks_part
 from sfumato.report.figures.claims import claims_figure, claims_table
@@ -115,7 +115,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         section("The network", _networks_html(series, figures), folded=several),
         *_by_run("Published claims", series, lambda one: _claims_html(one, figures)),
         _costs_section(series, figures),
-        section("What is not accounted", [bullet_list(_NOT_ACCOUNTED)], folded=True),
+        section("What is not accounted", [bullet_list(_not_accounted(series))], folded=True),
         section(
             "Spec and versions", [*(_spec_html(one, series) for one in series), *_versions_table(series)],
             folded=True,
@@ -124,6 +124,12 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     words = {one.network.device_word for one in series}
     told = with_papers_explained(with_device_word(sections, words.pop() if len(words) == 1 else "device"))
     return render_page(title, _subtitle_html(series), told, figures, shared=shared_script(place))
+
+
+def _not_accounted(series: Sequence[Series]) -> list[str]:
+    """Sentences on what no ε of the page covers."""
+    moving = [KNOWN_MOVES] if any(one.network.trees for one in series) else []
+    return [*_NOT_ACCOUNTED, *moving]
 
 
 def _pictures_html(series: Sequence[Series], summaries: Sequence[Summary], figures: PlacedFigures) -> str:
