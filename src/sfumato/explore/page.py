@@ -128,6 +128,7 @@ def _figure_sections() -> list[Any]:
     """The sections of the page with the network, the heatmap and the costs."""
     return [
         html.Div(id="summary", role="status", **{"aria-live": "polite"}),
+        html.Div(id="accuracy", role="status", **{"aria-live": "polite"}),
         html.Section([
             html.H2("The network"),
             _input_group("A click on the drawing", "click-label", [
@@ -218,7 +219,8 @@ def _accuracy_section() -> Any:
         html.H2("Accuracy"),
         _plot("accuracy-against-epsilon"),
         html.P(
-            "Each mark is a finished run of the same data, model and network; its other settings may differ.",
+            "Each mark is a finished run of the same data, model and network, points of sweeps included; its "
+            "other settings may differ.",
             className="facts",
         ),
         html.Div(id="estimate"),
@@ -287,6 +289,14 @@ def marked_tiles(caption: str, rows: Sequence[tuple[str, str, str]]) -> list[Any
     """A caption, and tiles of a name, an ε and a class of the style each."""
     blocks = [html.Div([html.Dt(name), html.Dd(value)], className=look) for name, value, look in rows]
     return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]
+
+
+def accuracy(name: str, value: str, differs: str) -> list[Any]:
+    """A tile with a measured accuracy, and a sentence on what differs in that run; a sentence without one."""
+    if not name:
+        return [html.P("Accuracy: no finished run has the same data, model and network.", className="facts")]
+    said = [html.P(differs, className="facts")] if differs else []
+    return [html.Dl(tiles([(name, value)]), className="tiles"), *said]
 
 
 def notice(sentences: Sequence[str]) -> list[Any]:

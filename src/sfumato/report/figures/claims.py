@@ -12,6 +12,7 @@ from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure
 _MOST_PAIRS = 20
 _MOST_NAMED = 4
 _SEES_DRAWS = "this observer sees who is drawn"  # as reasons say it
+_OTHER_GROUPS = "(18)"  # is about workers without a common group only
 _ONE_ROUND = "one round"  # as sources of claims say it
 
 
@@ -75,7 +76,8 @@ def _kind_of_observer(claim: Claim) -> str:
     kind = claim.observer.partition(":")[0]
     if kind in ("cloud", "public"):
         return f"the {kind}{', which sees who is drawn' if _SEES_DRAWS in claim.why else ''}"
-    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
+    apart = " of another group" if _OTHER_GROUPS in claim.source else ""
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}{apart}"
 
 
 def _span(values: Sequence[float], written: Callable[[float], str]) -> str:

@@ -28,7 +28,7 @@ from sfumato.report.results.cost_of_privacy import (
     cost_of_privacy_or_commands,
     twins_beside,
 )
-from sfumato.report.results.dp_ogl_plus import protocol_warnings
+from sfumato.report.results.dp_ogl_plus import lead_of_run, protocol_warnings
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.protection_words import protection_sentences, warnings_of_run
@@ -43,8 +43,6 @@ from sfumato.report.results.summary import (
     score_text,
 )
 from sfumato.run_folder.headline import ACCURACY, headline_of
-
-_NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 
 
 class _Tile(NamedTuple):
@@ -151,9 +149,7 @@ def _leakage_sentences(one: Series, matrix: Matrix) -> list[str]:
     ]
     shape = network.shape
     placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
-    numbered = isinstance(shape, GroupNetwork) and not shape.groups.worker_names
     return [
-        *(["In tables and reasons, device:0 is worker 0."] if numbered else []),
         *moved,
         *([_noise_of_star(one, network)] if placed else []),
         *protection_sentences(one, matrix),
@@ -203,7 +199,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     final = _tiles_html([_Tile(f"Final {score.name}", score_text(score, one))])
     columns = {
         "Who learns what": [*epsilons, _paragraphs(_leakage_sentences(one, matrix))],
-        "At what cost": [_tiles_html(costs), "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY],
+        "At what cost": [_tiles_html(costs)],
         "Accuracy" if score is ACCURACY else text.title(score.name): [
             final,
             _paragraphs([score_sentence(one), *stop_reasons(one), *known]),
@@ -212,7 +208,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
     findings = _findings_html(dict.fromkeys(findings_of_run(one.first), ()))
-    verdict = _lead_html(list(map(text.sentence, protocol_warnings(one.first.spec_dict))))
+    verdict = _lead_html(lead_of_run(one.first))
     return f'{verdict}<div class="answers">{blocks}</div>{findings}'
 
 

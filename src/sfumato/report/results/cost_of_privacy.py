@@ -117,13 +117,21 @@ def twin_beside(one: Series) -> Series | None:
 
     ``None`` where there is none, or ``one`` has no noise. Its name says in which folder it is.
     """
-    for folder in _folders_beside(one) if has_noise(one) else ():
+    return twin_in(one.folder.resolve().parent, one, "beside it")
+
+
+def twin_in(place: Path, one: Series, where: str) -> Series | None:
+    """The most recent finished run in a folder of ``place``, of the spec of ``one`` but for noise.
+
+    ``None`` where there is none, or ``one`` has no noise. ``where``: the place, at the end of its name.
+    """
+    for folder in _folders_in(place, one.folder.resolve()) if has_noise(one) else ():
         try:
             (other,) = load_series([folder])
         except (SfumatoError, OSError, ValueError):
             continue  # damaged, or being written
         if all(run.finished for run in other.runs):
-            named = replace(other, name=f"the run in the folder {folder.name} beside it")
+            named = replace(other, name=f"the run in the folder {folder.name} {where}")
             if cost_of_privacy([one, named]):
                 return named
     return None
@@ -155,10 +163,9 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
     return [f"{unknown} {how}"], command
 
 
-def _folders_beside(one: Series) -> Iterator[Path]:
-    """Folders beside that of ``one`` that hold a run, or seeds of one, the most recent first."""
-    own = one.folder.resolve()
-    seeds = {path.parent.parent for path in own.parent.glob(f"*/seed-*/{MANIFEST_FILE}")}
-    folders = {path.parent for path in own.parent.glob(f"*/{MANIFEST_FILE}")} | seeds
+def _folders_in(place: Path, own: Path) -> Iterator[Path]:
+    """Folders in ``place`` but ``own`` that hold a run, or seeds of one, the most recent first."""
+    seeds = {path.parent.parent for path in place.glob(f"*/seed-*/{MANIFEST_FILE}")}
+    folders = {path.parent for path in place.glob(f"*/{MANIFEST_FILE}")} | seeds
     recent = sorted(folders - {own}, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
     yield from recent[:_MOST_FOLDERS]
