@@ -8,8 +8,8 @@ import pytest
 from explore_specs import TREE, edited
 
 import sfumato as sf
-from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore import accuracy
+from sfumato.explore.accounted_setting import account_setting
 from sfumato.explore.accuracy import FinishedRun, estimate, finished_runs, first_accuracy
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run_rounds

@@ -221,7 +221,7 @@ def _who_learns(one: Series) -> str:
     whom = [(kinds, in_groups if grouped else in_trees) for kinds, in_trees, in_groups in _WHOM]
     said = text.join_names([words for kinds, words in whom if worst & set(kinds)], len(whom))
     none = [
-        f"{words}{found.partition('∞')[2]}"
+        f"{words}{found.partition('∞')[2].replace('; ∞', ' and')}"
         for kinds, words in whom
         if "∞" in (found := _towards(one, *kinds))
     ]
