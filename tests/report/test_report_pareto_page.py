@@ -106,18 +106,19 @@ class TestWords:
             for e, a in ((18.0, 0.7), (99.0, 0.9))
         ]
         page = swept(*points, keys=("k",))
-        assert "It is ∞ for 120 of 200 devices, which trust it." in headline(page)
-        assert (
-            "Lowest ε towards edge: 18 at k = 18.0 (∞ for 120 of 200 devices, which trust it)."
-            in headline(page)
-        )
+        assert "It is ∞ towards their own edge, which they trust, for 120 of 200 devices." in headline(page)
+        trust = "(∞ towards their own edge, which they trust, for 120 of 200 devices)"
+        assert f"Lowest ε towards edge: 18 at k = 18.0 {trust}." in headline(page)
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
         assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards edge, if not trusted"
-        assert "∞ for 120 of 200 devices, which trust it: they are not drawn." in written
+        assert (
+            "∞ towards their own edge, which they trust, for 120 of 200 devices: that is not drawn."
+            in written
+        )
         assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
         none = [replace(one, raw_to_trusted_edge="0 of 200") for one in points]
-        assert "trust it" not in headline(swept(*none, keys=("k",)))
+        assert "they trust" not in headline(swept(*none, keys=("k",)))
 
     def test_guessing_and_a_run_without_noise_give_the_scale(self, tmp_path: Path) -> None:
         points = [point(str(e), accuracy=e / 10, epsilon__cloud=e) for e in (2.0, 8.0)]

@@ -155,7 +155,7 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
     strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
     as_first = "" if with_legend else " Colours and symbols: as in the legend of the first figure."
     notes = [] if all(on) else [_FILLED]
-    notes += [f"{trust}: they are not drawn."] if trust else []
+    notes += [f"{trust}: that is not drawn."] if trust else []
     notes += [f"Dotted: without noise, {SCORES[up].text(level)}."] if levels else []
     first = title_of(up)
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""

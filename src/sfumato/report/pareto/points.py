@@ -89,7 +89,8 @@ def note_on_trust(points: Sequence[SweptPoint], name: str) -> str:
         return ""
     known = dict.fromkeys(point.known_raw for point in points if point.known_raw)
     some = [raw for raw in known if not raw.startswith("0 of ")]
-    return f"∞ for {text.join_names(some).replace(' and ', ' or ')} devices, which trust it" if some else ""
+    raw = text.join_names(some).replace(" and ", " or ")
+    return f"∞ towards their own edge, which they trust, for {raw} devices" if some else ""
 
 
 def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
