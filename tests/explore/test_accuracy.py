@@ -136,3 +136,11 @@ def test_the_first_screen_has_the_accuracy_of_this_setting_or_of_the_nearest_run
     assert (name, value) == ("accuracy of the nearest run", "70.0 %")
     assert differs.startswith("No finished run has this setting. The nearest has rounds 9 instead of ")
     assert first_accuracy(VIEW, []) == ("", "", "")
+
+
+def test_another_kind_of_participation_is_one_difference():
+    fixed = account_setting(edited(TREE, "training.participation={kind: fixed, count: 2}"))
+    _, _, differs = first_accuracy(fixed, [done("a", 0.7)])
+    assert differs == (
+        "No finished run has this setting. The nearest has who takes part all instead of fixed."
+    )

@@ -26,6 +26,7 @@ from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 
 _BESIDE = ("name", "seed", "versions", "hashes", "watch", "evaluate_every")
 _FIXED = ("data", "model", "topology")
+_KINDS_OF_SECTIONS = {"privacy.noise.kind", "training.participation.kind"}
 _NEAREST = 3
 _MOST_RUNS = 200
 _MOST_LISTED = 5_000
@@ -194,10 +195,10 @@ def runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) 
             for key, values in changed_values(_with_requested_noise(run.spec), now).items()
             if key.partition(".")[0] not in _BESIDE
         }
-        if "privacy.noise.kind" in found:  # then the keys of one kind say nothing of the other
-            kinds = found["privacy.noise.kind"]
-            found = {key: pair for key, pair in found.items() if not key.startswith("privacy.noise.")}
-            found["privacy.noise"] = kinds
+        for kind in _KINDS_OF_SECTIONS & found.keys():  # then the keys of one kind say nothing of the other
+            section, kinds = kind.removesuffix("kind"), found[kind]
+            found = {key: pair for key, pair in found.items() if not key.startswith(section)}
+            found["privacy.noise" if section == "privacy.noise." else kind] = kinds
         if not any(key.partition(".")[0] in _FIXED for key in found):
             yield NearRun(run, found)
 

@@ -49,7 +49,7 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     told = [text.paragraphs([_FRONT])] if any(_FILLED in figure.caption for figure in drawn) else []
     sections = [
         headline(swept),
-        section("What is gained for what", [*told, panels if drawn else placeholder(nothing)]),
+        section("Score against ε and costs", [*told, panels if drawn else placeholder(nothing)]),
         section("All points", [_points_table(swept), _report_links(swept)]),
     ]
     if swept.failures:
