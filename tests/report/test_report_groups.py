@@ -187,7 +187,7 @@ def test_a_matrix_of_one_colour_is_a_table(grouped: Make) -> None:
     assert workers_html(loaded(grouped()), lambda figure: "drawn") == "drawn"
     loud = loaded(grouped("privacy.noise.multiplier=0.05", name="loud"))
     shown = workers_html(loud, lambda figure: "drawn")
-    assert "Every finite ε is at least 100" in shown
+    assert "Every finite ε is at the end of the scale of colours: " in shown
     assert text.epsilon(loud.pair(0, 1).epsilon) in shown
 
 

@@ -43,9 +43,11 @@ def workers_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
     finite = [value for value in values if value < math.inf]
     if not finite or min(finite) < 10 ** EPSILON_ENDS[1]:
         return place(worker_heatmap_figure(run))
-    said = f"Every finite ε is at least {10 ** EPSILON_ENDS[1]:g}, at the end of the scale of colours."
+    least, most = text.epsilon(min(finite)), text.epsilon(max(finite))
+    said = f"Every finite ε is at the end of the scale of colours: {least} to {most}."
     table = _pair_table(run, sorted({int(kinds.of[worker]) for worker in drawn}))
-    return f"<h3>{_TITLE}</h3>{text.paragraphs([said])}{table}"
+    folded = f"<details><summary>Show the numbers</summary>{table}</details>"
+    return f"<h3>{_TITLE}</h3>{text.paragraphs([said])}{folded}"
 
 
 def worker_heatmap_figure(run: GroupedRun) -> Figure:
