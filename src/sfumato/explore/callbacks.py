@@ -51,15 +51,15 @@ def register(app: Dash, runs: Path) -> None:
         if setting is None:
             return no_update, no_update, no_update
         try:
-            accounted, (finished, unread) = (
-                account_setting(EditedSpec.from_json(setting)),
-                finished_runs(runs),
-            )
+            accounted = account_setting(EditedSpec.from_json(setting))
+            finished, unread = finished_runs(runs)
             found, drawn = estimate(accounted, finished), accuracy_against_epsilon(accounted, finished)
             first = first_accuracy(accounted, finished)
         except SfumatoError as error:
             return html.P(str(error)), {}, ""
-        left = [html.P(f"{unread:,} older runs were not read.", className="facts")] if unread else []
+        left = (
+            [html.P(f"At least {unread:,} further runs were not read.", className="facts")] if unread else []
+        )
         return [*page.sentences_and_list(found), *left], {MEASURED: as_plotly(drawn)}, page.accuracy(*first)
 
     saved = Output("download", "data"), Input("save", "n_clicks"), State("setting", "data")
