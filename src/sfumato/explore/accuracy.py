@@ -64,7 +64,7 @@ class NearRun:
 
 
 class RunsFound(NamedTuple):
-    """Finished runs in a folder, and how many more folders of runs were found at least, which were not read."""
+    """Finished runs in a folder, and how many more folders of runs were found and not read."""
 
     runs: tuple[FinishedRun, ...]
     unread: int = 0
