@@ -26,7 +26,6 @@ from sfumato.radio.channels import radio_of
 from sfumato.rounding import certainty, number, upper_bound
 from sfumato.schedule.base import Plan
 from sfumato.schedule.local_steps import learning_rate
-from sfumato.schedule.tree import TreePlan
 from sfumato.spec.data import TABLE_SUFFIXES
 from sfumato.spec.radio import LinkRadio
 from sfumato.user_code import GIVEN
@@ -97,7 +96,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
     """Warnings that can be given before a run: about the plan, δ and the ε of its ``guarantees``."""
-    apart = plan.devices_at_untrusted_edges if isinstance(plan, TreePlan) else None
+    apart = plan.devices_at_untrusted_edges
     large = large_epsilon(guarantees, "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}")
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
@@ -192,8 +191,8 @@ def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee], at_edges: st
     whom = " and ".join(filter(None, [", ".join(towards[:-1]), towards[-1]]))
     counted = {row.relation.kind for row in large} & {"cloud", "public"}
     if at_edges and kinds == "devices" and {row.relation.kind for row in large} == {"own-edge"}:
-        finite = sum(row.relation.kind == "own-edge" and row.epsilon < math.inf for row in rows)
-        most = "up to " if some_less or finite > len(large) else ""
+        apart = sum(row.relation.kind == "own-edge" and not row.is_raw for row in rows)
+        most = "up to " if some_less or apart > len(large) else ""
         return f"for {most}{at_edges} devices towards {whom}"
     if len(towards) > 1 or not counted:
         return f"for some {kinds} towards {whom}"

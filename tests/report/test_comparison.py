@@ -12,7 +12,7 @@ import pytest
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.cli import main
-from sfumato.report.page.comparison import best_runs, comparison, who_learns_what
+from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.sections import write_page
 from sfumato.report.results.comparability import stated_radio
 from sfumato.report.results.cost_of_privacy import by_chance, cost_of_privacy
@@ -207,11 +207,11 @@ def test_infinite_epsilons_are_counted_in_table_and_words(run_folder: Make) -> N
     series = load_series([run_folder(name, quickstart_spec(name=name), privacy=privacy) for name in "ab"])
     cell = "99.62; ∞ for 120 of 200 devices (trusted); ∞ for 30 of 200 devices"
     assert f"<td>ε, own edge</td><td>{cell}</td><td>{cell}</td>" in table_of(series)
-    assert who_learns_what(series)[0] == (
+    assert largest_epsilons_in_words(series)[0] == (
         "a: the largest ε of one device is 99.62, towards its own edge. No guarantee (∞) towards its own "
         "edge for 120 of 200 devices (trusted) and for 30 of 200 devices."
     )
-    assert who_learns_what([*series, *series, *series]) == []
+    assert largest_epsilons_in_words([*series, *series, *series]) == []
 
 
 def test_a_small_difference_of_accuracy_may_be_chance(run_folder: Make) -> None:

@@ -136,10 +136,9 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
     if row.epsilon == math.inf:
         return f"{said} {text.sentence(row.why)}"
     many = text.how_many(row.releases, "release")
-    command = f"sfumato account SPEC --unit {row.unit} --observer {row.observer}"
     return (
         f"{said} {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} with noise that depend on "
-        f"its data; {command} says which."
+        "its data."
     )
 
 

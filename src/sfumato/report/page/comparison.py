@@ -201,7 +201,7 @@ def _towards_cloud(one: Series) -> str:
     return _towards(one, "cloud") + (" (budget)" if one.first.spec_dict.get("control") else "")
 
 
-def who_learns_what(series: Sequence[Series]) -> list[str]:
+def largest_epsilons_in_words(series: Sequence[Series]) -> list[str]:
     """A sentence for each run with the largest finite ε and towards whom it is; [] for many runs.
 
     It also says who has none (∞).

@@ -15,7 +15,7 @@ from sfumato.report.figures.claims import claims_sentence
 from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.figures.heatmap import BY_TRUST
-from sfumato.report.page.comparison import best_runs, comparison, who_learns_what
+from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.results.comparability import (
@@ -78,7 +78,7 @@ def first_screen(
         warned = " ".join(warnings_of_series(series))
         parts += [_notice_html(warned)] if warned else []
         parts.append(_lead_html([*_costs_of_privacy(series), *best_runs(series, summaries)]))
-        parts.append(_paragraphs(who_learns_what(series)))
+        parts.append(_paragraphs(largest_epsilons_in_words(series)))
         parts.append(comparison(series, summaries))
         parts.append(pictures)
         parts.append(_each_run_html(series, matrices))
