@@ -175,6 +175,7 @@ def test_rounds_are_told_once_unless_control_made_others(run_folder: Make) -> No
     shown = table_of(load_series(as_set))
     assert "<td>rounds done</td><td>4</td><td>15</td>" in shown
     assert "Rounds set" not in shown
+    assert "What differs between the runs" not in shown  # nothing else does
     controlled = [as_set[0], rounds_of(run_folder, "c", 2, control={"energy": 1.0})]
     assert "<td>Rounds set in the spec</td><td>4</td><td>2</td>" in table_of(load_series(controlled))
 

@@ -84,31 +84,35 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
     specs = [one.first.spec_dict for one in series]
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
     found = differing_values(compared)
-    if not found:
-        return ""
-    set_rounds = found.pop(_ROUNDS, ())
-    if any(one.rounds_played != asked for one, asked in zip(series, set_rounds, strict=False)):
-        found[_ROUNDS] = set_rounds  # what was done instead is in the table above
-    noise = _noise_rows(series, found)
+    first = _noise_rows(series, found) + _rounds_row(series, found)
     order = {key: place for place, key in enumerate(WORDS)}
     inapplicable = {key: key not in order and None in values for key, values in found.items()}
     keys = sorted(found, key=lambda key: (inapplicable[key], order.get(key, len(order))))
-    rows = noise + [
-        (_title_of_key(key), *(setting_in_words(key, value) for value in found[key])) for key in keys
+    rows = first + [
+        (text.title(key_in_words(key)), *(setting_in_words(key, value) for value in found[key]))
+        for key in keys
     ]
+    if not rows:
+        return ""
     headers = ["", *(one.name for one in series)]
     caption = "What differs between the runs"
-    first = text.html_table(headers, rows[:_MOST_KEYS], caption=caption, stacked=True)
+    shown = text.html_table(headers, rows[:_MOST_KEYS], caption=caption, stacked=True)
     if len(rows) <= _MOST_KEYS:
-        return first
+        return shown
     more = text.html_table(headers, rows[_MOST_KEYS:], caption="What differs, too", stacked=True)
     others = text.how_many(len(rows) - _MOST_KEYS, "more setting")
-    return f"{first}<details><summary>Show {others} in which they differ</summary>{more}</details>"
+    return f"{shown}<details><summary>Show {others} in which they differ</summary>{more}</details>"
 
 
-def _title_of_key(key: str) -> str:
-    """The title of the row of a key of the spec."""
-    return "Rounds set in the spec" if key == _ROUNDS else text.title(key_in_words(key))
+def _rounds_row(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
+    """A row on the rounds that specs set, where control made others, which the table of figures has; else [].
+
+    Takes the key out of ``found``.
+    """
+    asked = found.pop(_ROUNDS, ())
+    if all(one.rounds_played == rounds for one, rounds in zip(series, asked, strict=False)):
+        return []
+    return [("Rounds set in the spec", *(setting_in_words(_ROUNDS, rounds) for rounds in asked))]
 
 
 def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
