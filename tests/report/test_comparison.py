@@ -165,18 +165,18 @@ def test_noise_and_long_values_are_written_out_and_shortened(run_folder: Make) -
     assert " more: 3.5</td>" in shown
 
 
-def rounds_of(run_folder: Make, name: str, rounds: int, **spec: Any) -> Path:
+def rounds_of(run_folder: Make, name: str, rounds: int, played: int, **spec: Any) -> Path:
     training = {"rounds": rounds, "local_steps": 2}
-    return run_folder(name, quickstart_spec(name=name, training=training, **spec), frame=metrics(4))
+    return run_folder(name, quickstart_spec(name=name, training=training, **spec), frame=metrics(played))
 
 
 def test_rounds_are_told_once_unless_control_made_others(run_folder: Make) -> None:
-    as_set = [rounds_of(run_folder, "a", 4), run_folder("b", frame=metrics(15))]
+    as_set = [rounds_of(run_folder, "a", 4, 4), rounds_of(run_folder, "b", 15, 15)]
     shown = table_of(load_series(as_set))
     assert "<td>rounds done</td><td>4</td><td>15</td>" in shown
     assert "Rounds set" not in shown
     assert "What differs between the runs" not in shown  # nothing else does
-    controlled = [as_set[0], rounds_of(run_folder, "c", 2, control={"energy": 1.0})]
+    controlled = [as_set[0], rounds_of(run_folder, "c", 2, 4, control={"energy": 1.0})]
     assert "<td>Rounds set in the spec</td><td>4</td><td>2</td>" in table_of(load_series(controlled))
 
 
