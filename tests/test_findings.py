@@ -114,6 +114,31 @@ def test_epsilon_above_ten_is_large() -> None:
     own = replace(row(99.0, 80), observer="edge:1", relation=Relation.edge("edge"))
     some = str(large_epsilon([own, row(3.0)]))
     assert "ε is above 10 for some devices towards their own edge, up to 99" in some
+    assert "10 for 80 of 200 devices towards their own edge" in str(
+        large_epsilon([own, row(3.0)], "80 of 200")
+    )
+    mild = replace(own, bounds=row(3.0).bounds)  # of these 80 some have less
+    assert "for up to 80 of 200 devices" in str(large_epsilon([own, mild], "80 of 200"))
+    none = replace(own, bounds=row(math.inf).bounds)  # ∞ without trust: of these 80 some have no ε at all
+    assert "for up to 80 of 200 devices" in str(large_epsilon([own, none], "80 of 200"))
+    raw = replace(none, trusted=True)
+    assert "10 for 80 of 200 devices" in str(large_epsilon([own, raw], "80 of 200"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "many"),
+    [
+        ([], 80),
+        (["trust.trusted_edges=0"], 200),
+        (["topology.moves={trace: [[2, 0, 1], [3, 0, 2], [2, 121, 0]]}"], 81),
+    ],
+)
+def test_devices_that_are_ever_under_an_untrusted_edge_are_counted(changes: list[str], many: int) -> None:
+    """Edges 1 and 2 of the quickstart are not trusted; device 0 moves to these, and device 121 among the
+    others.
+    """
+    found = plan(*changes)
+    assert found.devices_at_untrusted_edges == many
 
 
 def test_the_odds_that_the_sentence_states() -> None:

@@ -55,11 +55,7 @@ _CLIPPED = {
         "overshoot; a smaller training.learning_rate makes them shorter, a larger privacy.clip.norm keeps "
         "more of their differences, with noise in proportion to it",
     ),
-    "example": (
-        "gradient of an example",
-        "the gradients of examples",
-        "",  # that is usual where examples are clipped, and asks for nothing
-    ),
+    "example": ("gradient of an example", "the gradients of examples", ""),  # usual there: asks for nothing
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all is clipped."""
 _TOWARDS: Mapping[ObserverKind, str] = {
@@ -84,23 +80,24 @@ class Finding:
 
 def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
     """Warnings about the plan and δ alone, for which no ε needs to be computed."""
+    columns = feature_columns_of(plan)
     found = {
         "delta": large_delta(delta, *protected_units(plan)),
         "learning-rate": odd_learning_rate(plan),
         "radio-power": odd_radio_power(plan),
+        "unscaled": unscaled_columns(columns, plan.spec.data.scale or {}),
+        "ids": columns_of_ids(columns),
+        "sites": sites_without_rows(plan),
+        "batches": whole_batches(plan),
+        "persons": forgotten_persons(plan),
     }
-    columns = feature_columns_of(plan)
-    found["unscaled"] = unscaled_columns(columns, plan.spec.data.scale or {})
-    found["ids"] = columns_of_ids(columns)
-    found["sites"] = sites_without_rows(plan)
-    found["batches"] = whole_batches(plan)
-    found["persons"] = forgotten_persons(plan)
     return _findings(found)
 
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
     """Warnings that can be given before a run: about the plan, δ and the ε of its ``guarantees``."""
-    large = large_epsilon(guarantees)
+    apart = plan.devices_at_untrusted_edges
+    large = large_epsilon(guarantees, "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}")
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
 
@@ -167,21 +164,24 @@ def protected_units(plan: Plan) -> tuple[int, str]:
     return devices, "devices"
 
 
-def large_epsilon(guarantees: Iterable[Guarantee]) -> str | None:
-    """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none."""
+def large_epsilon(guarantees: Iterable[Guarantee], at_edges: str = "") -> str | None:
+    """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none.
+
+    ``at_edges``: how many devices are ever under an edge that they do not trust, as text; "": not known.
+    """
     rows = list(guarantees)
     large = [row for row in rows if LARGE_EPSILON < row.epsilon < math.inf]
     if not large:
         return None
     worst = max(large, key=lambda row: row.epsilon)
     return (
-        f"ε is above {LARGE_EPSILON:g} {_of_whom(rows, large)}, up to {upper_bound(worst.epsilon)} "
+        f"ε is above {LARGE_EPSILON:g} {_of_whom(rows, large, at_edges)}, up to {upper_bound(worst.epsilon)} "
         f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as an "
         f"observer with even odds may become {certainty(LARGE_EPSILON)} sure at ε = {LARGE_EPSILON:g} already"
     )
 
 
-def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee]) -> str:
+def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee], at_edges: str) -> str:
     """For how many units (up to, where some may have less), and towards whom, the rows ``large`` are."""
     kinds = " or ".join(f"{kind}s" for kind in sorted({row.unit_kind for row in large}))
     some_less = any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in large)
@@ -190,6 +190,10 @@ def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee]) -> str:
     towards = list(dict.fromkeys(_TOWARDS[row.relation.kind] for row in large))
     whom = " and ".join(filter(None, [", ".join(towards[:-1]), towards[-1]]))
     counted = {row.relation.kind for row in large} & {"cloud", "public"}
+    if at_edges and kinds == "devices" and {row.relation.kind for row in large} == {"own-edge"}:
+        apart = sum(row.relation.kind == "own-edge" and not row.is_raw for row in rows)
+        most = "up to " if some_less or apart > len(large) else ""
+        return f"for {most}{at_edges} devices towards {whom}"
     if len(towards) > 1 or not counted:
         return f"for some {kinds} towards {whom}"
     every = sum(row.stands_for for row in rows if row.relation.kind in counted)
@@ -383,8 +387,7 @@ def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
         return None
     by = sorted(lost["by"].items(), key=lambda one: -one[1])
     named = [f"{name} ({count:,} {'time' if count == 1 else 'times'})" for name, count in by[:_NAMED]]
-    more = [f"{len(by) - _NAMED:,} more"] if len(by) > _NAMED else []
-    where = ", ".join([*named, *more])
+    where = ", ".join([*named, *([f"{len(by) - _NAMED:,} more"] if len(by) > _NAMED else [])])
     return (
         f"{sum(lost['by'].values()):,} of {lost['of']:,} sums of devices' messages were not formed, because "
         f"too few devices were left or the supernode failed: {where}; nothing was sent on for them"

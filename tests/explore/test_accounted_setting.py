@@ -98,7 +98,7 @@ def test_groups_and_workers_are_called_by_their_names():
     assert [one.label for one in trust.aggregators(accounted)] == ["north (master:0)", "south (master:1)"]
     said = words.answer_about_coalition(accounted, "bonn", "ulm,south")
     assert said.startswith("bonn towards ulm and south: ε = ")
-    assert "group north" in said
+    assert said.endswith("with noise that depend on its data.")
     assert said == words.answer_about_coalition(accounted, "device:0", "device:2,master:1")
     assert all("master" not in row.parties for row in accounted.noise)
     figure = network_figure(accounted, unit="record:bonn", coalition=["ulm", "master:1"])

@@ -8,8 +8,9 @@ import pytest
 from explore_specs import TREE, edited
 
 import sfumato as sf
+from sfumato.explore import accuracy
 from sfumato.explore.accounted_setting import account_setting
-from sfumato.explore.accuracy import FinishedRun, estimate, finished_runs
+from sfumato.explore.accuracy import FinishedRun, estimate, finished_runs, first_accuracy
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run_rounds
 
@@ -95,7 +96,7 @@ def test_a_pilot_of_the_setting_is_named_with_its_rounds():
 
 
 def test_finished_runs_are_read_from_their_folders(tmp_path, no_report):
-    assert finished_runs(tmp_path / "runs") == ()
+    assert finished_runs(tmp_path / "runs") == ((), 0)
     spec = sf.load_spec(TREE, ["training.rounds=1"])
     run = sf.run(spec, out=tmp_path / "runs" / "one")
     sf.run(spec.model_copy(update={"seed": 3}), out=tmp_path / "runs" / "two" / "seed-3")
@@ -105,8 +106,41 @@ def test_finished_runs_are_read_from_their_folders(tmp_path, no_report):
     playing = run_rounds(sf.load_spec(TREE), out=tmp_path / "runs" / "unfinished")
     next(playing)
     playing.close()
-    found = {one.folder.relative_to(tmp_path).as_posix(): one for one in finished_runs(tmp_path / "runs")}
+    found = {
+        one.folder.relative_to(tmp_path).as_posix(): one for one in finished_runs(tmp_path / "runs").runs
+    }
     assert sorted(found) == ["runs/one", "runs/two/seed-3"]
     assert found["runs/one"].accuracy == run.metrics["accuracy"].iloc[-1]
     accounted = account_setting(edited(TREE, "training.rounds=1"))
     assert estimate(accounted, [found["runs/one"]])[0].startswith("Measured: ")
+
+
+def test_runs_of_sweeps_are_found_and_what_is_not_read_is_counted(tmp_path, no_report, monkeypatch):
+    """Points of a sweep in the folder, and those of a sweep that is the folder itself."""
+    spec, at = sf.load_spec(TREE, ["training.rounds=1"]), tmp_path / "runs"
+    sf.run(spec, out=at / "one")
+    sf.run(spec.model_copy(update={"seed": 1}), out=at / "sweep" / "points" / "epsilon=2" / "seed-1")
+    names = sorted(run.folder.relative_to(at).as_posix() for run in finished_runs(at).runs)
+    assert names == ["one", "sweep/points/epsilon=2/seed-1"]
+    (alone,) = finished_runs(at / "sweep").runs
+    assert alone.folder.name == "seed-1"
+    monkeypatch.setattr(accuracy, "_MOST_RUNS", 1)
+    found = finished_runs(at)
+    assert (len(found.runs), found.unread) == (1, 1)
+
+
+def test_the_first_screen_has_the_accuracy_of_this_setting_or_of_the_nearest_run():
+    assert first_accuracy(VIEW, [done("a", 0.925)]) == ("accuracy, measured", "92.5 %", "")
+    runs = [done("far", 0.4, "training.rounds=9", "trust={}"), done("near", 0.7, "training.rounds=9")]
+    name, value, differs = first_accuracy(VIEW, runs)
+    assert (name, value) == ("accuracy of the nearest run", "70.0 %")
+    assert differs.startswith("No finished run has this setting. The nearest has rounds 9 instead of ")
+    assert first_accuracy(VIEW, []) == ("", "", "")
+
+
+def test_another_kind_of_participation_is_one_difference():
+    fixed = account_setting(edited(TREE, "training.participation={kind: fixed, count: 2}"))
+    _, _, differs = first_accuracy(fixed, [done("a", 0.7)])
+    assert differs == (
+        "No finished run has this setting. The nearest has who takes part all instead of fixed."
+    )

@@ -141,7 +141,16 @@ def test_another_kind_of_participation():
     found = with_choices(setting, replace(choices_of(setting), participation="all"))
     assert found.setting.spec().training.participation.kind == "all"
     back = with_choices(found.setting, replace(choices_of(found.setting), participation="fixed"))
-    assert back.setting.spec().training.participation.count == 1
+    devices = account_setting(setting).report.plan.parties.device_count
+    assert back.setting.spec().training.participation.count == devices // 2
+
+
+def test_a_fixed_number_is_half_of_the_smallest_edge_or_group():
+    uneven = edited(TREE, "topology={kind: tree, sites: [{name: a, devices: 9}, {name: b, devices: 4}]}")
+    assert account_setting(uneven).smallest_place == 4
+    found = with_choices(uneven, replace(choices_of(uneven), participation="fixed"))
+    assert found.problem == ""
+    assert found.setting.spec().training.participation.count == 2
 
 
 def test_clicks_trust_join_and_choose():

@@ -12,11 +12,13 @@ import pytest
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.cli import main
-from sfumato.report.page.comparison import best_runs, comparison
+from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.sections import write_page
 from sfumato.report.results.comparability import stated_radio
+from sfumato.report.results.cost_of_privacy import by_chance, cost_of_privacy
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import summarise
+from sfumato.run_folder.label_counts import write_test_labels
 from sfumato.spec.diff import differing_values
 
 Make = Callable[..., Path]
@@ -161,3 +163,70 @@ def test_noise_and_long_values_are_written_out_and_shortened(run_folder: Make) -
     shown = table_of(load_series([one, other]))
     assert "<td>Noise multipliers</td><td>edge 0: 2</td><td>every device under edges 0, 2, 4" in shown
     assert " more: 3.5</td>" in shown
+
+
+def rounds_of(run_folder: Make, name: str, rounds: int, played: int, **spec: Any) -> Path:
+    training = {"rounds": rounds, "local_steps": 2}
+    return run_folder(name, quickstart_spec(name=name, training=training, **spec), frame=metrics(played))
+
+
+def test_rounds_are_told_once_unless_control_made_others(run_folder: Make) -> None:
+    as_set = [rounds_of(run_folder, "a", 4, 4), rounds_of(run_folder, "b", 15, 15)]
+    shown = table_of(load_series(as_set))
+    assert "<td>rounds done</td><td>4</td><td>15</td>" in shown
+    assert "Rounds set" not in shown
+    assert "What differs between the runs" not in shown  # nothing else does
+    controlled = [as_set[0], rounds_of(run_folder, "c", 2, 4, control={"energy": 1.0})]
+    assert "<td>Rounds set in the spec</td><td>4</td><td>2</td>" in table_of(load_series(controlled))
+
+
+def test_every_multiplier_is_told_and_what_control_made_of_it(run_folder: Make) -> None:
+    def folder(name: str, multipliers: list[float], **columns: Any) -> Path:
+        sources = [{"owners": ["edge:0"], "multipliers": multipliers}]
+        noise = {"delta": 1e-5, "noise": {"kind": "sources", "sources": sources}}
+        spec = quickstart_spec(name=name, privacy=noise)
+        return run_folder(name, spec, frame=metrics(4).assign(**columns))
+
+    series = load_series([
+        folder("a", [2.0, 2.0]),
+        folder("b", [0.5, 0.9], noise_factor=[1.0, 0.97, 2.3, 1.5]),
+    ])  # fmt: skip
+    assert (
+        "<td>Noise multipliers</td><td>edge 0: 2</td><td>edge 0: 0.5 (global aggregation), 0.9 (one level "
+        "below); each times 0.97 to 2.3, as adaptive control chose</td>"
+    ) in table_of(series)
+
+
+def test_infinite_epsilons_are_counted_in_table_and_words(run_folder: Make) -> None:
+    rows = [
+        guarantee("device:0", "cloud", 8.0, 200) | {"relation": "cloud", "trusted": False},
+        guarantee("device:0", "edge:0", float("inf"), 120) | {"relation": "own edge", "trusted": True},
+        guarantee("device:40", "edge:1", 99.62, 50) | {"relation": "own edge", "trusted": False},
+        guarantee("device:90", "edge:2", float("inf"), 30) | {"relation": "own edge", "trusted": False},
+    ]
+    privacy = quickstart_privacy() | {"guarantees": rows}
+    series = load_series([run_folder(name, quickstart_spec(name=name), privacy=privacy) for name in "ab"])
+    cell = "99.62; ∞ for 120 of 200 devices (trusted); ∞ for 30 of 200 devices"
+    assert f"<td>ε, own edge</td><td>{cell}</td><td>{cell}</td>" in table_of(series)
+    assert largest_epsilons_in_words(series)[0] == (
+        "a: the largest ε of one device is 99.62, towards its own edge. No guarantee (∞) towards its own "
+        "edge for 120 of 200 devices (trusted) and for 30 of 200 devices."
+    )
+    assert largest_epsilons_in_words([*series, *series, *series]) == []
+
+
+def test_a_small_difference_of_accuracy_may_be_chance(run_folder: Make) -> None:
+    """4 of 360 test examples are no difference; 100 of 360 are one."""
+    assert by_chance([0.925, 0.936], 360) > 0.011
+    assert by_chance([0.925, 0.65], 360) < 0.275
+
+    def said(accuracy: float) -> str:
+        none = {"privacy": quickstart_spec()["privacy"] | {"noise": {"kind": "none"}}}
+        folders = [run_of(run_folder, f"loud{accuracy}", accuracy, 8.0)]
+        folders.append(run_of(run_folder, f"quiet{accuracy}", 0.936, float("inf"), **none))
+        for folder in folders:
+            write_test_labels(folder, {"0": 180, "1": 180})
+        return cost_of_privacy(load_series(folders))[0]
+
+    assert said(0.925).endswith("(one seed each, 360 test examples: may be chance).")
+    assert said(0.65).endswith("(one seed each).")

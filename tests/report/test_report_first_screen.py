@@ -263,9 +263,18 @@ def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     part = page.split("Who adds noise")[1].split("</section>")[0]
     assert "Every device takes part in every round." in part
     assert "Every message is clipped to norm 1 (privacy.clip.norm)." in part
-    cells = '<td>edges 0, 2, 3</td><td class="n">3.21</td><td class="n">3.21</td>'
-    assert cells in part
+    assert '<td>edges 0, 2, 3</td><td class="n">3.21</td></tr>' in part  # at every level
+    assert "one level below" not in part
+    sources = [
+        {"owners": ["edge:0"], "multipliers": [0.5, 0.9]},
+        {"owners": ["edge:2"], "multipliers": [2, 2]},
+    ]
+    uneven = quickstart_spec(privacy={"delta": 1e-5, "noise": {"kind": "sources", "sources": sources}})
+    part = unescape(page_of(run_folder("uneven", uneven))).split("Who adds noise")[1].split("</section>")[0]
+    assert '<td>edge 0</td><td class="n">0.5</td><td class="n">0.9</td>' in part
+    assert '<td>edge 2</td><td class="n">2</td><td class="n">2</td>' in part
     assert "noise multiplier, one level below" in part
+    assert "one level below: the cloud does not take part" in part
     silent = quickstart_spec(privacy={"delta": 1e-5, "noise": {"kind": "none"}})
     assert "Who adds noise" not in page_of(run_folder("silent", silent))
     controlled = page_of(run_folder("controlled", quickstart_spec(control={"energy": 1.0})))

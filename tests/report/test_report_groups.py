@@ -16,11 +16,14 @@ from report_factory import metrics
 from test_report_browser import draw
 
 from sfumato.accounting import account
+from sfumato.report import formatting as text
 from sfumato.report import write_report
 from sfumato.report.drawings.group_graph import group_graph_figure, spread_html
 from sfumato.report.figures.figure import EPSILON_ENDS, NO_GUARANTEE, Figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
-from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
+from sfumato.report.figures.worker_heatmap import worker_heatmap_figure, workers_html
+from sfumato.report.page.device_word import with_device_word
+from sfumato.report.results.dp_ogl_plus import lead_of_run
 from sfumato.report.results.grouped_run import GroupedRun, grouped_run
 from sfumato.run_folder.reader import load_run
 from sfumato.spec.load import load_spec
@@ -177,3 +180,28 @@ def test_they_are_drawn(grouped: Make, tmp_path: Path) -> None:
     at = dict(zip(kinds, drawn.figures, strict=True))
     assert {"exact", "2π²α/σ²"} <= set(drawn.words[at["workers"]])
     assert "workers of other groups observe, worst worker" in drawn.words[at["pwp"]]
+
+
+def test_a_matrix_of_one_colour_is_a_table(grouped: Make) -> None:
+    """Where every finite ε is at the end of the scale, a heatmap shows nothing."""
+    assert workers_html(loaded(grouped()), lambda figure: "drawn") == "drawn"
+    loud = loaded(grouped("privacy.noise.multiplier=0.05", name="loud"))
+    shown = workers_html(loud, lambda figure: "drawn")
+    assert "Every finite ε is at the end of the scale of colours: " in shown
+    assert text.epsilon(loud.pair(0, 1).epsilon) in shown
+
+
+def test_the_verdict_on_dp_ogl_plus_has_the_epsilon_of_the_sound_protocol(grouped: Make) -> None:
+    run = load_run(grouped("protocol=dp-ogl+", "training.rounds=4"))
+    (said,) = lead_of_run(run)
+    sound = account(load_spec(SPEC, ["protocol=dp-ogl-local", "training.rounds=4"])).guarantees
+    worst = max(row.epsilon for row in sound if row.relation.kind in ("peer", "other-device"))
+    assert f"is sound, with ε of at most {text.epsilon(worst)} (δ = 1e-5) towards every other worker" in said
+    assert said.endswith("(O4).")
+    assert lead_of_run(load_run(grouped(name="plain"))) == []
+
+
+def test_workers_are_numbered_as_in_drawings() -> None:
+    shown = with_device_word(["<p>device:0 towards device:12, a device</p><pre>device:0</pre>"], "worker")
+    assert shown == ["<p>worker 0 towards worker 12, a worker</p><pre>device:0</pre>"]
+    assert with_device_word(["<p>device:0, a device</p>"], "site") == ["<p>device:0, a site</p>"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from report_factory import quickstart_spec
+from report_factory import metrics, quickstart_spec
 
 from sfumato.report.drawings.moving import moved_sentence, places_figure
+from sfumato.report.page.sections import page_of
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
+from sfumato.report.results.series import load_series
 
 
 def moving_spec(**trust: Any) -> dict[str, Any]:
@@ -23,12 +27,12 @@ def moving_spec(**trust: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("unit", "edge", "title"),
     [
-        ("device:0", 0, "trusted edges it is ever under"),
-        ("device:0", 1, "trusted edges it is ever under"),
-        ("device:0", 2, "untrusted edges it is ever under"),
-        ("device:1", 0, "trusted edges it is ever under"),
+        ("device:0", 0, "trusted edges they are ever under"),
+        ("device:0", 1, "trusted edges they are ever under"),
+        ("device:0", 2, "untrusted edges they are ever under"),
+        ("device:1", 0, "trusted edges they are ever under"),
         ("device:1", 2, "edges elsewhere"),
-        ("device:6", 2, "untrusted edges it is ever under"),
+        ("device:6", 2, "untrusted edges they are ever under"),
     ],
 )
 def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> None:
@@ -38,7 +42,10 @@ def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> 
 
 
 def test_who_moves_is_said() -> None:
-    assert moved_sentence(read_network(moving_spec())) == ["1 of 9 devices change their edge."]
+    (said,) = moved_sentence(read_network(moving_spec()))
+    assert said == (
+        "1 of 9 devices change their edge; every ε is for exactly these changes, known beforehand and public."
+    )
     assert moved_sentence(read_network(quickstart_spec())) == []
 
 
@@ -73,3 +80,25 @@ def test_shown_devices_are_of_all_edges() -> None:
     assert figure is not None
     shown = figure.layout["yaxis"]["ticktext"]
     assert (shown[0], shown[-1], len(shown)) == ("0", "119", 24)
+
+
+def test_pages_of_moving_devices_say_for_which_moves_epsilon_is(run_folder: Callable[..., Path]) -> None:
+    moving, still = (
+        page_of(load_series([run_folder(name, spec, frame=metrics(4))]), Path())
+        for name, spec in (("moving", moving_spec()), ("still", quickstart_spec()))
+    )
+    said = "every ε is for exactly these changes, known beforehand and public."
+    assert (said in moving, said in still) == (True, False)
+    assert ("Other moves have other ε" in moving, "Other moves have other ε" in still) == (True, False)
+
+
+def test_the_caption_of_a_list_says_nothing_of_rows_and_colours(run_folder: Callable[..., Path]) -> None:
+    page = page_of(load_series([run_folder()]), Path())
+    plot, listed = (
+        page.split(f'<span class="{name}">')[1].split("</span>")[0] for name in ("of-plot", "of-list")
+    )
+    assert "(row)" in plot
+    assert "Lighter is more private" in plot
+    assert listed.startswith("The largest ε")
+    assert "(row)" not in listed
+    assert "Lighter" not in listed

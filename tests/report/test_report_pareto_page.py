@@ -98,6 +98,41 @@ class TestWords:
         assert "trusted edge (0 of 9 and 3 of 9)" in headline(swept(less, more))
         assert "trusted edge" not in headline(swept(less, less))
 
+    def test_devices_that_trust_their_edge_are_told_beside_every_epsilon_of_edges(
+        self, tmp_path: Path
+    ) -> None:
+        points = [
+            replace(point(str(e), accuracy=a, epsilon__edge=e), raw_to_trusted_edge="120 of 200")
+            for e, a in ((18.0, 0.7), (99.0, 0.9))
+        ]
+        page = swept(*points, keys=("k",))
+        assert "It is ∞ towards their own edge, which they trust, for 120 of 200 devices." in headline(page)
+        trust = "(∞ towards their own edge, which they trust, for 120 of 200 devices)"
+        assert f"Lowest ε towards edge: 18 at k = 18.0 {trust}." in headline(page)
+        written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
+        (figure,) = figures_of(written).values()
+        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards edge, if not trusted"
+        assert (
+            "∞ towards their own edge, which they trust, for 120 of 200 devices: that is not drawn."
+            in written
+        )
+        assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
+        none = [replace(one, raw_to_trusted_edge="0 of 200") for one in points]
+        assert "they trust" not in headline(swept(*none, keys=("k",)))
+
+    def test_guessing_and_a_run_without_noise_give_the_scale(self, tmp_path: Path) -> None:
+        points = [point(str(e), accuracy=e / 10, epsilon__cloud=e) for e in (2.0, 8.0)]
+        page = swept(*points, keys=("k",), guess=0.103, silent=0.9, silent_name="the run in the folder quiet")
+        said = headline(page)
+        assert "Highest accuracy: 80.0 % at k = 8.0; guessing would give 10.3 %." in said
+        assert "Without noise accuracy is 90.0 % (the run in the folder quiet)." in said
+        assert "--baseline" not in said
+        written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
+        (figure,) = figures_of(written).values()
+        assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [0.9]
+        assert figure["layout"]["yaxis"]["range"][1] > 0.9
+        assert "Dotted: without noise, 90.0 %." in written
+
 
 class TestFront:
     def test_of_a_grid(self) -> None:
@@ -140,7 +175,8 @@ class TestPage:
         assert "Lowest ε towards cloud: 15 at share = 0, noise = 1." in markup
         assert "Lowest energy: 300 J ± 2 J at share = 1, noise = 1." in markup
         assert markup.count(">∞</td>") == 2
-        assert markup.count(">yes</td>") == 4
+        assert "on the front" not in markup  # of all objectives together every point is
+        assert markup.count("Pareto front are the points that no other point beats") == 1
 
     def test_infinities_stand_in_a_strip_of_their_own(self, tmp_path: Path) -> None:
         page = write_pareto_page(GRID, tmp_path / "report.html").read_text(encoding="utf-8")

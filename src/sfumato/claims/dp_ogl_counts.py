@@ -25,12 +25,15 @@ from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, Work
 
 BY_RDP = "counts x RDP"
 BY_TEXT = "2 pi^2 alpha/sigma^2"
-DP_OGL_PLUS = (
+DP_OGL_PLUS_VERDICT = (
     "DP-OGL+ as published gives no privacy towards workers of the same group, and less than the paper claims "
-    "towards all others: use dp-ogl-local, which releases as often with the same noise and is sound; inside "
-    "an interval the workers of a group train from models without noise, so the data of one change what all "
-    "others send, which the paper does not count (O4)."
+    "towards all others: use dp-ogl-local, which releases as often with the same noise and is sound"
 )
+DP_OGL_PLUS_REASON = (
+    "inside an interval the workers of a group train from models without noise, so the data of one change "
+    "what all others send, which the paper does not count (O4)"
+)
+DP_OGL_PLUS = f"{DP_OGL_PLUS_VERDICT}; {DP_OGL_PLUS_REASON}."
 
 
 @dataclass(frozen=True)

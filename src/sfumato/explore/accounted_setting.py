@@ -87,6 +87,14 @@ class AccountedSetting:
         return pair_guarantee(self.report.plan, unit, observer, delta=self.report.delta)
 
     @property
+    def smallest_place(self) -> int:
+        """How many devices the smallest edge, group or star has, from which a fixed number is drawn."""
+        shape = self.network.shape
+        if isinstance(shape, str):
+            return 1
+        return int((shape.groups.sizes if isinstance(shape, GroupNetwork) else shape.devices).min())
+
+    @property
     def default_unit(self) -> str:
         """The unit (``device:N``, ``record:N`` or ``person:N``) of the first guarantee."""
         rows = self.report.guarantees

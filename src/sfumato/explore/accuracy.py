@@ -6,18 +6,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sfumato.errors import SfumatoError
 from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
-from sfumato.report.results.series import mean
+from sfumato.report.results.series import Mean, mean
 from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.metrics_table import last_measured
-from sfumato.run_folder.reader import SPEC_FILE, load_run
+from sfumato.run_folder.reader import POINTS_FOLDER, SPEC_FILE, load_run
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
@@ -25,8 +26,13 @@ from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 
 _BESIDE = ("name", "seed", "versions", "hashes", "watch", "evaluate_every")
 _FIXED = ("data", "model", "topology")
+_KINDS_OF_SECTIONS = {"privacy.noise.kind", "training.participation.kind"}
 _NEAREST = 3
 _MOST_RUNS = 200
+_MOST_LISTED = 5_000
+_POINTS = f"{POINTS_FOLDER}/*/seed-*"
+_PLACES = ("*", "*/seed-*", f"*/{_POINTS}", _POINTS)
+"""Where runs are in a folder: runs, their seeds, and the points of sweeps, of which it may be one itself."""
 _MOST_KEYS = 4
 
 
@@ -57,17 +63,26 @@ class NearRun:
     different: Mapping[str, tuple[Any, Any]]
 
 
-def finished_runs(folder: Path) -> tuple[FinishedRun, ...]:
-    """The finished runs in ``folder``, and in ``seed-K`` inside of its folders; damaged ones are left out.
+class RunsFound(NamedTuple):
+    """Finished runs in a folder, and how many more folders of runs were found and not read."""
 
-    Runs that have not changed are cached.
+    runs: tuple[FinishedRun, ...]
+    unread: int = 0
+
+
+def finished_runs(folder: Path) -> RunsFound:
+    """The finished runs in ``folder``, those of several seeds and those of the points of sweeps there.
+
+    ``folder`` may be a sweep itself. The most recent are read, at most `_MOST_RUNS`, of the first
+    `_MOST_LISTED` that are found; damaged ones are left out. Runs that have not changed are cached.
     """
     if not folder.is_dir():
-        return ()
-    manifests = [*folder.glob(f"*/{MANIFEST_FILE}"), *folder.glob(f"*/seed-*/{MANIFEST_FILE}")]
-    recent = sorted(manifests, key=_modification_time, reverse=True)[:_MOST_RUNS]
-    found = (_read_finished_run(path.parent, _modification_time(path)) for path in recent)
-    return tuple(run for run in found if run is not None)
+        return RunsFound(())
+    listed = (path for place in _PLACES for path in folder.glob(f"{place}/{MANIFEST_FILE}"))
+    manifests = {path: _modification_time(path) for path in islice(listed, _MOST_LISTED)}
+    recent = sorted(manifests, key=manifests.__getitem__, reverse=True)[:_MOST_RUNS]
+    found = (_read_finished_run(path.parent, manifests[path]) for path in recent)
+    return RunsFound(tuple(run for run in found if run is not None), len(manifests) - len(recent))
 
 
 def _modification_time(path: Path) -> int:
@@ -109,15 +124,34 @@ def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
     return {kind: value for kind, value in found.items() if value < math.inf}
 
 
+def first_accuracy(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> tuple[str, str, str]:
+    """Name and value of a tile with the accuracy of finished runs of a setting, or of the nearest one, and
+    in which settings that run differs; empty texts where no run has its data, model and network.
+    """
+    near = _nearest_first(accounted, runs)
+    same = [one.run for one in near if not one.different]
+    if same:
+        return "accuracy, measured", text.percent(_mean_over_seeds(same).value), ""
+    if not near:
+        return "", "", ""
+    differs = f"No finished run has this setting. The nearest has {_differences_phrase(near[0].different)}."
+    return "accuracy of the nearest run", text.percent(near[0].run.accuracy), differs
+
+
+def _nearest_first(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[NearRun]:
+    """The runs of the same data, model and network, those with the fewest different keys first."""
+    return sorted(
+        runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
+    )
+
+
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
     """Sentences on the accuracy to expect of a setting, which name the runs that they are drawn from.
 
     With the setting itself among ``runs``, the mean over its seeds; otherwise the nearest runs of the same
     data, or one sentence that there are none.
     """
-    near = sorted(
-        runs_of_same_data(accounted, runs), key=lambda one: (len(one.different), str(one.run.folder))
-    )
+    near = _nearest_first(accounted, runs)
     same = [one.run for one in near if not one.different]
     if same:
         return [_mean_over_seeds_sentence(same)]
@@ -133,18 +167,23 @@ def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[s
 
 
 def _mean_over_seeds_sentence(same: Sequence[FinishedRun]) -> str:
-    """A sentence with the mean accuracy over seeds; several runs of one seed count once."""
-    of_seed: dict[str, list[float]] = {}
-    for run in same:
-        of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
-    found = mean(mean(accuracies).value for accuracies in of_seed.values())
+    """A sentence with the mean accuracy over seeds."""
+    found, seeds_of = _mean_over_seeds(same), {str(run.spec.seed) for run in same}
     spread = "" if math.isnan(found.half_width) else f" ± {text.percent(found.half_width)} (95 %)"
-    seeds = f"{text.pluralise('seed', len(of_seed))} {text.join_names(sorted(of_seed), 8)}"
+    seeds = f"{text.pluralise('seed', len(seeds_of))} {text.join_names(sorted(seeds_of), 8)}"
     folders = text.join_names([str(run.folder) for run in same])
     return (
         f"Measured: {text.percent(found.value)}{spread} on held-out data, by {len(same)} finished "
         f"{text.pluralise('run', len(same))} of this setting ({seeds}): {folders}."
     )
+
+
+def _mean_over_seeds(same: Sequence[FinishedRun]) -> Mean:
+    """The mean accuracy over seeds; several runs of one seed count once."""
+    of_seed: dict[str, list[float]] = {}
+    for run in same:
+        of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
+    return mean(mean(accuracies).value for accuracies in of_seed.values())
 
 
 def runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
@@ -156,10 +195,10 @@ def runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) 
             for key, values in changed_values(_with_requested_noise(run.spec), now).items()
             if key.partition(".")[0] not in _BESIDE
         }
-        if "privacy.noise.kind" in found:  # then the keys of one kind say nothing of the other
-            kinds = found["privacy.noise.kind"]
-            found = {key: pair for key, pair in found.items() if not key.startswith("privacy.noise.")}
-            found["privacy.noise"] = kinds
+        for kind in _KINDS_OF_SECTIONS & found.keys():  # then the keys of one kind say nothing of the other
+            section, kinds = kind.removesuffix("kind"), found[kind]
+            found = {key: pair for key, pair in found.items() if not key.startswith(section)}
+            found["privacy.noise" if section == "privacy.noise." else kind] = kinds
         if not any(key.partition(".")[0] in _FIXED for key in found):
             yield NearRun(run, found)
 

@@ -196,7 +196,7 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
         "kept_text": "" if beside is None else beside.description,
         "heatmap_lists": page.matrix_lists(rows_in_words(accounted.matrix)),
         "kept_lists": page.matrix_lists(rows_in_words(kept.matrix)) if kept else [],
-        "heatmap_caption": "There are no guarantees." if heatmap is None else heatmap.caption,
+        "heatmap_caption": "There are no guarantees." if heatmap is None else page.captions(heatmap),
         "numbers": page.dash_table(*words.heatmap_as_table(accounted), scope=True),
         "facts": page.tiles(words.cost_rows(accounted)),
         "noise": page.dash_table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")

@@ -13,7 +13,7 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update
 from sfumato.errors import SfumatoError, SpecError
 from sfumato.explore import answers, page
 from sfumato.explore.accounted_setting import account_setting
-from sfumato.explore.accuracy import estimate, finished_runs
+from sfumato.explore.accuracy import estimate, finished_runs, first_accuracy
 from sfumato.explore.accuracy_figure import MEASURED, accuracy_against_epsilon
 from sfumato.explore.controls import CHOICES, NAMES
 from sfumato.explore.edited_spec import EditedSpec
@@ -40,18 +40,27 @@ def register(app: Dash, runs: Path) -> None:
     _register_drawings(app)
     _register_kept(app)
 
-    estimated = Output("estimate", "children"), Output("measured-figures", "data")
+    estimated = (
+        Output("estimate", "children"),
+        Output("measured-figures", "data"),
+        Output("accuracy", "children"),
+    )
 
     @app.callback(*estimated, Input("setting", "data"), Input("job-said", "children"))
     def show_estimate(setting: str | None, _said: str) -> Any:
         if setting is None:
-            return no_update, no_update
+            return no_update, no_update, no_update
         try:
-            accounted, finished = account_setting(EditedSpec.from_json(setting)), finished_runs(runs)
+            accounted = account_setting(EditedSpec.from_json(setting))
+            finished, unread = finished_runs(runs)
             found, drawn = estimate(accounted, finished), accuracy_against_epsilon(accounted, finished)
+            first = first_accuracy(accounted, finished)
         except SfumatoError as error:
-            return html.P(str(error)), {}
-        return page.sentences_and_list(found), {MEASURED: as_plotly(drawn)}
+            return html.P(str(error)), {}, ""
+        left = (
+            [html.P(f"At least {unread:,} further runs were not read.", className="facts")] if unread else []
+        )
+        return [*page.sentences_and_list(found), *left], {MEASURED: as_plotly(drawn)}, page.accuracy(*first)
 
     saved = Output("download", "data"), Input("save", "n_clicks"), State("setting", "data")
 

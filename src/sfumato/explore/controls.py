@@ -57,8 +57,8 @@ class InputControl:
 
 PARTICIPATION = {
     "all": "everybody, in every round",
-    "poisson": "each by chance, independently",
-    "fixed": "a fixed number, drawn without replacement",
+    "poisson": "each by chance, independently (one half, until you set it)",
+    "fixed": "a fixed number, without replacement (half of the smallest edge or group, until you set it)",
 }
 NAMES = ("noise", "edges", "devices", "rounds", "rate", "count", "batch")
 CHOICES = ("placement", "data")
@@ -195,12 +195,14 @@ def with_value(setting: EditedSpec, control: InputControl, value: float) -> Edit
     return setting.with_change(control.key, int(value) if control.whole and value == int(value) else value)
 
 
-def with_participation(setting: EditedSpec, spec: Spec, kind: str) -> EditedSpec:
-    """``setting`` with another ``kind`` of participation: at first probability 1/2, or one device.
+def with_participation(setting: EditedSpec, spec: Spec, kind: str, smallest: int) -> EditedSpec:
+    """``setting`` with another ``kind`` of participation: at first probability 1/2, or half of the devices.
 
-    Unchanged if ``spec``, the setting's, has that kind already.
+    Unchanged if ``spec``, the setting's, has that kind already. ``smallest``: the devices of the smallest
+    edge, group or star, of which so many are drawn.
     """
     if kind == participation_of(spec):
         return setting
-    more: dict[str, dict[str, Any]] = {"poisson": {"rate": 0.5}, "fixed": {"count": 1}}
+    half = max(1, smallest // 2)
+    more: dict[str, dict[str, Any]] = {"poisson": {"rate": 0.5}, "fixed": {"count": half}}
     return setting.with_change("training.participation", {"kind": kind} | more.get(kind, {}))

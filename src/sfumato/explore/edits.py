@@ -188,7 +188,7 @@ def _with_choices_applied(
     spec, changed = accounted.spec, setting
     controls = controls_of(spec)
     if choices.participation:
-        changed = with_participation(changed, spec, choices.participation)
+        changed = with_participation(changed, spec, choices.participation, accounted.smallest_place)
         if choices.participation != participation_of(spec):
             controls = {name: one for name, one in controls.items() if name not in ("rate", "count")}
     for name, choice in choice_controls_of(spec).items():

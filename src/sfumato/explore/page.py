@@ -11,6 +11,7 @@ from sfumato.explore.controls import CHOICES, NAMES, PARTICIPATION, STEPS
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import CLICKS, TRUST
 from sfumato.explore.jobs import PILOT_ROUNDS
+from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import MOST_OPEN
 from sfumato.report.page.html import asset
 
@@ -127,6 +128,7 @@ def _figure_sections() -> list[Any]:
     """The sections of the page with the network, the heatmap and the costs."""
     return [
         html.Div(id="summary", role="status", **{"aria-live": "polite"}),
+        html.Div(id="accuracy", role="status", **{"aria-live": "polite"}),
         html.Section([
             html.H2("The network"),
             _input_group("A click on the drawing", "click-label", [
@@ -177,6 +179,14 @@ def _plot(name: str) -> Any:
     )  # fmt: skip
 
 
+def captions(figure: Figure) -> list[Any]:
+    """The captions of a figure that is a list on narrow screens: of its plot, and of the list."""
+    return [
+        html.Span(figure.caption, className="of-plot"),
+        html.Span(figure.narrow_caption, className="of-list"),
+    ]
+
+
 def _narrow_lists(name: str) -> Any:
     """A place with the id ``name`` for lists that stand for a heatmap on a narrow screen."""
     return html.Div(id=name, className="narrow")
@@ -209,7 +219,8 @@ def _accuracy_section() -> Any:
         html.H2("Accuracy"),
         _plot("accuracy-against-epsilon"),
         html.P(
-            "Each mark is a finished run of the same data, model and network; its other settings may differ.",
+            "Each mark is a finished run of the same data, model and network, points of sweeps included; its "
+            "other settings may differ.",
             className="facts",
         ),
         html.Div(id="estimate"),
@@ -278,6 +289,14 @@ def marked_tiles(caption: str, rows: Sequence[tuple[str, str, str]]) -> list[Any
     """A caption, and tiles of a name, an ε and a class of the style each."""
     blocks = [html.Div([html.Dt(name), html.Dd(value)], className=look) for name, value, look in rows]
     return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]
+
+
+def accuracy(name: str, value: str, differs: str) -> list[Any]:
+    """A tile with a measured accuracy, and a sentence on what differs in that run; a sentence without one."""
+    if not name:
+        return [html.P("Accuracy: no finished run has the same data, model and network.", className="facts")]
+    said = [html.P(differs, className="facts")] if differs else []
+    return [html.Dl(tiles([(name, value)]), className="tiles"), *said]
 
 
 def notice(sentences: Sequence[str]) -> list[Any]:

@@ -128,12 +128,17 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
-    """Sentences on what the coalition of ``row`` learns at most about its unit, and how that is computed."""
+    """Sentences on what the coalition of ``row`` learns at most about its unit, and what is charged, or why
+    there is no guarantee.
+    """
     unit, observers = map(accounted.network.titled, (row.unit, row.observer))
-    gain = f"{epsilon_in_words(row.unit_kind, row.epsilon)} " if row.epsilon < math.inf else ""
+    said = f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}."
+    if row.epsilon == math.inf:
+        return f"{said} {text.sentence(row.why)}"
+    many = text.how_many(row.releases, "release")
     return (
-        f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}. "
-        f"{gain}How it is computed, in the accountant's words: {row.why.rstrip('.')}."
+        f"{said} {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} with noise that depend on "
+        "its data."
     )
 
 

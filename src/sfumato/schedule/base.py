@@ -87,5 +87,11 @@ class Plan(Protocol):
         """Whether devices of a class trust alike: else one of them does not tell whom the others trust."""
 
     @property
+    def devices_at_untrusted_edges(self) -> int | None:
+        """How many devices are ever under an edge (in groups: a master) that is not trusted; ``None``: not
+        known.
+        """
+
+    @property
     def raw_to_trusted_edge(self) -> int:
         """How many devices send raw updates to an edge (in groups: a master) that is trusted with them."""

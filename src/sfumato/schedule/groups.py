@@ -135,6 +135,11 @@ class GroupPlan:
         return True
 
     @property
+    def devices_at_untrusted_edges(self) -> int:
+        """How many workers are ever in a group whose master is not trusted."""
+        return len(np.unique(self.ever.members[np.repeat(~self.trusted, self.ever.sizes)]))
+
+    @property
     def raw_to_trusted_edge(self) -> int:
         """How many workers send raw updates to a master that is trusted with them."""
         return len(np.unique(self.ever.members[np.repeat(self.trusted, self.ever.sizes)]))

@@ -132,6 +132,18 @@ class TreePlan:
         return len(told) == len(np.unique(classes))
 
     @property
+    def devices_at_untrusted_edges(self) -> int | None:
+        """How many devices are ever under an edge, the lowest aggregator, that is not trusted.
+
+        ``None`` in a star, or where trust changes: an edge that was trusted keeps what it received.
+        """
+        if self.tree.depth == 1 or self.spec.trust.from_ is not None:
+            return None
+        everybody = np.arange(self.tree.device_count)
+        apart = [~p.tree.tiers[-1].trusted[p.tree.leaves_of(everybody)] for p in self.structures]
+        return int(np.any(apart, axis=0).sum())
+
+    @property
     def raw_to_trusted_edge(self) -> int:
         """How many devices send raw updates, alone or in a sum, to an edge that is trusted with them.
 

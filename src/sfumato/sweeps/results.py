@@ -12,12 +12,14 @@ from typing import Any
 import pandas as pd
 
 from sfumato.durable_files import replacing
-from sfumato.errors import RunError, SpecError
+from sfumato.errors import RunError, SfumatoError, SpecError
 from sfumato.notebook import block
 from sfumato.report.pareto.page import write_pareto_page
 from sfumato.report.pareto.points import ParetoPage, SweptPoint
 from sfumato.report.results.comparability import RADIO_COSTS, notices
-from sfumato.report.results.series import Mean, mean
+from sfumato.report.results.cost_of_privacy import cost_of_privacy, twin_in
+from sfumato.report.results.series import Mean, load_series, mean
+from sfumato.report.results.summary import guess_of_run
 from sfumato.rounding import number, upper_bound
 from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
@@ -31,6 +33,7 @@ SWEEP_FILE = "sweep.json"
 TABLE_FILE = "sweep.parquet"
 FACTS = ("raw_devices", "devices", "radio")
 _MEASURES = (*LAST, *TOTALS)
+_MOST_READ = 20  # points whose folders are read for a report
 
 
 @dataclass(frozen=True)
@@ -159,8 +162,32 @@ class Sweep:
             points=tuple(points),
             notices=self.notices,
             failures=tuple((_describe_failure(failure), failure.message) for failure in self.failures),
+            **self._levels(),
         )
         return write_pareto_page(swept, page)
+
+    def _levels(self) -> dict[str, Any]:
+        """The accuracy of guessing, and the score of a run without noise beside the sweep, for the page.
+
+        Each only where it is that of every point. Of many points none is looked for: each is read.
+        """
+        done = self.table[self.table["error"] == ""]
+        if not 0 < done["point"].nunique() <= _MOST_READ:
+            return {}
+        runs = [
+            task_folder(self.folder, *task)
+            for task in zip(done["point"], done["seed"].astype(int), strict=True)
+        ]
+        try:
+            points = load_series(runs)
+        except SfumatoError:  # damaged since it was done
+            return {}
+        guesses = {guess_of_run(one.first) for one in points}
+        found: dict[str, Any] = {"guess": guesses.pop()} if len(guesses) == 1 else {}
+        twin = twin_in(self.folder.resolve().parent, points[0], "beside the sweep")
+        if twin is not None and all(cost_of_privacy([one, twin]) for one in points):
+            found |= {"silent": twin.final(self.score.column).value, "silent_name": twin.name}
+        return found
 
     def _reports_of(self, point: str, beside: Path) -> dict[int, str]:
         """Path of the report of every seed of a point, relative to the folder ``beside``."""

@@ -20,13 +20,30 @@ EDGE_COLOURS = ("#7466C4", "#C2578F", "#3A8C5F", "#8A8445", "#A8654F", "#9A83C9"
 _SQUARE: Json = {"symbol": "square-open", "size": 9, "color": "#FFFFFF", "line": {"width": 2}}
 
 
+KNOWN_MOVES = (
+    "Which device is under which edge, and who is trusted, is taken as known for every round before the run, "
+    "as independent of all data, and as public: that a device moved is not hidden. ε, and noise that was "
+    "sized for a target, are for exactly these rounds. Other moves have other ε: account for them first."
+)
+"""What ε does not cover where devices move or trust changes (docs/accounting.md, A network that moves)."""
+
+
 def moved_sentence(network: Network) -> list[str]:
-    """One sentence on how many devices ever change their edge; [] where the tree stays the same."""
+    """A sentence on how many devices ever change their edge, for which alone every ε is; [] where the tree
+    stays the same.
+    """
     if not network.trees:
         return []
+    return [f"{_who_moves(network)}; every ε is for exactly these changes, known beforehand and public."]
+
+
+def _who_moves(network: Network) -> str:
+    """How many devices ever change their edge; or that only trust changes."""
     places, name = edges_over_time(network), network.trees[0][1].tiers[-1].name
     moved, count = int((places != places[0]).any(axis=0).sum()), places.shape[1]
-    return [f"{text.whole(moved)} of {text.how_many(count, 'device')} change their {name}."]
+    if not moved:
+        return f"No device changes its {name}, but trust changes"
+    return f"{text.whole(moved)} of {text.how_many(count, 'device')} change their {name}"
 
 
 def places_figure(network: Network) -> Figure | None:
@@ -46,7 +63,7 @@ def places_figure(network: Network) -> Figure | None:
     some = f" {text.whole(len(chosen))} of {text.whole(count)} devices are shown, evenly spaced by number."
     shorter = some if count > len(chosen) else ""
     said = (
-        f"{moved_sentence(network)[0]} "
+        f"{_who_moves(network)}. "
         f"Each row is a device, each colour the {name} that it is under. A white outline marks rounds in "
         f"which that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
     )

@@ -117,11 +117,19 @@ def kept_choices(series: Sequence[Series]) -> list[str]:
 
 def noise_factor_sentence(one: Series) -> list[str]:
     """A sentence on the factors by which adaptive control multiplied the noise of a run; else []."""
+    factors = noise_factors(one)
+    return [f"In this run adaptive control multiplied the noise below by {factors}."] if factors else []
+
+
+def noise_factors(one: Series) -> str:
+    """The least and the largest factor by which adaptive control multiplied the noise of a run, as text; ""
+    where it did not.
+    """
     factors = one.curve("noise_factor").mean
-    if not len(factors) or float(np.ptp(factors)) == 0:
-        return []
+    if not len(factors) or set(factors) == {1.0}:
+        return ""
     least, most = text.number(float(factors.min())), text.number(float(factors.max()))
-    return [f"In this run adaptive control multiplied the noise below by {least} to {most}."]
+    return least if least == most else f"{least} to {most}"
 
 
 def _varies(found: Sequence[RunCurve]) -> bool:

@@ -171,7 +171,10 @@ def _score_figure(
     return curve_figure(
         curves,
         title=f"{title}{where}",
-        caption=f"{title} on held-out data; measured by the simulator only, not accounted for.{notes}{told}",
+        caption=(
+            f"{title} on held-out data{where.replace(' on ', ' of ', 1)}; measured by the simulator only, "
+            f"not accounted for.{notes}{told}"
+        ),
         level=level,
         description=f"{title} over rounds. {' '.join(described)}",
         y_axis=score_axis(score, curves),

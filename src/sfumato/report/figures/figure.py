@@ -59,6 +59,7 @@ class Figure:
         min_width: smallest width in pixels; on a narrower page the figure is scrolled.
         max_width: largest width in pixels; ``None``: that of the page.
         narrow: HTML that says the same on a screen too narrow for the figure, which is then hidden.
+        narrow_caption: below ``narrow`` in place of ``caption``.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Figure:
     min_width: int = 300
     max_width: int | None = None
     narrow: str = ""
+    narrow_caption: str = ""
 
 
 def colour(index: int) -> str:

@@ -20,7 +20,6 @@ MOST_OPEN = 3
 """Classes of units that are open in the list for narrow screens; the others are folded."""
 BY_TRUST = "∞ (trusted)"
 """What stands for ε towards an observer that the unit trusts with its raw updates."""
-_FEWEST_ROWS = 4  # of a drawing without columns that say ∞ of every class
 _TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
 
 
@@ -38,8 +37,6 @@ def heatmap_figure(
     """
     if not matrix.cells:
         return None
-    whole = matrix
-    matrix, left_out = _without_trusted_columns(whole)
     upright = len(matrix.columns) <= 7
     columns = [text.wrapped(column.title, 14 if upright else 26) for column in matrix.columns]
     described = [
@@ -47,39 +44,22 @@ def heatmap_figure(
         f"{'no guarantee' if cell.epsilon == math.inf else f'epsilon {text.epsilon(cell.epsilon)}'}."
         for (r, c), cell in sorted(matrix.cells.items(), key=lambda entry: entry[0])
     ]
+    of = f"The largest ε{text.at_delta(delta)} of {_kinds_of_units(matrix, device)} of each class"
     return Figure(
         title=f"ε by class of {device} and observer",
         caption=(
-            f"The largest ε{text.at_delta(delta)} of {_kinds_of_units(whole, device)} of each class "
-            "(row) towards each observer (column), over the whole training. Lighter is more private."
-            f"{_meaning_of_colours(matrix)}{_meaning_of_empty_cells(matrix)}{left_out}"
+            f"{of} (row) towards each observer (column), over the whole training. Lighter is more private."
+            f"{_meaning_of_colours(matrix)}{_meaning_of_empty_cells(matrix)}"
         ),
+        narrow_caption=f"{of} towards each observer, over the whole training.",
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
         data=_heatmap_traces(matrix, delta),
         layout=_heatmap_layout(matrix, columns, upright=upright),
-        table=_guarantee_table(whole, delta),
+        table=_guarantee_table(matrix, delta),
         narrow=matrix_as_list(matrix),
         kind="heatmap",
         min_width=(210 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
     )
-
-
-def _without_trusted_columns(matrix: Matrix) -> tuple[Matrix, str]:
-    """The matrix without the columns that say only ∞, as the observers are trusted, and a sentence.
-
-    Of few classes all columns stay.
-    """
-    if len(matrix.rows) < _FEWEST_ROWS:
-        return matrix, ""
-    cells = [[cell for (_, c), cell in matrix.cells.items() if c == at] for at in range(len(matrix.columns))]
-    dull = [all(one.epsilon == math.inf and one.trusts_all for one in column) for column in cells]
-    kept = [at for at, is_dull in enumerate(dull) if not is_dull]
-    if not kept or not any(dull):
-        return matrix, ""
-    shown = {(r, kept.index(c)): cell for (r, c), cell in matrix.cells.items() if c in kept}
-    titles = [column.title for column, is_dull in zip(matrix.columns, dull, strict=True) if is_dull]
-    said = f" Left out: {text.join_names(titles)} (trusted with raw updates: ∞)."
-    return Matrix(matrix.rows, tuple(matrix.columns[at] for at in kept), shown), said
 
 
 def matrix_as_list(matrix: Matrix) -> str:

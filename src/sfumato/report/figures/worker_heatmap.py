@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,11 +24,30 @@ from sfumato.report.results.grouped_run import GroupedRun, WorkerPair
 Pairs: TypeAlias = list[list[WorkerPair | None]]
 """By target and observer; ``None`` where there is no such pair."""
 
+_TITLE = "ε between any two workers"
 BUTTONS: Json = {
     **{"bgcolor": "#F4F4F2", "bordercolor": "#9AA1AA", "borderwidth": 1, "showactive": True},
     **{"font": {"color": "#1D2126", "size": 12}, "pad": {"t": 0, "b": 8, "l": 0, "r": 0}},
     **{"xanchor": "left", "yanchor": "bottom", "x": 0},
 }
+
+
+def workers_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
+    """HTML of ε between any two workers: the figure, or a table where it would have one colour.
+
+    ``place``: puts a figure on the page.
+    """
+    kinds = run.releases.kinds
+    drawn = [int(worker) for worker in run.drawn_workers]
+    values = [pair.epsilon for a in drawn for b in drawn if (pair := _pair_of_cell(run, a, b)) is not None]
+    finite = [value for value in values if value < math.inf]
+    if not finite or min(finite) < 10 ** EPSILON_ENDS[1]:
+        return place(worker_heatmap_figure(run))
+    least, most = text.epsilon(min(finite)), text.epsilon(max(finite))
+    said = f"Every finite ε is at the end of the scale of colours: {least} to {most}."
+    table = _pair_table(run, sorted({int(kinds.of[worker]) for worker in drawn}))
+    folded = f"<details><summary>Show the numbers</summary>{table}</details>"
+    return f"<h3>{_TITLE}</h3>{text.paragraphs([said])}{folded}"
 
 
 def worker_heatmap_figure(run: GroupedRun) -> Figure:
@@ -42,7 +61,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
     classes = "" if run.draws_every_worker else ", one worker for every set of groups"
     low, high = _range_as_text(exact)
     return Figure(
-        title="ε between any two workers",
+        title=_TITLE,
         caption=(
             "What the worker of a column can learn at most about all data of the worker of a row"
             f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of the paper. "

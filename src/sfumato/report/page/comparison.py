@@ -6,18 +6,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
-from sfumato.report.page.who_adds_noise import noise_of
+from sfumato.report.figures.control import noise_factors
+from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
 from sfumato.report.results.comparability import asks_for_energy, by_score_and_data, energy_text
-from sfumato.report.results.network import owners_in_words
+from sfumato.report.results.network import GroupNetwork, owners_in_words
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import Summary, has_edges, largest_towards_device, score_text
+from sfumato.report.results.summary import Summary, of_main_unit, score_text, unit_of_run
 from sfumato.run_folder.headline import headline_of
-from sfumato.run_folder.recorded_privacy import RawDevices
+from sfumato.run_folder.reader import RunFolder
 from sfumato.spec.diff import differing_values
 from sfumato.spec.words_of_keys import WORDS, key_in_words, setting_in_words
 
-_ALIKE = ("unit", "rounds", "seeds")  # left out where all runs are alike
+_ALIKE = ("unit", "δ", "rounds done", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
 _NOISE = frozenset(
     f"privacy.noise.{key}"
@@ -26,8 +29,18 @@ _NOISE = frozenset(
     )
 )  # fmt: skip
 _NOT_SET = "not set"
+_ROUNDS = "training.rounds"
 _MOST_KEYS = 12
-_TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
+_MOST_IN_WORDS = 4  # runs
+_WHOM: tuple[tuple[tuple[ObserverKind, ...], str, str], ...] = (
+    (("cloud",), "the cloud", "the cloud"),
+    (("public",), "the public", "the public"),
+    (("own-edge",), "its own edge", "its own master"),
+    (("other-edge",), "another edge", "another master"),
+    (("peer", "other-device"), "another device", "another worker"),
+)
+"""Kinds of observers with their name in trees, and in groups."""
+_BEST_TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("the cloud", lambda one: one.epsilon_cloud),
     ("the public", lambda one: one.epsilon_public),
     ("the own edge (where it is not trusted)", lambda one: one.epsilon_own_edge),
@@ -49,7 +62,7 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
         said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
-    for whom, of in _TOWARDS if len({one.unit for one in summaries}) == 1 else ():
+    for whom, of in _BEST_TOWARDS if len({one.unit for one in summaries}) == 1 else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
         if finite and len({text.epsilon(value) for value, _ in known}) > 1:
@@ -71,24 +84,35 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
     specs = [one.first.spec_dict for one in series]
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
     found = differing_values(compared)
-    if not found:
-        return ""
-    noise = _noise_rows(series, found)
+    first = _noise_rows(series, found) + _rounds_row(series, found)
     order = {key: place for place, key in enumerate(WORDS)}
     inapplicable = {key: key not in order and None in values for key, values in found.items()}
     keys = sorted(found, key=lambda key: (inapplicable[key], order.get(key, len(order))))
-    rows = noise + [
+    rows = first + [
         (text.title(key_in_words(key)), *(setting_in_words(key, value) for value in found[key]))
         for key in keys
     ]
-    headers = ["setting", *(one.name for one in series)]
+    if not rows:
+        return ""
+    headers = ["", *(one.name for one in series)]
     caption = "What differs between the runs"
-    first = text.html_table(headers, rows[:_MOST_KEYS], caption=caption, stacked=True)
+    shown = text.html_table(headers, rows[:_MOST_KEYS], caption=caption, stacked=True)
     if len(rows) <= _MOST_KEYS:
-        return first
+        return shown
     more = text.html_table(headers, rows[_MOST_KEYS:], caption="What differs, too", stacked=True)
     others = text.how_many(len(rows) - _MOST_KEYS, "more setting")
-    return f"{first}<details><summary>Show {others} in which they differ</summary>{more}</details>"
+    return f"{shown}<details><summary>Show {others} in which they differ</summary>{more}</details>"
+
+
+def _rounds_row(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
+    """A row on the rounds that specs set, where control made others, which the table of figures has; else [].
+
+    Takes the key out of ``found``.
+    """
+    asked = found.pop(_ROUNDS, ())
+    if all(one.rounds_played == rounds for one, rounds in zip(series, asked, strict=False)):
+        return []
+    return [("Rounds set in the spec", *(setting_in_words(_ROUNDS, rounds) for rounds in asked))]
 
 
 def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
@@ -125,83 +149,139 @@ def _target_in_words(noise: Mapping[str, Any]) -> str:
 
 
 def _multipliers_in_words(one: Series) -> str:
-    """Who adds noise by which largest multiplier."""
+    """Who adds noise by which multipliers, those of every aggregation; and what control made of them."""
     spec = one.first.spec_dict
     if _noise_section(spec).get("kind", "none") == "none":
         return "none"
     parties = noise_of(spec, one.network)["parties"]
-    each = [
-        f"{owners_in_words(row['parties'], 3)}: {text.number(max(row['multipliers']))}" for row in parties
+    each = [f"{owners_in_words(row['parties'], 3)}: {_by_level(row['multipliers'])}" for row in parties]
+    factors = noise_factors(one)
+    chosen = f"; each times {factors}, as adaptive control chose" if each and factors else ""
+    return f"{'; '.join(each)}{chosen}" or "none of its own"
+
+
+def _by_level(multipliers: Sequence[float]) -> str:
+    """Multipliers by aggregating tier as text; one number where they are written alike."""
+    written = [text.number(value) if value else "none" for value in multipliers]
+    if len(set(written)) == 1:
+        return written[0]
+    levels = names_of_levels(len(written))
+    return ", ".join(f"{value} ({name})" for name, value in zip(levels, written, strict=True))
+
+
+def _towards(one: Series, *kinds: ObserverKind) -> str:
+    """The largest finite ε towards observers of these kinds, and for how many it is ∞; "–" without such.
+
+    A device has one cloud and one own edge, unless it moves; of other kinds pairs are counted.
+    """
+    of_seeds = [_rows_towards(run, kinds) for run in one.runs]
+    rows = [row for of_seed in of_seeds for row in of_seed]
+    finite = [row.epsilon for row in rows if row.epsilon < math.inf]
+    said = [text.epsilon(max(finite))] if finite else []
+    each = set(kinds) <= {"cloud", "public", "own-edge"} and not one.network.trees
+    for trusted, why in ((True, " (trusted)"), (False, "")):
+        seed = next((s for s in of_seeds if any(_endless(row, trusted) for row in s)), ())
+        many = sum(row.stands_for for row in seed if _endless(row, trusted))
+        every = sum(row.stands_for for row in seed)
+        if many:
+            unit = unit_of_run(one.first) if each else "pair"
+            whom = "" if many == every else f" for {text.whole(many)} of {text.how_many(every, unit)}"
+            said.append(f"∞{whom}{why}")
+    return "; ".join(said) or "–"
+
+
+def _rows_towards(run: RunFolder, kinds: Sequence[ObserverKind]) -> list[Guarantee]:
+    """The guarantees of the main unit towards observers of these kinds."""
+    return [row for row in of_main_unit(run.privacy.guarantees) if row.relation.kind in kinds]
+
+
+def _endless(row: Guarantee, trusted: bool) -> bool:
+    """Whether ε is ∞, because the observer is ``trusted`` with raw updates or else for lack of protection."""
+    return row.epsilon == math.inf and row.is_raw == trusted
+
+
+def _towards_cloud(one: Series) -> str:
+    """ε towards the cloud as text; that of adaptive control is named a budget."""
+    return _towards(one, "cloud") + (" (budget)" if one.first.spec_dict.get("control") else "")
+
+
+def largest_epsilons_in_words(series: Sequence[Series]) -> list[str]:
+    """A sentence for each run with the largest finite ε and towards whom it is; [] for many runs.
+
+    It also says who has none (∞).
+    """
+    return [_who_learns(one) for one in series] if len(series) <= _MOST_IN_WORDS else []
+
+
+def _who_learns(one: Series) -> str:
+    """Sentences on the largest finite ε of a run, towards whom it is, and towards whom there is none."""
+    unit, grouped = unit_of_run(one.first), isinstance(one.network.shape, GroupNetwork)
+    rows = [row for run in one.runs for row in of_main_unit(run.privacy.guarantees)]
+    finite = [row for row in rows if row.epsilon < math.inf]
+    if not finite:
+        return f"{one.name}: no {unit} has a guarantee."
+    most = text.epsilon(max(row.epsilon for row in finite))
+    worst = {row.relation.kind for row in finite if text.epsilon(row.epsilon) == most}
+    whom = [(kinds, in_groups if grouped else in_trees) for kinds, in_trees, in_groups in _WHOM]
+    said = text.join_names([words for kinds, words in whom if worst & set(kinds)], len(whom))
+    none = [
+        f"{words}{found.partition('∞')[2].replace('; ∞', ' and')}"
+        for kinds, words in whom
+        if "∞" in (found := _towards(one, *kinds))
     ]
-    return "; ".join(each) or "none of its own"
-
-
-def _raw_to_cloud(one: Series, summary: Summary) -> str:
-    """The text "N of N" devices send raw updates, of a run whose cloud is trusted; "–" otherwise."""
-    raw = one.first.privacy.raw_to_trusted_edge
-    return str(RawDevices(raw.of, raw.of)) if summary.cloud_is_trusted and raw is not None else "–"
-
-
-def _towards_cloud(one: Series, summary: Summary) -> str:
-    """The largest ε towards the cloud as text; that of adaptive control is named a budget."""
-    return text.epsilon(summary.epsilon_cloud) + (" (budget)" if one.first.spec_dict.get("control") else "")
+    tail = f" No guarantee (∞) towards {'; towards '.join(none)}." if none else ""
+    return f"{one.name}: the largest ε of one {unit} is {most}, towards {said}.{tail}"
 
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
-    """HTML of a table with a row for each run, then of the keys in which the specs differ.
+    """HTML of a table with a column for each run, then of the keys in which the specs differ.
 
-    Columns that were not measured, or that are alike in all runs, are left out.
+    Figures that were not measured, or that are alike in all runs, are left out.
     """
-    scores, specs = (
-        [headline_of(one.first.metrics) for one in series],
-        [one.first.spec_dict for one in series],
-    )
-    raw = [
-        summary.raw_to_trusted_edge if has_edges(one) else _raw_to_cloud(one, summary)
-        for summary, one in zip(summaries, series, strict=True)
-    ]
-    mixed, asked = len(set(scores)) > 1, [asks_for_energy([one]) for one in series]
-    energies = [
-        energy_text(spec, s.energy_j) if has else "–"
-        for spec, s, has in zip(specs, summaries, asked, strict=True)
-    ]
-    delays = [
-        text.quantity(s.delay_s, text.SECONDS) if has else "–"
-        for s, has in zip(summaries, asked, strict=True)
-    ]
-    finals = [score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)]
-    columns: list[tuple[str, list[str]]] = [
-        ("run", [s.run for s in summaries]),
-        ("final score" if mixed else f"final {scores[0].name}", finals),
-        ("unit", [s.unit for s in summaries]),
-        ("ε, cloud", list(map(_towards_cloud, series, summaries))),
-        ("ε, public", [text.epsilon(s.epsilon_public) for s in summaries]),
-        ("ε, own edge", [text.epsilon(s.epsilon_own_edge) for s in summaries]),
-        ("ε, another edge", [text.epsilon(s.epsilon_other_edge) for s in summaries]),
-        ("ε, another device", [text.epsilon(largest_towards_device(one)) for one in series]),
-        ("raw devices", raw),
-        ("traffic", [text.quantity(s.total_bytes, text.BYTES) for s in summaries]),
-        ("energy", energies),
-        ("delay", delays),
-        ("rounds", [text.whole(s.rounds) for s in summaries]),
-        ("seeds", [text.whole(s.seeds) for s in summaries]),
+    rows = [
+        row
+        for row in _figures_of_runs(series, summaries)
+        if set(row[1:]) != {"–"} and (row[0] not in _ALIKE or len(set(row[1:])) > 1)
     ]
     deltas = {text.number(s.delta) for s in summaries}
-    if len(deltas) > 1:
-        columns.append(("δ", [text.number(s.delta) for s in summaries]))
-    kept = [
-        (title, values)
-        for title, values in columns
-        if title == "run" or (set(values) != {"–"} and (title not in _ALIKE or len(set(values)) > 1))
-    ]
     said = f" at δ = {next(iter(deltas))}" if len(deltas) == 1 else ""
     table = text.html_table(
-        [title for title, _ in kept],
-        list(zip(*(values for _, values in kept), strict=True)),
+        ["", *(s.run for s in summaries)],
+        rows,
         caption=f"Comparison of the runs: the largest ε towards each kind of observer{said}; ∞: no "
-        "guarantee, –: does not apply or was not measured. Own edge: where the edge is not trusted with raw "
-        "updates. Raw devices: they send raw updates to a trusted edge",
-        numeric=tuple(n for n, (title, _) in enumerate(kept) if title not in ("run", "unit")),
+        "guarantee, –: does not apply or was not measured",
         stacked=True,
     )
     return table + _spec_differences_table(series)
+
+
+def _figures_of_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
+    """Rows of a table: what a figure is, and that of every run."""
+    scores = [headline_of(one.first.metrics) for one in series]
+    mixed = len(set(scores)) > 1
+    pairs = list(zip(series, summaries, strict=True))
+    asked = [asks_for_energy([one]) for one in series]
+    found: dict[str, list[str]] = {
+        "final score" if mixed else f"final {scores[0].name}": [
+            score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)
+        ],
+        "unit": [s.unit for s in summaries],
+        "ε, cloud": list(map(_towards_cloud, series)),
+        "ε, public": [_towards(one, "public") for one in series],
+        "ε, own edge": [_towards(one, "own-edge") for one in series],
+        "ε, another edge": [_towards(one, "other-edge") for one in series],
+        "ε, another device": [_towards(one, "peer", "other-device") for one in series],
+        "δ": [text.number(s.delta) for s in summaries],
+        "traffic": [text.quantity(s.total_bytes, text.BYTES) for s in summaries],
+        "energy": [
+            energy_text(one.first.spec_dict, s.energy_j) if has else "–"
+            for (one, s), has in zip(pairs, asked, strict=True)
+        ],
+        "delay": [
+            text.quantity(s.delay_s, text.SECONDS) if has else "–"
+            for s, has in zip(summaries, asked, strict=True)
+        ],
+        "rounds done": [text.whole(s.rounds) for s in summaries],
+        "seeds": [text.whole(s.seeds) for s in summaries],
+    }
+    return [(title, *values) for title, values in found.items()]

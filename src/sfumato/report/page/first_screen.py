@@ -15,7 +15,7 @@ from sfumato.report.figures.claims import claims_sentence
 from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.figures.heatmap import BY_TRUST
-from sfumato.report.page.comparison import best_runs, comparison
+from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.page.not_accounted import seed_sentence
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
@@ -28,8 +28,9 @@ from sfumato.report.results.cost_of_privacy import (
     commands_without_control,
     cost_of_privacy,
     cost_of_privacy_or_commands,
+    twins_beside,
 )
-from sfumato.report.results.dp_ogl_plus import protocol_warnings
+from sfumato.report.results.dp_ogl_plus import lead_of_run, protocol_warnings
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.observer_labels import labels_for
@@ -53,7 +54,6 @@ _WITHOUT_CONTROL = (
     "These commands, in the folder that holds the run, train the same without control, for the same ε, and "
     "compare the two:",
 )
-_NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 
 
 class _Tile(NamedTuple):
@@ -86,8 +86,10 @@ def first_screen(
     if len(series) == 1:
         parts.append(_answers_html(series[0], summaries[0], matrices[0], twin))
     else:
-        parts += [_notice_html(sentence) for sentence in warnings_of_series(series)]
-        parts.append(_lead_html([*cost_of_privacy(series), *best_runs(series, summaries)]))
+        warned = " ".join(warnings_of_series(series))
+        parts += [_notice_html(warned)] if warned else []
+        parts.append(_lead_html([*_costs_of_privacy(series), *best_runs(series, summaries)]))
+        parts.append(_paragraphs(largest_epsilons_in_words(series)))
         parts.append(comparison(series, summaries))
         parts.append(pictures)
         parts.append(_each_run_html(series, matrices))
@@ -98,6 +100,11 @@ def first_screen(
             "over the seeds.</p>"
         )
     return f'<section aria-label="Headline">{"".join(parts)}</section>'
+
+
+def _costs_of_privacy(series: Sequence[Series]) -> list[str]:
+    """Sentences on what noise costs each run in its score, by runs of the report or else beside them."""
+    return cost_of_privacy(series) or cost_of_privacy([*series, *twins_beside(series)])
 
 
 def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
@@ -151,11 +158,9 @@ def _leakage_paragraphs(one: Series, matrix: Matrix) -> list[str]:
     summed = [f"By secure aggregation only the sum of the messages arrives at {receivers}."] if secure else []
     shape = network.shape
     placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
-    numbered = isinstance(shape, GroupNetwork) and not shape.groups.worker_names
     told = protocol_warnings(one.first.spec_dict)
     noise = [*([_who_adds_noise(one, network)] if placed else []), *budget_sentence(one), *seed_sentence(one)]
     paragraphs = [
-        ["In tables and reasons, device:0 is worker 0."] if numbered else [],
         moved,
         *([said] for said in protection_paragraphs(one, matrix)),
         noise,
@@ -203,7 +208,6 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         "Who learns what": [*epsilons, _paragraphs(_leakage_paragraphs(one, matrix))],
         "At what cost": [
             _tiles_html(costs),
-            "" if asked or math.isnan(summary.energy_j) else _NO_ENERGY,
             _commands_html(*_WITHOUT_CONTROL, commands_without_control(one)) if controlled else "",
         ],
         "Accuracy" if score is ACCURACY else text.title(score.name): [
@@ -213,10 +217,11 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         ],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    verdicts = [*protocol_warnings(one.first.spec_dict), *nothing_learned(one.first)]
-    others = [said for said in findings_of_run(one.first) if said not in verdicts]
+    nothing = nothing_learned(one.first)
+    told = {*protocol_warnings(one.first.spec_dict), *nothing}
+    others = [said for said in findings_of_run(one.first) if said not in told]
     findings = _findings_html(dict.fromkeys([*_bare_pairs(one), *others], ()))
-    lead = _lead_html(list(map(text.sentence, verdicts)))
+    lead = _lead_html([*lead_of_run(one.first), *map(text.sentence, nothing)])
     return f'{lead}<div class="answers">{blocks}</div>{findings}'
 
 

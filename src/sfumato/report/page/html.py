@@ -41,7 +41,7 @@ class PlacedFigures:
         numbers.
         """
         told = any(other.caption == figure.caption for other in self.placed.values())
-        caption = "" if told else f"<figcaption>{text.escape(figure.caption)}</figcaption>"
+        caption = "" if told else _captions(figure)
         key = ""
         if figure.kind == "network":
             key, figure = key_of_marks(figure), _without_legend(figure)
@@ -65,6 +65,17 @@ class PlacedFigures:
         figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
         plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
         return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _captions(figure: Figure) -> str:
+    """The caption of a figure as HTML; of one that is a list on narrow screens, that of the list too."""
+    said = f"<figcaption>{text.escape(figure.caption)}</figcaption>"
+    if not figure.narrow_caption:
+        return said
+    words = f'<span class="of-plot">{text.escape(figure.caption)}</span>'
+    return (
+        f'<figcaption>{words}<span class="of-list">{text.escape(figure.narrow_caption)}</span></figcaption>'
+    )
 
 
 def _without_legend(figure: Figure) -> Figure:

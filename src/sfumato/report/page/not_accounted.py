@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sfumato.report.drawings.moving import KNOWN_MOVES
 from sfumato.report.results.cost_of_privacy import has_noise
 from sfumato.report.results.series import Series
 
@@ -38,4 +39,6 @@ def not_accounted(series: Sequence[Series]) -> list[str]:
         lines.append("The guarantees assume exact Gaussian noise and do not cover floating-point effects.")
     if any(one.network.over_air for one in series):
         lines.append("Whoever hears better than the receivers of the spec, or from nearer, learns more.")
+    if any(one.network.trees for one in series):
+        lines.append(KNOWN_MOVES)
     return [*lines, "Wall time depends on the machines that played the runs."]

@@ -24,7 +24,7 @@ from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import after_run_table, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
-from sfumato.report.figures.worker_heatmap import worker_heatmap_figure
+from sfumato.report.figures.worker_heatmap import workers_html
 from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.first_screen import first_screen
 from sfumato.report.page.html import (
@@ -40,7 +40,7 @@ from sfumato.report.page.not_accounted import not_accounted
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
-from sfumato.report.results.comparability import data_of
+from sfumato.report.results.comparability import asks_for_energy, data_of
 from sfumato.report.results.cost_of_privacy import adds_noise, twin_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
@@ -50,6 +50,8 @@ from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import Summary, matrix_of, summarise, unit_of_run
 from sfumato.run_folder.reader import add_text
+
+_NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
 
 
 def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -246,10 +248,10 @@ def _overlap_html(one: Series, figures: PlacedFigures) -> str:
     run = grouped_run(one.first) if overlaps else None
     if run is None:
         return ""
-    drawn = [worker_heatmap_figure(run), per_worker_privacy_figure(run)]
+    over_rounds = per_worker_privacy_figure(run)
     # where groups change, when a release arrives depends on who is where until then
     spread = "" if run.plan.eras else spread_html(run, figures.place)
-    return "".join(figures.place(figure) for figure in drawn if figure) + spread
+    return f"{workers_html(run, figures.place)}{figures.place(over_rounds) if over_rounds else ''}{spread}"
 
 
 def _elections_section(series: Sequence[Series], figures: PlacedFigures) -> list[str]:
@@ -308,7 +310,8 @@ def _costs_section(series: Sequence[Series], figures: PlacedFigures) -> str:
     drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)
     table = even_costs_table(series[0]) if len(series) == 1 else ""
-    return section("Costs and diagnostics", [table, f'<div class="panels">{placed}</div>'], folded=True)
+    parts = [table, f'<div class="panels">{placed}</div>', "" if asks_for_energy(series) else _NO_ENERGY]
+    return section("Costs and diagnostics", parts, folded=True)
 
 
 def _spec_html(one: Series, series: Sequence[Series]) -> str:

@@ -107,19 +107,25 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
             "Devices and aggregators add none." if noise.get("channel") else "No party adds noise of its own."
         )
         return text.paragraphs([*said, nobody])
-    depth = max(len(row["multipliers"]) for row in noise["parties"])
-    rows = [
-        (
-            owners_in_words(row["parties"], 12),
-            *(text.number(multiplier) if multiplier else "none" for multiplier in row["multipliers"]),
-            *["–"] * (depth - len(row["multipliers"])),
-        )
-        for row in noise["parties"]
+    written = [
+        [text.number(value) if value else "none" for value in row["multipliers"]] for row in noise["parties"]
     ]
-    levels = ["global aggregation", "one level below", *(f"{n} levels below" for n in range(2, depth))]
-    titles = ["noise multiplier"] if depth == 1 else [f"noise multiplier, {name}" for name in levels[:depth]]
+    depth = 1 if all(len(set(values)) == 1 for values in written) else max(map(len, written))
+    rows = [
+        (owners_in_words(row["parties"], 12), *values[:depth], *["–"] * (depth - len(values)))
+        for row, values in zip(noise["parties"], written, strict=True)
+    ]
+    levels = names_of_levels(depth)
+    titles = ["noise multiplier"] if depth == 1 else [f"noise multiplier, {name}" for name in levels]
     caption = (
         "Gaussian noise of each party: its standard deviation over the sensitivity of what it is added to"
     )
+    if depth > 1:
+        caption += ". Global aggregation: up to the cloud; one level below: the cloud does not take part"
     numeric = tuple(range(1, depth + 1))
     return text.paragraphs(said) + text.html_table(["party", *titles], rows, caption=caption, numeric=numeric)
+
+
+def names_of_levels(depth: int) -> list[str]:
+    """Names of the aggregations of a tree from the top down, by how far up they go."""
+    return ["global aggregation", "one level below", *(f"{n} levels below" for n in range(2, depth))][:depth]

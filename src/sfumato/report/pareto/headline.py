@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sfumato.findings import LARGE_EPSILON
 from sfumato.report import formatting as text
-from sfumato.report.pareto.axis import SCORES, title_of
+from sfumato.report.pareto.axis import ACCURACY, SCORES, title_of
 from sfumato.report.pareto.knee import knee_sentences
 from sfumato.report.pareto.points import (
     ParetoPage,
@@ -15,6 +15,7 @@ from sfumato.report.pareto.points import (
     cost_of,
     describe_objective,
     is_higher_better,
+    note_on_trust,
     planes,
     repeated_by,
     shown_value,
@@ -44,9 +45,10 @@ def headline(swept: ParetoPage) -> str:
             ones = [point for point in known if shown_value(point, name) == shown_value(best, name)]
             where = "every point" if len(ones) == len(swept.points) > 1 else _describe_points(swept, ones)
             superlative = "Highest" if is_higher_better(name) else "Lowest"
+            trust = note_on_trust(ones, name)
             said.append(
                 f"{superlative} {title_of(name)}: {describe_objective(best, name)} at {where}"
-                f"{_raw_devices_note(ones, name)}."
+                f"{f' ({trust})' if trust else ''}{_clause_on_guessing(swept, name)}."
             )
     said += [
         f"{title_of(name)} equals {title_of(other)} at every point."
@@ -59,6 +61,13 @@ def headline(swept: ParetoPage) -> str:
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in warnings)
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
+
+
+def _clause_on_guessing(swept: ParetoPage, name: str) -> str:
+    """What guessing would give, beside an accuracy; else ""."""
+    if name != ACCURACY or math.isnan(swept.guess):
+        return ""
+    return f"; guessing would give {text.percent(swept.guess)}"
 
 
 def _describe_points(swept: ParetoPage, points: Sequence[SweptPoint]) -> str:
@@ -81,9 +90,10 @@ def _large_epsilons(swept: ParetoPage) -> list[str]:
         if large:
             where = "every point" if len(large) == len(known) else f"{len(large)} of {len(known)} points"
             ends = dict.fromkeys(map(text.epsilon, (large[0], large[-1])))
+            trust = note_on_trust(swept.points, name)
             said.append(
                 f"{title_of(name)} is above {LARGE_EPSILON:g} at {where} ({' to '.join(ends)}): so large an "
-                "ε promises little."
+                f"ε promises little.{f' It is {trust}.' if trust else ''}"
             )
     return said
 
@@ -129,18 +139,11 @@ def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
     names = [name for name in swept.measured if name.startswith(EPSILON_PREFIX)]
     known = [{value_of(point, name) for name in names} for point in swept.points]
     silent = any(all(value == math.inf for value in values if not math.isnan(value)) for values in known)
-    if silent or not SCORES.keys() & set(swept.measured):
+    score = next((name for name in swept.measured if name in SCORES), None)
+    if silent or score is None:
         return []
+    if not math.isnan(swept.silent):
+        return [
+            f"Without noise {title_of(score)} is {SCORES[score].text(swept.silent)} ({swept.silent_name})."
+        ]
     return ["No point is without noise: sfumato run SPEC --baseline shows what noise costs in all."]
-
-
-def _raw_devices_note(points: Sequence[SweptPoint], name: str) -> str:
-    """The text " (raw to a trusted edge: … devices)" beside an ε towards edges, which leaves these devices
-    out; else "".
-
-    ``name``: the objective.
-    """
-    if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge", "other-edge"):
-        return ""
-    known = list(filter(None, dict.fromkeys(point.known_raw for point in points)))
-    return f" (raw to a trusted edge: {', or '.join(known)} devices)" if known else ""

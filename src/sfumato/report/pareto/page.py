@@ -23,13 +23,18 @@ from sfumato.report.pareto.points import (
     ParetoPage,
     SweptPoint,
     describe_objective,
+    note_on_trust,
     pareto_front,
     planes,
     value_of,
 )
+from sfumato.report.results.series import Mean
+from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import write_text
 
 _MOST_OPEN = 12  # points whose links are shown
+_FRONT = "The Pareto front are the points that no other point beats: as good in both figures, better in one."
+_FILLED = "Filled markers, joined by a line: the Pareto front."
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 
 
@@ -41,9 +46,10 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     ]
     panels = f'<div class="panels">{"".join(map(figures.place, drawn))}</div>'
     nothing = "A front needs two of accuracy, ε, energy and delay that differ from point to point."
+    told = [text.paragraphs([_FRONT])] if any(_FILLED in figure.caption for figure in drawn) else []
     sections = [
         headline(swept),
-        section("Pareto fronts", [panels if drawn else placeholder(nothing)]),
+        section("Score against ε and costs", [*told, panels if drawn else placeholder(nothing)]),
         section("All points", [_points_table(swept), _report_links(swept)]),
     ]
     if swept.failures:
@@ -64,24 +70,35 @@ def _points_table(swept: ParetoPage) -> str:
     """An HTML table of all points with their objectives; those on the front are marked."""
     names = swept.measured
     on = pareto_front(swept.points, names)
+    front, told = [], ""
+    if not all(on):
+        front = ["on the front"]
+        told = (
+            " On the front: no other point is as good in every objective and better in one; how many "
+            "devices are raw is no objective."
+        )
     rows = [
         (
             *(*point.labels, point.seeds),
             *(describe_objective(point, name) for name in names),
-            *(point.raw_to_trusted_edge, "yes" if best else ""),
+            *(point.raw_to_trusted_edge, *["yes" if best else ""][: len(front)]),
         )
         for point, best in zip(swept.points, on, strict=True)
     ]
     first = len(swept.keys)
     return text.html_table(
-        [*swept.keys, "seeds", *map(title_of, names), "raw to a trusted edge", "on the front"],
+        [*swept.keys, "seeds", *map(_column_title, names), "raw to a trusted edge", *front],
         rows,
-        caption=f"{_seeds_note(swept)}ε: the worst unit and seed, before training; "
-        "∞: no guarantee. On the front: no other point is as good in every "
-        "objective and better in one; how many devices are raw is no objective.",
+        caption=f"{_seeds_note(swept)}ε: the worst unit and seed, before training; ∞: no guarantee.{told}",
         numeric=tuple(range(first, first + 2 + len(names))),
         stacked=True,
     )
+
+
+def _column_title(name: str) -> str:
+    """The title of an objective; that of ε towards edges says that trusted ones are left out."""
+    own = name.removeprefix(EPSILON_PREFIX) in ("edge", "own-edge")
+    return f"{title_of(name)}, if not trusted" if own else title_of(name)
 
 
 def _report_links(swept: ParetoPage) -> str:
@@ -112,9 +129,14 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
     ]
     on = pareto_front(points, (across, up))
     x = ObjectiveAxis.of(across, [point.objectives[across] for point in points])
-    y = ObjectiveAxis.of(up, [point.objectives[up] for point in points])
+    level = swept.silent if up in SCORES else math.nan
+    levels = [] if math.isnan(level) else [Mean(level, math.nan)]
+    y = ObjectiveAxis.of(up, [*(point.objectives[up] for point in points), *levels])
+    trust = note_on_trust(points, across)
+    if trust:
+        x.layout["title"]["text"] += ", if not trusted"
     look = _MarkerStyle.of(swept.keys, points)
-    data = [_front_line(points, on, x, y)]
+    data = [] if all(on) else [_front_line(points, on, x, y)]
     for hue in dict.fromkeys(map(look.colour, points)):
         mine = [(one, best) for one, best in zip(points, on, strict=True) if look.colour(one) == hue]
         data.append(_point_marks(swept, mine, x, y, look))
@@ -128,17 +150,18 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
         "hovermode": "closest",
         "xaxis": x.layout,
         "yaxis": y.layout,
-        "shapes": [*strip_line(x, "x"), *strip_line(y, "y")],
+        "shapes": [*strip_line(x, "x"), *strip_line(y, "y"), *map(_level_line, levels)],
     }
     strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
     as_first = "" if with_legend else " Colours and symbols: as in the legend of the first figure."
-    filled = "Filled markers, joined by a line: the Pareto front."
-    front = "All points are on the Pareto front." if all(on) else filled
+    notes = [] if all(on) else [_FILLED]
+    notes += [f"{trust}: that is not drawn."] if trust else []
+    notes += [f"Dotted: without noise, {SCORES[up].text(level)}."] if levels else []
     first = title_of(up)
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""
     return Figure(
         title=f"{text.title(first) if up in SCORES else first} against {title_of(across)}",
-        caption=f"{front}{bars}{strip}{as_first}",
+        caption=f"{' '.join(notes)}{bars}{strip}{as_first}".strip(),
         description=f"{title_of(up)} against {title_of(across)} of {len(points)} points. On the front: "
         f"{text.join_names(best, 8)}.",
         data=data,
@@ -146,6 +169,13 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
         kind="front",
         min_width=340,
     )
+
+
+def _level_line(level: Mean) -> Json:
+    """A Plotly shape: a dotted line across the plot at a score."""
+    line = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
+    ends = {"x0": 0, "x1": 1, "y0": level.value, "y1": level.value}
+    return {"type": "line", "xref": "paper", "line": line} | ends
 
 
 @dataclass(frozen=True)

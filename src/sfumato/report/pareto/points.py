@@ -53,6 +53,9 @@ class ParetoPage:
         points: points with results, in the grid's order.
         failures: points without results, and the errors.
         notices: sentences on figures that cannot be compared.
+        guess: the accuracy of guessing, 0 to 1; NaN where it is not known or differs.
+        silent: the score of a run without noise that otherwise is that of every point; NaN without one.
+        silent_name: of that run.
     """
 
     title: str
@@ -61,6 +64,9 @@ class ParetoPage:
     points: tuple[SweptPoint, ...]
     failures: tuple[tuple[str, str], ...]
     notices: Sequence[str] = ()
+    guess: float = math.nan
+    silent: float = math.nan
+    silent_name: str = ""
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -72,6 +78,19 @@ class ParetoPage:
     def describe_point(self, point: SweptPoint) -> str:
         """A point as text: ``key = value`` of every swept key."""
         return ", ".join(f"{key} = {label}" for key, label in zip(self.keys, point.labels, strict=True))
+
+
+def note_on_trust(points: Sequence[SweptPoint], name: str) -> str:
+    """For how many devices an ε towards their own edge is ∞, as they trust it: it leaves them out. Else "".
+
+    ``name``: the objective.
+    """
+    if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge"):
+        return ""
+    known = dict.fromkeys(point.known_raw for point in points if point.known_raw)
+    some = [raw for raw in known if not raw.startswith("0 of ")]
+    raw = text.join_names(some).replace(" and ", " or ")
+    return f"∞ towards their own edge, which they trust, for {raw} devices" if some else ""
 
 
 def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:

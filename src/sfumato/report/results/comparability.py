@@ -77,8 +77,8 @@ def _warning_on_units(series: Sequence[Series]) -> list[str]:
         return []
     whose = "; ".join(f"of one {unit} in {text.join_names(names)}" for unit, names in runs.items())
     return [
-        f"The ε here are of different units: {whose}. They cannot be compared as they are, and are "
-        "neither ranked nor drawn together."
+        f"The ε here are of different units: {whose}. They cannot be compared directly: ε of different units "
+        "are neither ranked nor drawn together."
     ]
 
 
@@ -111,7 +111,8 @@ def _warning_on_data(series: Sequence[Series]) -> list[str]:
         return []
     whose = "; ".join(f"{data} in {text.join_names(names)}" for data, names in runs.items())
     return [
-        f"The runs learn from different data: {whose}. Their scores are neither ranked nor drawn together."
+        f"The runs learn from different data: {whose}. Scores on different data are neither ranked nor drawn "
+        "together."
     ]
 
 

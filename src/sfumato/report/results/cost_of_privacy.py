@@ -9,17 +9,19 @@ from pathlib import Path
 from shlex import quote
 
 from sfumato.errors import SfumatoError
-from sfumato.report.formatting import number, title
+from sfumato.report.formatting import number, title, whole
 from sfumato.report.results.comparability import sends_over_the_air
 from sfumato.report.results.series import Series, load_series
 from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import ACCURACY, headline_of
+from sfumato.run_folder.label_counts import read_test_labels
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE
 from sfumato.spec.used_keys import WITHOUT_NOISE
 from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
 _MOST_FOLDERS = 50  # the most recent ones
+_MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it are read
 
 
 def cost_of_privacy(series: Sequence[Series]) -> list[str]:
@@ -50,12 +52,44 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
         cost = f"{title(what)} costs {amount}"
         seen = points >= 0.05 if score is ACCURACY else lost > 0
         cost = cost if seen else f"No cost of {what} is seen"
-        seeds = " (one seed each)" if len(one.runs) == len(other.runs) == 1 else ""
+        seeds = _note_on_chance(one, other, seen=seen and score is ACCURACY, apart=abs(best - reached))
         said.append(
             f"{cost}: {one.name} ends at {score.text(reached)}, and {other.name}, which has no noise, at "
             f"{score.text(best)}{seeds}."
         )
     return said
+
+
+def _note_on_chance(one: Series, other: Series, *, seen: bool, apart: float) -> str:
+    """A note, after a space, that two runs have one seed each, and that a difference ``apart`` of their
+    accuracies may be chance; "" with several seeds.
+
+    ``seen``: whether there is a difference of accuracies to judge.
+    """
+    if not len(one.runs) == len(other.runs) == 1:
+        return ""
+    labels = read_test_labels(one.first.path)
+    count = sum(labels.values()) if labels else 0
+    finals = [each.final(ACCURACY.column).value for each in (one, other)] if seen and count else []
+    if not finals or apart > by_chance(finals, count):
+        return " (one seed each)"
+    return f" (one seed each, {whole(count)} test examples: may be chance)"
+
+
+def by_chance(accuracies: Sequence[float], count: int) -> float:
+    """By how much two ``accuracies`` on ``count`` test examples may differ by the draw of these alone.
+
+    It is 1.96 standard errors of the difference of two shares, as if each had test examples of its own. On
+    the same examples the models err alike, so the true error is smaller as a rule: this says "may be chance"
+    rather too often.
+    """
+    return 1.96 * math.sqrt(sum(share * (1 - share) for share in accuracies) / count)
+
+
+def twins_beside(series: Sequence[Series]) -> list[Series]:
+    """The `twin_beside` of each run; of many runs none is looked for, as each may read `_MOST_FOLDERS`."""
+    found = [twin_beside(one) for one in series] if len(series) <= _MOST_LOOKED_FOR else []
+    return [twin for twin in found if twin is not None]
 
 
 def adds_noise(one: Series) -> bool:
@@ -83,13 +117,21 @@ def twin_beside(one: Series) -> Series | None:
 
     ``None`` where there is none, or ``one`` has no noise. Its name says in which folder it is.
     """
-    for folder in _folders_beside(one) if has_noise(one) else ():
+    return twin_in(one.folder.resolve().parent, one, "beside it")
+
+
+def twin_in(place: Path, one: Series, where: str) -> Series | None:
+    """The most recent finished run in a folder of ``place``, of the spec of ``one`` but for noise.
+
+    ``None`` where there is none, or ``one`` has no noise. ``where``: the place, at the end of its name.
+    """
+    for folder in _folders_in(place, one.folder.resolve()) if has_noise(one) else ():
         try:
             (other,) = load_series([folder])
         except (SfumatoError, OSError, ValueError):
             continue  # damaged, or being written
         if all(run.finished for run in other.runs):
-            named = replace(other, name=f"the run in the folder {folder.name} beside it")
+            named = replace(other, name=f"the run in the folder {folder.name} {where}")
             if cost_of_privacy([one, named]):
                 return named
     return None
@@ -136,10 +178,9 @@ def _spec_beside(one: Series) -> str:
     return quote((within / SPEC_FILE).as_posix())
 
 
-def _folders_beside(one: Series) -> Iterator[Path]:
-    """Folders beside that of ``one`` that hold a run, or seeds of one, the most recent first."""
-    own = one.folder.resolve()
-    seeds = {path.parent.parent for path in own.parent.glob(f"*/seed-*/{MANIFEST_FILE}")}
-    folders = {path.parent for path in own.parent.glob(f"*/{MANIFEST_FILE}")} | seeds
+def _folders_in(place: Path, own: Path) -> Iterator[Path]:
+    """Folders in ``place`` but ``own`` that hold a run, or seeds of one, the most recent first."""
+    seeds = {path.parent.parent for path in place.glob(f"*/seed-*/{MANIFEST_FILE}")}
+    folders = {path.parent for path in place.glob(f"*/{MANIFEST_FILE}")} | seeds
     recent = sorted(folders - {own}, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
     yield from recent[:_MOST_FOLDERS]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS
+from sfumato.accounting import account
+from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS, DP_OGL_PLUS_REASON, DP_OGL_PLUS_VERDICT
+from sfumato.errors import SfumatoError
+from sfumato.report.formatting import epsilon, number, sentence
 from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
-from sfumato.run_folder.reader import RunFolder
+from sfumato.run_folder.reader import SPEC_FILE, RunFolder
+from sfumato.spec.load import load_spec
 
 
 def protocol_warnings(spec: Mapping[str, Any]) -> list[str]:
@@ -17,6 +22,31 @@ def protocol_warnings(spec: Mapping[str, Any]) -> list[str]:
     ``spec``: resolved.
     """
     return [DP_OGL_PLUS] if _interval(spec) > 1 else []
+
+
+def lead_of_run(run: RunFolder) -> list[str]:
+    """For DP-OGL+ sentences as of `protocol_warnings`, with the ε of the sound protocol; else []."""
+    if not protocol_warnings(run.spec_dict):
+        return []
+    return [f"{DP_OGL_PLUS_VERDICT}{_epsilon_of_sound_protocol(run)}. {sentence(DP_OGL_PLUS_REASON)}"]
+
+
+def _epsilon_of_sound_protocol(run: RunFolder) -> str:
+    """A clause, after a comma, on the ε of dp-ogl-local with the settings of a run, from an account of it.
+
+    "" where the spec is not one of that protocol.
+    """
+    try:
+        found = account(load_spec(run.path / SPEC_FILE, ["protocol=dp-ogl-local"]))
+    except SfumatoError:
+        return ""
+    rows = [row for row in found.guarantees if row.relation.kind in ("peer", "other-device")]
+    if not rows or (worst := max(row.epsilon for row in rows)) == math.inf:
+        return ""
+    return (
+        f", with ε of at most {epsilon(worst)} (δ = {number(found.delta)}) towards every other worker in "
+        "this run's settings"
+    )
 
 
 def rounds_to_a_release(run: RunFolder) -> int:

@@ -227,8 +227,8 @@ class MovingLabels(TreeLabels):
             if int(number) in mine.tolist():
                 own = pluralise(name)
                 if self._is_trusted_by(device, int(number)):
-                    return Column((2, ""), f"trusted {own} it is ever under", "own-edge")
-                return Column((1, ""), f"untrusted {own} it is ever under", "own-edge")
+                    return Column((2, ""), f"trusted {own} they are ever under", "own-edge")
+                return Column((1, ""), f"untrusted {own} they are ever under", "own-edge")
             return Column((22, ""), f"{pluralise(name)} elsewhere", "other-edge")
         return super()._party_column(unit, observer)
 

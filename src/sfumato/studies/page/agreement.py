@@ -91,6 +91,7 @@ def verdict_table(verdicts: Sequence[StatementVerdict], *, trained: bool) -> str
 
     ``trained``: whether the study trains; without, what was found is computed and not measured.
     """
+    words = ("expected", "measured") if trained else ("by the paper", "computed")
     rows = [
         (
             one.statement.place,
@@ -103,7 +104,7 @@ def verdict_table(verdicts: Sequence[StatementVerdict], *, trained: bool) -> str
     ]
     caption = "Every sentence of the paper that this study checks, in our words"
     return text.html_table(
-        ["place", "the paper says", "expected", "measured" if trained else "computed", "verdict"],
+        ["place", "the paper says", *words, "verdict"],
         rows,
         caption=caption,
         stacked=True,

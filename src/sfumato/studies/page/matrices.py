@@ -214,7 +214,7 @@ def _workers(data: PanelData, matrix: _Matrix) -> Figure:
     if matrix.is_count and len(finite):
         bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "releases"}}
         traces[0]["colorbar"] = bar | {"tickvals": sorted(set(finite.tolist()))}
-        traces[0] |= {"zmin": float(min(finite.min(), finite.max() * 0.8)), "zmax": float(finite.max())}
+        traces[0] |= {"zmin": 0.0, "zmax": float(finite.max()) or 1.0}
     if count <= MOST_WRITTEN:
         traces[0] |= {"texttemplate": "%{text}", "textfont": {"size": 15}}
     if without:
