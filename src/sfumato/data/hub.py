@@ -109,7 +109,8 @@ def open_hub(
 
 
 def read_labels(split: HubSplit) -> NDArray[Any]:
-    """Labels [N] as stored, integers or strings, without the features; 0 where no classes are learnt.
+    """Labels [N] as stored, integers or strings, without the features; zeros unless the task is
+    classification.
 
     Raises:
         DataError: a label is missing or is neither an integer nor a string.
@@ -124,7 +125,7 @@ def read_labels(split: HubSplit) -> NDArray[Any]:
 
 
 def read_targets(split: HubSplit) -> NDArray[np.float32] | None:
-    """What a model learns to predict, [N, K], where that is not the label.
+    """Targets [N, K] of the tasks regression and multi-label; ``None`` with any other task.
 
     Raises:
         DataError: a value is missing or no number, or of a label set neither 0 nor 1.
@@ -197,7 +198,7 @@ def read_features(split: HubSplit, rows: NDArray[np.integer[Any]] | None = None)
 
 
 def is_image_table(split: HubSplit) -> bool:
-    """Whether the features are images, hence in [0, 1]."""
+    """Whether the features of ``split`` are images, which are read as pixels in [0, 1]."""
     return _is_image(split.rows, split.features)
 
 

@@ -59,16 +59,16 @@ def split_rows(
 
     Args:
         labels: as stored, integers or strings, [N].
-        test_labels: of the source's own test split, if it has one.
-        test_fraction: share to hold out where there is neither a test split nor ``is_test``.
+        test_labels: of the source's own test split [M], if it has one.
+        test_fraction: share to hold out where there is neither a test split nor ``is_test``; ``None``: 10 %.
         groups: natural group of each row [N], numbered from 0.
         sites: name of the site of each row [N].
         is_test: the rows to test on [N], where the source says it row by row.
-        persons: name of the person of each row [N], if it matters: a share is then held out of persons.
+        persons: name of the person of each row [N]; a share is then held out of persons, not of rows.
 
     Raises:
-        SpecError: a share is given for a source that has a test split of its own.
-        DataError: labels that are no class numbers.
+        SpecError: a share is given for a source that has a test split of its own, or leaves one part empty.
+        DataError: a label is negative.
     """
     refuse_test_fraction(test_fraction, test_labels is not None or is_test is not None)
     if test_labels is not None:
@@ -145,7 +145,10 @@ def facts_of(
 
 
 def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.int64]:
-    """How often each number from 0 occurs, ``[at least so many]``; NumPy would copy all of them to int64."""
+    """How often each of 0, 1, ... occurs in ``numbers``, with at least ``least`` entries.
+
+    Counts block by block: ``numpy.bincount`` would copy all numbers to int64 at once.
+    """
     found = np.zeros(max(least, int(numbers.max()) + 1 if len(numbers) else 0), np.int64)
     for first in range(0, len(numbers), _COUNTED_AT_ONCE):
         found += np.bincount(numbers[first : first + _COUNTED_AT_ONCE].astype(np.int64), minlength=len(found))
@@ -153,7 +156,7 @@ def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.i
 
 
 def in_smallest_type(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-    """Numbers from 0 in the smallest unsigned type that holds them."""
+    """``numbers``, none negative, in the smallest unsigned type that holds them; not copied if they have it."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))), copy=False)
 
 
