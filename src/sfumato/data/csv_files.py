@@ -114,7 +114,7 @@ def _refuse_text(path: Path, name: str, texts: list[Any], written: CsvFormat) ->
 
 
 def is_number(text: str) -> bool:
-    """Whether ``text`` is a number, empty, or a usual mark of a missing number ("NA", "null" and the like)."""
+    """Whether ``text`` is a number, empty, or a usual mark of a missing one ("NA", "null", ...)."""
     try:
         float(text or "nan")
     except ValueError:

@@ -68,7 +68,7 @@ def in_memory(features: Features) -> TypeIs[Array]:
 
 
 def taken(features: Features, rows: RowNumbers) -> Array:
-    """A new array ``[n, ...]`` of the features of ``rows`` ``[n]``, which ascend and hold each number once."""
+    """A new array ``[n, ...]`` of the features of ``rows`` [n], which ascend and hold each number once."""
     if isinstance(features, np.ndarray):
         return features[rows]
     out: Array = np.empty((len(rows), *features.shape[1:]), features.dtype)

@@ -32,7 +32,7 @@ _ALLOWED = (
 
 @contextmanager
 def given(data: Any) -> Iterator[None]:
-    """Context in which ``data.source: python:TYPE`` in a spec stands for ``data``; ``None`` changes nothing."""
+    """Context in which ``data.source: python:TYPE`` in a spec means ``data``; ``None`` changes nothing."""
     token = _DATA.set(data if data is not None else _DATA.get())
     try:
         yield

@@ -132,7 +132,7 @@ def refuse_too_many(name: str, rows: int) -> None:
 
 
 def features_of(train: Rows, test: Rows | None, split: RowSplit) -> tuple[Features, Features]:
-    """(training features, test features) of a split: arrays in memory, or sources that read rows when used."""
+    """(training features, test features) of a split: arrays in memory, or sources read when used."""
 
     def part(rows: Rows, chosen: RowNumbers) -> Features:
         if rows.source is None:

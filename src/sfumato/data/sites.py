@@ -99,7 +99,7 @@ def site_places(spec: Spec, known: DatasetFacts, devices: IntArray) -> SitePlace
 
 
 def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
-    """A note for the user which device holds which site, where the topology does not name devices; else ()."""
+    """A note for the user on which device is which site, where the topology names no devices; else ()."""
     if known.site_counts is None or _names(spec) is not None:
         return ()
     named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]

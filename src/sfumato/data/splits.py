@@ -156,7 +156,7 @@ def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.i
 
 
 def in_smallest_type(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-    """``numbers``, none negative, in the smallest unsigned type that holds them; not copied if they have it."""
+    """``numbers``, none negative, in the smallest unsigned type that holds them; copied if it differs."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))), copy=False)
 
 

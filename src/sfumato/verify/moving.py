@@ -34,11 +34,15 @@ class CheckedMovingTree:
 
     @property
     def pair_count(self) -> int:
-        """Number of ordered pairs of a device and an observer."""
+        """Number of ordered pairs of a device and an observer: aggregator, public or other device."""
         return self.eras[0].pair_count
 
     def party_named(self, name: str) -> Party:
-        """The party (kind, tier, index) of an observer's name; `ValueError` where there is none."""
+        """The party (kind, tier, index) of an observer's name, such as ``edge:2``.
+
+        Raises:
+            ValueError: there is no such party.
+        """
         return self.eras[0].party_named(name)
 
     def is_near(self, unit: int, party: Party) -> bool:
@@ -127,7 +131,9 @@ class EraFacts(CheckedTree):
         return self._charged[key]
 
     def squared_mu_of_round(self, unit: int, party: Party, relation: str) -> Array:
-        """Σ μ² over one round of a unit towards one party: ``[flow, cut]``."""
+        """Σ μ² over one round of device ``unit`` towards ``party``: ``[2]``, by the flow and by the cut
+        bound.
+        """
         charged = self.flow(unit, [party]), self.cut(unit, [party])
         return np.array([math.fsum(one.squared_mu(relation) for one in releases) for releases in charged])
 
@@ -165,7 +171,7 @@ class CheckedMovingPairs:
         return float((rounds @ squares).min())
 
     def problems(self, rows: Sequence[Json]) -> Iterator[str]:
-        """Yield a line where the rows of privacy.json do not stand for all pairs, or for one charged more."""
+        """Yield a line where rows of privacy.json omit pairs, or where a pair's ε is larger."""
         stated: dict[Any, list[tuple[Any, int]]] = {}
         drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
         figure_of: Callable[[int, Party], Any] = self._key_in_eras if drawn else self._squared_mu
@@ -188,13 +194,11 @@ class CheckedMovingPairs:
                 yield from self._count_problems(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
 
     def key_of(self, unit: int, party: Party) -> Any:
-        """A hashable key of a pair, equal for pairs that are alike in every era."""
+        """A hashable key of a device and an observer, equal for pairs that are charged alike in every era."""
         return self.places[unit], self._placement_of(unit, party), self._key_in_eras(unit, party)
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield devices that are under the same edge in every era, with the pairs of one of them by
-        `key_of`.
-        """
+        """Yield (devices under the same edge in every era, number of pairs of one of them by `key_of`)."""
         alike: dict[Any, list[int]] = {}
         for device, place in enumerate(self.places):
             alike.setdefault(place, []).append(device)
