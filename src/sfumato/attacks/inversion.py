@@ -90,7 +90,7 @@ class InversionResult:
 
 
 def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; the result is also written to its folder.
+    """Reconstruct training images from what ``observer`` received in a run; writes the result to its folder.
 
     Args:
         run: the run folder.
@@ -101,7 +101,8 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         ``attacks/inversion-OBSERVER.json`` (docs/attacks.md).
 
     Raises:
-        SpecError: there is no such view, it contains nothing to attack, or the data are not images.
+        SpecError: there is no such view, it contains nothing to attack, the data are not images, or the
+            training has settings that the attack does not know.
         RunError: the run is damaged.
     """
     attacked = load_run_to_add(run)

@@ -60,10 +60,12 @@ class AttackedRun(Protocol):
         """The resolved plan of the attacked run."""
 
     def spec_of(self, number: int) -> Spec:
-        """The spec by which devices trained in round ``number``, with control's settings for it."""
+        """The spec by which devices trained in round ``number``, with the settings that control chose for
+        it.
+        """
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
-        """The devices nearest to ``coalition`` in the network, members included, ``[devices]``."""
+        """The devices nearest to ``coalition`` in the network, its members included, a mask ``[devices]``."""
 
     def observations(
         self,
@@ -74,7 +76,7 @@ class AttackedRun(Protocol):
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """The observations of each of ``units`` by ``coalition``, in order.
+        """Device to what ``coalition`` observed of it, in order of time, for each of ``units``.
 
         Args:
             view: the recorded view.
@@ -97,7 +99,9 @@ class AttackedTree:
     plan: TreePlan
 
     def spec_of(self, number: int) -> Spec:
-        """The spec by which devices trained in round ``number``, with control's settings for it."""
+        """The spec by which devices trained in round ``number``, with the settings that control chose for
+        it.
+        """
         return self.plan.at(number).spec
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
@@ -125,7 +129,7 @@ class AttackedTree:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """List what ``coalition`` observed of each of ``units``, by unit and in order of time.
+        """Device to what ``coalition`` observed of it, in order of time, for each of ``units``.
 
         Args:
             view: the recorded view.

@@ -39,8 +39,6 @@ def first_refused(rows: Refusals) -> Refused | None:
 
 
 def refuse_first(rows: Refusals) -> None:
-    """Raise a SpecError for the first row (applies, key, value, allowed) that applies; nothing if none
-    applies.
-    """
+    """Raise a SpecError for the first row (applies, key, value, allowed) that applies, if any does."""
     if (refused := first_refused(rows)) is not None:
         raise SpecError(*refused)
