@@ -71,13 +71,14 @@ class Candidate:
         self._checked: set[bytes] = set()
 
     def post(self, kind: ElectionMessageKind, board: Sequence[bytes]) -> bytes | None:
-        """This party's post of the phase ``kind``, given the board so far; ``None`` where it has none.
+        """Make this party's signed post of the phase ``kind`` from the board so far; ``None`` where it has
+        none.
 
         Raises:
-            DuplicateMessageError: it posted in this phase before.
-            OmittedPostError: asked to go on, up to vouching, with a board that lacks a post of its own.
-            NotAgreedError: asked to reveal before a quorum vouched for the board that this party saw.
-            MessageError: the board is not authentic or makes no sense.
+            DuplicateMessageError: it posted in this phase before, perhaps before a restart.
+            OmittedPostError: up to the phase of vouching, the board lacks a post of its own.
+            NotAgreedError: after it, the board is not the one it vouched for, or no quorum vouched for that.
+            MessageError: the board is not authentic or malformed.
             ElectionError: its posts contradict each other.
         """
         if kind in self._posted:
