@@ -83,7 +83,7 @@ class Finding:
 
 
 def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
-    """Warnings about the plan and δ alone, for which no ε needs to be computed."""
+    """Warnings about the plan and ``delta`` alone, before any ε is computed."""
     found = {
         "delta": large_delta(delta, *protected_units(plan)),
         "learning-rate": odd_learning_rate(plan),
@@ -99,7 +99,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
 
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
-    """Warnings that can be given before a run: about the plan, δ and the ε of its ``guarantees``."""
+    """Warnings before a run: about the plan, ``delta`` and the ε of ``guarantees``."""
     large = large_epsilon(guarantees)
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
@@ -119,9 +119,9 @@ def findings_after(
 
     Args:
         source: ``data.source`` of the spec.
-        clip_fractions: of the rounds; NaN where nothing was clipped.
+        clip_fractions: share of what was clipped in each round; NaN where nothing was clipped.
         accuracy: the last that was measured; NaN for none.
-        adds_noise: whether anybody adds noise.
+        adds_noise: whether any party adds noise.
         clip_kind: ``privacy.clip.kind`` of the spec.
         lost_sums: of the ledger, see `empty_sums`.
         test_labels: number of test examples of each label, where they are known.
@@ -198,7 +198,7 @@ def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee]) -> str:
 
 
 def odd_learning_rate(plan: Plan) -> str | None:
-    """A warning about a learning rate that makes any model diverge or stay; ``None`` otherwise."""
+    """A warning about a learning rate that makes training diverge, or that moves no weight; or ``None``."""
     training = plan.spec.training
     rates = [learning_rate(training, round_number) for round_number in (0, training.rounds - 1)]
     if max(rates) > LARGEST_RATE:
@@ -220,7 +220,7 @@ def odd_learning_rate(plan: Plan) -> str | None:
 
 
 def odd_radio_power(plan: Plan) -> str | None:
-    """A warning about a power or a signal-to-noise ratio that no radio has; ``None`` otherwise."""
+    """A warning about a transmit power or signal-to-noise ratio that no radio has; ``None`` otherwise."""
     radio = radio_of(plan.spec)
     if isinstance(radio, LinkRadio):
         powers = {"radio.power_dbm": radio.power_dbm, "radio.broadcast_power_dbm": radio.broadcast_power_dbm}
@@ -242,7 +242,7 @@ def odd_radio_power(plan: Plan) -> str | None:
 
 
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
-    """The names of the features of a table; none of other data, of tokens, or of a table that is not here."""
+    """The names of the features of a table; () for other data, tokens, or a table that is not here."""
     data = plan.spec.data
     if data.vocabulary is not None or not _is_table(data.source):
         return ()
@@ -255,7 +255,7 @@ def feature_columns_of(plan: Plan) -> tuple[str, ...]:
 def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str | None:
     """A warning about features without a stated range; ``None`` where all have one.
 
-    It says nothing of the values: it would be a release that nobody accounts for.
+    Values are not looked at: a warning that depends on them would be a release nobody accounts for.
     """
     unscaled = [name for name in columns if name not in scale]
     if not unscaled:
@@ -271,7 +271,7 @@ def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str
 
 
 def sites_without_rows(plan: Plan) -> str | None:
-    """A warning about sites that have names while no column of a table says whose a row is."""
+    """A warning where sites have names but no column of the table names the site of a row; or ``None``."""
     names, data = plan.parties.site_names, plan.spec.data
     if not names or data.site_column is not None or not _is_table(data.source):
         return None
@@ -284,9 +284,9 @@ def sites_without_rows(plan: Plan) -> str | None:
 
 
 def forgotten_persons(plan: Plan) -> str | None:
-    """A warning where rows are protected while a column that is called like persons or identifiers repeats.
+    """A warning where rows are protected though a column named like persons or ids repeats; or ``None``.
 
-    Of a file on this machine. It says no more than that a value stands in several rows: no number of them.
+    Of a file on this machine. It says only that a value stands in several rows, not in how many.
     """
     data, unit = plan.spec.data, plan.spec.privacy.unit
     if unit not in ("record", "both") or not data.source.lower().endswith(TABLE_SUFFIXES):
@@ -307,7 +307,7 @@ def forgotten_persons(plan: Plan) -> str | None:
 
 
 def whole_batches(plan: Plan) -> str | None:
-    """A warning about Poisson batches in which every record or person of a device is in every step.
+    """A warning about Poisson batches that hold every record or person of a device; or ``None``.
 
     Records are drawn with probability min(1, batch size / number of records); at 1 nothing is hidden by the
     draw, and the noise for the same ε is largest.
@@ -331,7 +331,7 @@ def whole_batches(plan: Plan) -> str | None:
 
 
 def columns_of_ids(columns: Sequence[str]) -> str | None:
-    """A warning about features that are called like identifiers; ``None`` where there is none."""
+    """A warning about features with names like those of identifiers; ``None`` where there is none."""
     ids = [name for name in columns if looks_like_id(name)]
     if not ids:
         return None
@@ -360,7 +360,7 @@ def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
     """A warning about a clip that changed nothing in the run, or nearly everything; ``None`` otherwise.
 
     Args:
-        fractions: of what was clipped, for each round; NaN where nothing is clipped.
+        fractions: share of what was clipped, for each round; NaN where nothing is clipped.
         kind: ``privacy.clip.kind``, which says what is clipped.
     """
     measured = [fraction for fraction in fractions if not math.isnan(fraction)]

@@ -48,9 +48,9 @@ COMMANDS = (
 
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
-    """The Typer application with the command that ``arguments`` name.
+    """The Typer application with only the command that ``arguments`` name, so that others are not imported.
 
-    With all commands where they name none that there is, to list them or to refuse the word.
+    Where they name no known command it has all commands, to list them or to refuse the word.
     """
     app = typer.Typer(
         name="sfumato",
@@ -82,7 +82,9 @@ def _refuse_words_of_others(named: str | None) -> None:
 
 
 def command_in(arguments: Sequence[str]) -> str | None:
-    """The first argument that is no option, which should name a command; ``None`` if there is none."""
+    """The first of ``arguments`` that is no option, which should name a command; ``None`` if there is
+    none.
+    """
     return next((word for word in arguments if not word.startswith("-")), None)
 
 
@@ -103,7 +105,7 @@ def _global(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status.
+    """Run the command line; returns the exit status of the process.
 
     Args:
         arguments: what follows ``sfumato``; default: those of this process.

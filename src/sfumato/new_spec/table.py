@@ -94,16 +94,16 @@ class OwnTable:
         return tuple(name for name in self.texts if 2 <= self.rows_and_values(name)[1] <= _MOST_CATEGORIES)
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """The columns that are called as identifiers are, without ``others``: those of labels, sites,
-        persons.
+        """The columns whose names are like those of identifiers, without ``others`` (of labels, sites,
+        persons).
         """
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
-        """``name``, if a column is called so.
+        """``name`` itself, if there is such a column.
 
         Raises:
-            SpecError: none is; about ``argument``, with the nearest name.
+            SpecError: there is none; about ``argument``, with the most similar name.
         """
         if name not in self.names:
             raise SpecError(
@@ -113,7 +113,9 @@ class OwnTable:
 
     @property
     def listed(self) -> str:
-        """The names of the columns, joined by commas; of many the first, and how many there are in all."""
+        """The names of the columns, joined by commas; of many only the first, and how many there are in
+        all.
+        """
         more = f", ... ({len(self.names)} in all)" if len(self.names) > _MOST_LISTED else ""
         return ", ".join(self.names[:_MOST_LISTED]) + more
 
@@ -127,10 +129,12 @@ class OwnTable:
         return self._once(("sites", name), find)
 
     def persons(self, name: str, site: str | None) -> Mapping[str, int]:
-        """Site to how many different persons the column ``name`` has there, in order of the sites.
+        """Site to the number of different persons there, in order of the sites.
 
-        ``site``: the column of sites, whose rows without a site are left out; ``None``: all are counted under
-        "".
+        Args:
+            name: column of persons.
+            site: column of sites, whose rows without a site are left out; ``None``: all persons are counted
+                under "".
         """
 
         def find() -> Mapping[str, int]:
@@ -142,12 +146,12 @@ class OwnTable:
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 
     def rows_and_values(self, name: str) -> tuple[int, int]:
-        """How many rows have a value in a column of numbers or text, and how many different values it has."""
+        """(rows with a value, different values) of a column of numbers or text."""
         found = self._values.get(name, _NO_VALUES)
         return found.rows, found.different
 
     def missing(self, name: str) -> tuple[int, int]:
-        """How many rows lack a value in a column of numbers or text, and the first of them, from 0."""
+        """(rows without a value, number of the first such row from 0) of a column of numbers or text."""
         found = self._values.get(name, _NO_VALUES)
         return found.missing, found.first_missing
 
@@ -204,7 +208,8 @@ class OwnTable:
 
 
 def open_own_table(source: Path) -> OwnTable:
-    """Open a CSV or Parquet file; how a CSV file is written is told by its first two lines.
+    """Open a CSV or Parquet file; separator and decimal sign of a CSV file are found from its first two
+    lines.
 
     Raises:
         SpecError: it is a file of another kind.

@@ -98,10 +98,8 @@ class RunFolder:
 
     @cached_property
     def ledger(self) -> dict[str, Any]:
-        """The content of ``ledger.json``, read when it is first asked for.
-
-        Raises:
-            RunError: it is damaged by then.
+        """The content of ``ledger.json``, read when first asked for; raises `RunError` if it is damaged by
+        then.
         """
         return read_ledger(self.path)
 
@@ -197,15 +195,12 @@ def repair_hint(folder: Path) -> str:
 
 
 def check_same_run(path: Path, hashes: object, fingerprint: str) -> None:
-    """Check that a file belongs to the folder's run.
+    """Raise `RunError` unless a file states the hash of the spec of the folder's run.
 
     Args:
         path: of the file.
         hashes: of spec and inputs, as the file states them.
         fingerprint: the SHA-256 of the folder's spec.
-
-    Raises:
-        RunError: it states another hash of the spec, or none.
     """
     stated = hashes.get(SPEC_HASH) if isinstance(hashes, Mapping) else None
     if stated != fingerprint:
@@ -246,11 +241,7 @@ def add_hashes(archive: IO[bytes], hashes: Mapping[str, str]) -> None:
 
 
 def archive_hashes(path: Path) -> dict[str, str]:
-    """The hashes of spec and inputs that `add_hashes` added to the archive at ``path``.
-
-    Raises:
-        RunError: it is damaged, or has none.
-    """
+    """The hashes that `add_hashes` added to the archive at ``path``; raises `RunError` if it is damaged."""
     try:
         with zipfile.ZipFile(path) as parts:
             found: dict[str, str] = json.loads(parts.read(_HASHES_RECORD))
@@ -260,20 +251,12 @@ def archive_hashes(path: Path) -> dict[str, str]:
 
 
 def read_ledger(folder: Path) -> dict[str, Any]:
-    """The content of ``ledger.json`` in ``folder``.
-
-    Raises:
-        RunError: it is missing or damaged.
-    """
+    """The content of ``ledger.json`` in ``folder``; raises `RunError` if it is missing or damaged."""
     return read_json(folder / LEDGER_FILE)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        RunError: it is missing, damaged or no object.
-    """
+    """The JSON object in a file; raises `RunError` if it is missing, damaged or no object."""
     try:
         value = parse_json(_read_text(path), str(path), most=MAX_OWN_BYTES)
     except SpecError as error:
@@ -337,7 +320,7 @@ def _check_model(folder: Path, manifest: Manifest) -> None:
 
 
 def add_text(path: Path, text: str) -> None:
-    """Write a text file; in a run folder, or a folder in it, also under its lock and with an entry in its
+    """Write a text file; in a run folder, or a folder in it, under its lock and with an entry in its
     manifest.
 
     Raises:

@@ -78,6 +78,6 @@ class SweepBars:
         self._sweep.show(said, self._finished + parts, self._size)
 
     def remove(self) -> None:
-        """Remove the bars from the terminal."""
+        """Remove all bars of this sweep from the display."""
         for bar in (self._sweep, *(bar for bar, _ in self._running.values())):
             bar.remove()
