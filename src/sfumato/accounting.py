@@ -335,9 +335,7 @@ def _guarantee_of_class(plan: Plan, kind: str, pair: PairClass, delta: float, cu
 
 
 def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
-    """The guarantee of the observed unit towards its coalition at ``delta``; ``curve`` adds ε at
-    `CURVE_DELTAS`.
-    """
+    """The guarantee of ``observed`` at ``delta``; with ``curve`` it also has ε at `CURVE_DELTAS`."""
     declared = plan.releases
     charged, bounds = observed.charge(plan, declared).least(delta)
     coalition = charged.coalition

@@ -53,8 +53,7 @@ def came_from_elsewhere() -> bool:
 
 @contextmanager
 def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
-    """Context in which each of ``signals`` raises KeyboardInterrupt; it yields an object whose ``came`` says
-    if.
+    """Context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.
 
     Nothing is printed of an interrupt that is lost in a destructor or a callback: see `raise_lost`. Only the
     main thread receives signals; in others nothing changes.

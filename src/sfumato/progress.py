@@ -16,9 +16,7 @@ def silent(done: int, total: int) -> None:
 
 
 def track(pieces: Sequence[_Piece], progress: Progress) -> Iterator[_Piece]:
-    """Yield ``pieces`` one by one; ``progress`` is called with (done, total) before the first and after
-    each.
-    """
+    """Yield ``pieces`` one by one; ``progress`` is called with (done, total) at first and after each."""
     for done, piece in enumerate(pieces):
         progress(done, len(pieces))
         yield piece

@@ -46,8 +46,7 @@ class Stream(enum.IntEnum):
 
 
 def key_at(seed: int, stream: Stream, *address: int) -> bytes:
-    """The 32-byte key at the address ``(stream, *address)`` of ``seed``; noise and secrets are derived from
-    it.
+    """The 32-byte key at the address ``(stream, *address)`` of ``seed``, for noise and secrets.
 
     BLAKE2b of the integers in decimal, separated by commas: different addresses, whatever their lengths and
     however large their integers, are different texts.

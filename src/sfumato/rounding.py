@@ -44,9 +44,8 @@ def certainty(epsilon: float, before: float = 0.5) -> str:
     """How sure an observer may become of a unit's data, in percent, rounded up: p e^ε / (1 - p + p e^ε).
 
     Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε. Under (ε, δ) they
-    change by more than e^(ε + t) with probability δ/(1 - e^-t) at most (`statement.gains`).
-    ``before``: p, how sure it is at first; even odds are 0.5.
-    What is above 99.9999999999 % is written as 100 %.
+    change by more than e^(ε + t) with probability δ/(1 - e^-t) at most (`statement.gains`). ``before``: p,
+    how sure it is at first; even odds are 0.5. What is above 99.9999999999 % is written as 100 %.
     """
     missing = 100.0 / (1.0 + before / (1.0 - before) * math.exp(min(epsilon, 700.0)))
     if missing >= 1:

@@ -73,9 +73,7 @@ def find_factory(place: str, named: str, source: bytes | None = None) -> Any:
 
 
 def source_file(named: str) -> Path | None:
-    """The file with the code that ``package.module:factory`` or ``FILE.py:factory`` names; ``None``
-    without one.
-    """
+    """The file with the code that ``package.module:factory`` or ``FILE.py:factory`` names; or ``None``."""
     module, _, _ = named.rpartition(":")
     if module.endswith(".py"):
         return Path(module) if Path(module).is_file() else None

@@ -56,12 +56,11 @@ class AttackContext:
 
     @classmethod
     def of_run(cls, run: Path, observer: str) -> AttackContext:
-        """The context of attacks on what ``observer`` received, from its recorded view in the run folder
-        ``run``.
+        """The context of attacks on the recorded view of ``observer`` in the run folder ``run``.
 
         Raises:
-            SpecError: there is no such view, these attacks do not support the run's protocol, or the
-                observer received nothing of any device.
+            SpecError: there is no such view, these attacks do not support the run's protocol, or the observer
+                received nothing of any device.
             RunError: the run is damaged.
         """
         folder = load_run_to_add(run)
@@ -127,8 +126,7 @@ class AttackContext:
         """The largest ε of a target towards the observer at the run's δ, under the relation ``neighbours``.
 
         ∞ where the observer is outside of what a privacy filter covers. A filter bounds the sum of μ² under
-        the
-        spec's relation; to replace a device is to zero it out twice, which makes μ² four times as large.
+        the spec's relation; to replace a device is to zero it out twice, which makes μ² four times as large.
         """
         if not is_covered_by_filter(self.plan, self.coalition):
             return math.inf

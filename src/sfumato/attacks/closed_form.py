@@ -38,8 +38,7 @@ def is_softmax_regression(model: nn.Module) -> bool:
 
 
 def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """The first layer's gradients in the flat ``gradient`` ``[M]``: weights ``[outputs, D]``, bias
-    ``[outputs]``.
+    """The first layer's part of a flat ``gradient`` ``[M]``: weights ``[outputs, D]``, bias ``[outputs]``.
 
     The bias's is ``None`` where the layer has none.
 
@@ -55,8 +54,7 @@ def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, T
 
 
 def invert_one_example(weight: Tensor, bias: Tensor) -> Tensor:
-    """The input ``[D]`` of a linear layer from the gradients of its weights ``[outputs, D]`` and bias
-    ``[outputs]``.
+    """The input ``[D]`` of a linear layer from its weight gradients ``[outputs, D]`` and bias ``[outputs]``.
 
     Exact for one example, or several equal ones: a weight's gradient is the bias's times the input.
     """

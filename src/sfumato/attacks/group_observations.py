@@ -54,9 +54,7 @@ class AttackedGroups:
         return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"clip": longer})})
 
     def nearby_devices(self, coalition: Sequence[Party]) -> BoolArray:
-        """Workers of the groups whose averages ``coalition`` receives, its members included, a mask
-        ``[workers]``.
-        """
+        """Mask ``[workers]`` of the groups whose averages ``coalition`` receives, members included."""
         found = np.zeros(self.plan.groups.workers, dtype=np.bool_)
         for group in self._seen_groups(coalition):
             found[self.plan.groups.members_of(group)] = True

@@ -26,9 +26,7 @@ _LPIPS_BACKBONE = "alexnet-owt-7be5be79.pth"
 
 
 def mse(images: Tensor, originals: Tensor) -> FloatArray:
-    """Mean squared error of each of ``images`` to its original, ``[I]``; both ``[I, C, H, W]``, pixels
-    from 0 to 1.
-    """
+    """Mean squared error of each image to its original, ``[I]``; both ``[I, C, H, W]``, pixels in [0, 1]."""
     return np.asarray((images - originals).double().square().flatten(1).mean(dim=1).numpy())
 
 

@@ -71,9 +71,7 @@ class AttackerKnowledge:
         return (features * self.std + self.mean).clamp(0.0, 1.0)
 
     def predictions(self, parameters: Tensor) -> Tensor:
-        """Mean predicted probabilities ``[classes]`` of a model ``parameters`` ``[M]`` on the attacker's
-        own data.
-        """
+        """Mean probabilities ``[classes]`` that a model ``[M]`` predicts on the attacker's own data."""
         named = ParameterLayout.of(self.model).unflatten(parameters)
         with torch.no_grad():
             logits: Tensor = functional_call(self.model, named, (self.features,))
@@ -140,8 +138,8 @@ class InversionProblem:
 
     @cached_property
     def gradient(self) -> Tensor:
-        """The mean mini-batch gradient ``[M]`` that explains the observed update, with clipping undone as
-        estimated.
+        """The mean mini-batch gradient ``[M]`` behind the observed update, with clipping undone
+        (estimated).
         """
         sgd, steps = self.task.sgd, self.target.batches.steps
         weight = 0.0
@@ -160,9 +158,7 @@ class InversionProblem:
 
     @cached_property
     def expected(self) -> Tensor:
-        """Mean predicted probabilities ``[classes]`` of the model that devices start from, on the
-        attacker's own data.
-        """
+        """Mean probabilities ``[classes]`` that the initial model predicts on the attacker's own data."""
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:
@@ -216,8 +212,7 @@ class InversionProblem:
         return max(150, min(600, 6000 // self.simulate.slots.numel()))
 
     def closed_form(self) -> Reconstruction | None:
-        """The reconstruction computed from the first layer's gradient; ``None`` where the model does not
-        allow it.
+        """The reconstruction from the first layer's gradient; ``None`` where the model does not allow it.
 
         It needs a linear first layer; for more than one image the model must be a softmax regression.
         """

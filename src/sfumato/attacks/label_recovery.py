@@ -36,8 +36,7 @@ def label_signal(gradient: Tensor, model: nn.Module, classes: int) -> Tensor:
     """The mean of p - y over the batch ``[classes]``, from the gradient of the last layer.
 
     p are the predicted probabilities, y the labels (one-hot). Where the layer has no bias it is known only up
-    to
-    a factor.
+    to a factor.
 
     Args:
         gradient: flat, ``[M]``.

@@ -40,8 +40,7 @@ def measure_membership(context: AttackContext, progress: Progress = silent) -> t
     """Run all membership attacks on the observations of ``context``, for records and for devices.
 
     ``progress`` is called with the number of targets that are done. Returns one measurement for each level
-    and
-    attack, pooled over all targets.
+    and attack, pooled over all targets.
     """
     records, devices = [], []
     for target in track(context.targets, progress):
@@ -81,8 +80,7 @@ class MemberSplit:
 
 
 def split_members(context: AttackContext, target: int) -> MemberSplit:
-    """Training rows of device ``target`` (members) and as many held-out rows of the same labels
-    (non-members).
+    """Members, training rows of device ``target``, and as many non-members, held-out rows of the same labels.
 
     At most `MOST_RECORDS` each, drawn at random.
     """

@@ -60,9 +60,7 @@ class AttackedRun(Protocol):
         """The resolved plan of the attacked run."""
 
     def spec_of(self, number: int) -> Spec:
-        """The spec by which devices trained in round ``number``, with the settings that control chose for
-        it.
-        """
+        """The spec by which devices trained in round ``number``, with that round's settings by control."""
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
         """The devices nearest to ``coalition`` in the network, its members included, a mask ``[devices]``."""
@@ -99,15 +97,11 @@ class AttackedTree:
     plan: TreePlan
 
     def spec_of(self, number: int) -> Spec:
-        """The spec by which devices trained in round ``number``, with the settings that control chose for
-        it.
-        """
+        """The spec by which devices trained in round ``number``, with that round's settings by control."""
         return self.plan.at(number).spec
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
-        """Whether each device is below a member of ``coalition``, or under the same leaf as one,
-        ``[devices]``.
-        """
+        """Mask ``[devices]`` of those below a member of ``coalition`` or under the same leaf as one."""
         tree = self.plan.tree
         found = np.zeros(tree.device_count, dtype=np.bool_)
         for party in coalition:

@@ -41,18 +41,14 @@ class AttackMeasurement:
         """Whether the guaranteed ε bounds the attack's ROC curve.
 
         So it is where ε is finite and records or devices are attacked: there members and non-members have the
-        same
-        distribution, and exchanging them replaces a device's data. The labels that devices hold are not drawn
-        in
-        this way: an attack may score common labels high without any information about the device.
+        same distribution, and exchanging them replaces a device's data. The labels that devices hold are not
+        drawn in this way: an attack may score common labels high without any information about the device.
         """
         return self.level != "label" and math.isfinite(self.epsilon)
 
     @property
     def exceeds(self) -> bool:
-        """Whether the ROC curve lies above what the guarantee allows; wrong with probability at most 0.1
-        %.
-        """
+        """Whether the ROC curve lies above what the guarantee allows; wrong with probability ≤ 0.1 %."""
         return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:

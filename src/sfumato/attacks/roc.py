@@ -139,9 +139,7 @@ class ROC:
         return bool((above | below).any())
 
     def to_dict(self) -> dict[str, Any]:
-        """The curve as JSON: its corners with 95 % bands, the AUC, and the true-positive rates at
-        `LOW_RATES`.
-        """
+        """The curve as JSON: corners with 95 % bands, AUC, and true-positive rates at `LOW_RATES`."""
         at = self._corners()
         low = least_probability(self.true_positives[at], self.members, error=ERROR / 2)
         high = largest_probability(self.true_positives[at], self.members, error=ERROR / 2)

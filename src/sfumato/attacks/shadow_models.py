@@ -93,8 +93,7 @@ class Population:
         return np.concatenate(found), np.concatenate(partners)
 
     def rows_of_same_labels(self, rows: IntArray, among: IntArray, rng: np.random.Generator) -> IntArray:
-        """Draw as many rows of ``among`` as there are ``rows``, with the same labels; repeated if there are
-        too few.
+        """Draw a row of ``among`` for each of ``rows``, with its label; repeated if there are too few.
 
         For a label that ``among`` lacks, rows of any label are used.
         """

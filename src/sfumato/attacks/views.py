@@ -118,8 +118,7 @@ def require_known_training(spec: Spec) -> Spec:
 def replay_rounds(
     plan: TreePlan, view: RecordedView, initial: Tensor
 ) -> Iterator[tuple[int, Tensor, RoundVectors]]:
-    """Yield (number, global model at its beginning ``[M]``, vectors received) of every recorded round, in
-    order.
+    """Yield (number, global model at the beginning ``[M]``, vectors received) of every recorded round.
 
     The global model is public: it follows from the broadcasts of the cloud.
 
@@ -151,8 +150,7 @@ def load_view_by_name(plan: Plan, run: RunFolder, observer: str) -> RecordedView
 
 
 def load_view(run: RunFolder, observer: str) -> RecordedView:
-    """The recorded view of ``observer``, such as ``edge:0`` or ``device:1,device:2``, of every round of a
-    run.
+    """The recorded view of ``observer``, such as ``edge:0`` or ``device:1,device:2``, of all rounds of a run.
 
     Raises:
         SpecError: the run did not record this observer.

@@ -56,8 +56,7 @@ class PlayedAir(AirPlan):
         """The transmission of one aggregation in the simulated round; arguments as of `AirPlan.sending`.
 
         A message at the clip norm without noise arrives reduced to what power limits allow. One with noise
-        arrives
-        whole, as the accountant counts it.
+        arrives whole, as the accountant counts it.
         """
         noise = device_noise * self.scale
         found = self.real.sending(number, index, devices, noise, self.size)
@@ -90,8 +89,7 @@ class AirTreePlan(TreePlan):
 
 
 def require_independent_coordinates(plan: TreePlan) -> None:
-    """Refuse a plan in which coordinates of a message over the air depend on each other, or their number
-    matters.
+    """Refuse a plan in which coordinates of a message are dependent, or their unknown number matters.
 
     Raises:
         SpecError: messages are rounded or remembered, or the number of parameters is not known.
@@ -110,8 +108,7 @@ def with_amplitudes_of(plan: TreePlan, real: TreePlan, scale: float) -> TreePlan
     """``plan`` with the amplitudes of ``real``, so that devices transmit as loudly as in the audited run.
 
     ``scale``: longest message of ``plan`` over that of ``real``. ``plan`` itself where nothing is sent over
-    the
-    air or the number of parameters is not known.
+    the air or the number of parameters is not known.
     """
     air, size = real.air, parameter_count(real.spec)
     if air is None or size is None:

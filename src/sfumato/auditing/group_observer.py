@@ -59,16 +59,14 @@ class GroupObserver:
         """Record the messages among ``vectors`` ``[senders, M]`` that members send, or receive as masters.
 
         A hook of the simulated run: called for every batch of messages. Of messages that masters receive only
-        those
-        of the unit and of workers that can link it are recorded.
+        those of the unit and of workers that can link it are recorded.
         """
         known = self._workers | (self._senders if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
             self._record(number, index, "sent", int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the sums ``values`` ``[groups, M]`` that masters in the coalition receive in round
-        ``number``.
+        """Record the sums ``values`` ``[groups, M]`` that masters in the coalition receive in a round.
 
         A hook of the simulated run: called once sums are formed.
         """
@@ -85,9 +83,7 @@ class GroupObserver:
 
     @property
     def observations(self) -> tuple[Observations, ...]:
-        """What the coalition received of each recorded group: (round from 0, tier, kind, sender) to vector
-        ``[M]``.
-        """
+        """What the coalition received, by group: (round from 0, tier, kind, sender) to vector ``[M]``."""
         return tuple(self._observations.values())
 
     def _record(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:

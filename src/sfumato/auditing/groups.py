@@ -66,8 +66,7 @@ class GroupHarness:
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The one outcome of round ``number``, with one draw for each of the unit's groups: groups elect
-        nobody.
+        """The one outcome of a round, as groups elect nobody, with a draw for each of the unit's groups.
 
         See `AuditHarness.outcomes`; ``seed`` is not used.
         """
@@ -82,9 +81,7 @@ class GroupHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Workers in exactly the unit's groups, itself included, without members of the coalition,
-        ``[n]``.
-        """
+        """Indices ``[n]`` of workers in exactly the unit's groups, itself included, coalition members not."""
         classes = self._plan.groups.classes
         alike = np.flatnonzero(classes.class_of == classes.class_of[self._unit])
         return alike[~np.isin(alike, [party.index for party in self._coalition if party.kind == "device"])]
@@ -171,8 +168,7 @@ class GroupHarness:
 
         Returns:
             ``None`` where the coalition receives the unit's messages itself, or `LinkedTraining` cannot play
-            the
-            plan.
+            the plan.
         """
         workers = [party.index for party in self._coalition if party.kind == "device"]
         seen = {party.index for party in self._coalition if party.kind == "node"}

@@ -64,9 +64,7 @@ class AuditHarness(Protocol):
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Indices of devices that can be exchanged with the unit, itself included, coalition members not,
-        ``[n]``.
-        """
+        """Indices ``[n]`` of devices that can be exchanged with the unit, itself included, members not."""
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
         """The possible outcomes of elections in round or interval ``number`` under ``seed``.
@@ -118,6 +116,5 @@ class AuditHarness(Protocol):
 
         Returns:
             ``None`` where that is not simulated: messages of the unit reach the coalition themselves, or
-            nobody
-            passes anything on to it.
+            nobody passes anything on to it.
         """

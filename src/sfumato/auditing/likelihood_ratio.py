@@ -60,9 +60,7 @@ class LikelihoodRatioTest:
 
     @property
     def shift(self) -> float:
-        """Distance of the means under the two hypotheses, in standard deviations, in a round with the
-        unit.
-        """
+        """Distance of the hypotheses' means in a round with the unit, in standard deviations."""
         return abs(self.sent[0] - self.null[0]) / self.sent[1]
 
     @property
@@ -71,8 +69,7 @@ class LikelihoodRatioTest:
         return abs(self.absent[1] / self.null[1] - 1) < _SAME_NOISE
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``; higher means that the unit
-        sent.
+        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``; higher: the unit sent.
 
         ``taking_part``: in which trials the unit takes part, bool ``[trials]``; used where the observer sees
         it.

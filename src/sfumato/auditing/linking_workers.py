@@ -251,8 +251,7 @@ class LinkedTraining:
 
 
 def groups_with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
-    """``plan`` for a model of ``coordinates`` parameters, each bounded by the old clip norm, with the same
-    noise.
+    """``plan`` for a model of ``coordinates`` parameters, each bounded by the old clip norm; same noise.
 
     The clip norm grows by √coordinates, and the noise multiplier shrinks by it.
     """

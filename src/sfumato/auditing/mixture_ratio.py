@@ -43,8 +43,7 @@ class MixtureRatioTest:
     draw: TargetDraw
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``; higher means that the record is
-        there.
+        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``; higher: the record is there.
 
         ``taking_part``: in which trials the device takes part, bool ``[trials]``; used where the observer
         sees it.

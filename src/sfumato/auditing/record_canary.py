@@ -46,9 +46,7 @@ class ListedMessages:
 
     @classmethod
     def of(cls, samples: FloatArray) -> ListedMessages:
-        """The columns of ``samples`` ``[messages, trials]`` that occur most often, at most 128, and how
-        often.
-        """
+        """The most frequent columns, at most 128, of ``samples`` ``[messages, trials]``, and how often."""
         columns, counts = np.unique(samples, axis=1, return_counts=True)
         likely = np.argsort(-counts, kind="stable")[:_MOST_LISTED]
         return cls(columns[:, likely], counts[likely] / counts[likely].sum())
@@ -76,8 +74,7 @@ class RecordCanary:
         return 0.0 if self.clip == "example" else -1.0
 
     def sample(self, rng: np.random.Generator, trials: int) -> tuple[FloatArray, FloatArray]:
-        """Draw the device's messages of a round: with the record, and without it, ``[messages, trials]``
-        each.
+        """Draw the device's messages of a round, with the record and without it: ``[messages, trials]``.
 
         In units of the largest message allowed. Under replace the second are with the replaced record.
         """
@@ -100,8 +97,7 @@ class RecordCanary:
         """The likeliest messages of a round under both hypotheses: (without the record, with it).
 
         With ``answers`` the device recognises in the models that it receives that the record was drawn, and
-        sends
-        its largest message from then on.
+        sends its largest message from then on.
         """
         present, other = self.sample(rng, _FROM_SAMPLES)
         if answers:
@@ -138,8 +134,7 @@ def canary_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> Reco
     """A record of ``unit`` as a canary in its message to one group; it is drawn anew for each group.
 
     ``None`` where a record is taken to be in every message: in DP-OGL+ the models that a message is trained
-    from
-    hold earlier ones without noise.
+    from hold earlier ones without noise.
 
     Raises:
         SpecError: the plan cannot be audited.

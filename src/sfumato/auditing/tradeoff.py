@@ -55,8 +55,7 @@ class Scores:
     sent: FloatArray
 
     def counts_above(self, thresholds: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Numbers of trials that score above each threshold: (under the null hypothesis, with the message
-        sent).
+        """Numbers of trials that score above each threshold: (without the message, with it).
 
         ``thresholds``: ``[t]``; both counts are ``[t]``.
         """
@@ -90,8 +89,7 @@ class TradeOffCurves(Protocol):
         """
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Largest μ ``[t]`` whose trade-off curve rules the rates of a test out; 0 if every curve allows
-        them.
+        """Largest μ ``[t]`` whose trade-off curve rules a test's rates out; 0 if every curve allows them.
 
         ``hit_rates``, ``false_rates``: true- and false-positive rates ``[t]``.
         """
@@ -122,8 +120,7 @@ class GaussianMixtureCurves:
         """The trade-off curves towards an observer that sees in which of ``rounds`` the unit takes part.
 
         ``rate``: probability that the unit takes part in a round. Numbers of rounds with very small
-        probability are
-        counted as no participation, which only lowers the bound.
+        probability are counted as no participation, which only lowers the bound.
         """
         times = np.arange(rounds + 1)
         chances = stats.binom.pmf(times, rounds, rate)
@@ -184,8 +181,7 @@ class GaussianMixtureCurves:
         return high
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Largest μ ``[t]`` whose trade-off curve rules the rates of a test out; 0 if every curve allows
-        them.
+        """Largest μ ``[t]`` whose trade-off curve rules a test's rates out; 0 if every curve allows them.
 
         ``hit_rates``, ``false_rates``: true- and false-positive rates ``[t]``.
         """
@@ -219,9 +215,7 @@ class ComposedCurves:
 
     @classmethod
     def subsampled(cls, rounds: int, rate: float) -> ComposedCurves:
-        """The trade-off curves of ``rounds`` Gaussian releases, each on an unseen Poisson draw at
-        ``rate``.
-        """
+        """The curves of ``rounds`` Gaussian releases, each on an unseen Poisson draw at ``rate``."""
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
@@ -229,12 +223,10 @@ class ComposedCurves:
         return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Largest μ ``[t]`` whose trade-off curve rules the rates of a test out; 0 if every curve allows
-        them.
+        """Largest μ ``[t]`` whose trade-off curve rules a test's rates out; 0 if every curve allows them.
 
         ``hit_rates``, ``false_rates``: true- and false-positive rates ``[t]``. By bisection; the accountant
-        composes
-        the terms at every step.
+        composes the terms at every step.
         """
         return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
 
@@ -300,8 +292,7 @@ def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: 
 
 
 def mu_by_curve(held_out: Scores, test: Scores, curves: TradeOffCurves, *, error: float) -> float:
-    """Lower bound on μ if the mechanism's trade-off curve is one of ``curves``; 0 if every curve allows the
-    rates.
+    """Lower bound on μ if the mechanism's trade-off curve is one of ``curves``; 0 if every curve fits.
 
     Args:
         held_out: trials on which direction and threshold are chosen.

@@ -72,9 +72,7 @@ class RoundTests:
 
 
 def null_update(neighbours: Neighbours) -> float:
-    """What the unit sends under the null hypothesis: -1 under replace, else 0, in units of the largest
-    message.
-    """
+    """What the unit sends under the null hypothesis, in largest messages: -1 under replace, else 0."""
     return -1.0 if neighbours == "replace" else 0.0
 
 
@@ -187,8 +185,6 @@ def _fitting_part(observed: Observations) -> Observations:
 
 
 def observation_matrix(observed: Observations, keys: tuple[ObservationKey, ...], trials: int) -> FloatArray:
-    """The observations under ``keys`` as a matrix ``[d, trials]``; a key that was not observed gives
-    zeros.
-    """
+    """The observations under ``keys`` as a matrix ``[d, trials]``; zeros for a key without observation."""
     silence = np.zeros(trials)
     return np.array([observed.get(key, silence) for key in keys]).reshape(len(keys), trials)

@@ -44,8 +44,7 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """The claims of papers about a tree: PFELS's or H2FDP's where noise follows their formula, HDP's
-    protocol.
+    """The claims of papers about a tree: PFELS's or H2FDP's of noise by their formula, or HDP's.
 
     A formula is PFELS's over the air, else H2FDP's, for the protocols that its paper has or compares with. ()
     where devices move or trust changes: no paper here has that.
@@ -70,9 +69,7 @@ def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def claimed_units(plan: TreePlan) -> tuple[str, ...]:
-    """The kinds of units for which claims are listed: ``device``, ``record`` or ``person``, or the first
-    two.
-    """
+    """The kinds of units with claims: ``device``, ``record`` or ``person``, or both of the first two."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)
 

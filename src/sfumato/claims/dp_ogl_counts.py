@@ -89,8 +89,7 @@ def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method:
 
 
 def paper_divergence(declared: GroupReleases, counts: Sequence[PaperCount], delta: float) -> float:
-    """The Rényi divergence of Theorem 1's counts, not converted to ε, at the order that is best for
-    ``delta``.
+    """The Rényi divergence, not converted to ε, of Theorem 1's counts at the best order for ``delta``.
 
     The paper does not say whether its figures show ε before or after the conversion.
     """

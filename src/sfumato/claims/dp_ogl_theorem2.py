@@ -34,9 +34,7 @@ class Theorem2:
 
     @classmethod
     def of(cls, plan: GroupPlan) -> Theorem2 | None:
-        """The theorem for ``plan``; ``None`` unless groups are a string, all take part and the loss is
-        convex.
-        """
+        """The theorem for ``plan``; ``None`` unless groups form a string, all take part, loss is convex."""
         declared = plan.releases
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
         if plan.eras or not convex or any(rate < 1 for rate in declared.rate) or not _is_string(declared):

@@ -40,9 +40,7 @@ class Noisers:
 
     @property
     def total(self) -> float:
-        """Number of noisers, by whose root Table I divides ε: beta s m + alpha s + 1, and its special
-        cases.
-        """
+        """Number of noisers, by whose root Table I divides ε: beta s m + alpha s + 1 in general."""
         return self.clients + self.zones + self.cloud
 
     @property
@@ -84,8 +82,8 @@ def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta
         delta: in (0, 1).
 
     Returns:
-        ε at the best order of 2..512, with the sampled Gaussian's exact divergences at whole orders
-        (Mironov, Talwar and Zhang 2019, Sec. 3.3).
+        ε at the best order of 2..512, with the sampled Gaussian's exact divergences at whole orders (Mironov,
+        Talwar and Zhang 2019, Sec. 3.3).
     """
     orders = np.arange(2, _LARGEST_ORDER + 1)
     found = rounds * np.array([_sampled_gaussian_rdp(int(order), rate, multiplier) for order in orders])

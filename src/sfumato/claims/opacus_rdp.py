@@ -23,9 +23,7 @@ _MOST_TERMS = 1 << 18
 
 
 def epsilon_of(rdp: FloatArray, delta: float) -> float:
-    """The ε ≥ 0 at ``delta`` of Rényi divergences ``rdp`` ``[orders]`` at `ORDERS`, by Opacus's
-    conversion.
-    """
+    """The ε ≥ 0 at ``delta`` of Rényi divergences ``[orders]`` at `ORDERS`, by Opacus's conversion."""
     return max(0.0, float(np.nanmin(_converted(rdp, delta))))
 
 

@@ -82,9 +82,7 @@ def _refuse_words_of_others(named: str | None) -> None:
 
 
 def command_in(arguments: Sequence[str]) -> str | None:
-    """The first of ``arguments`` that is no option, which should name a command; ``None`` if there is
-    none.
-    """
+    """The first argument that is no option, which should name a command; ``None`` if there is none."""
     return next((word for word in arguments if not word.startswith("-")), None)
 
 

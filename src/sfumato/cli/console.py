@@ -50,24 +50,18 @@ def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def raw_to_trusted_edge(devices: int, of: int) -> str:
-    """A line for people: ``devices`` of ``of`` send raw updates to an edge they trust; no ε is given for
-    that.
-    """
+    """A line that says how many of ``of`` devices send raw updates to an edge that they trust."""
     return f"raw to a trusted edge: {devices:,} of {with_noun(of, 'device')}"
 
 
 def exit_of_interrupted(command: Sequence[str]) -> typer.Exit:
-    """Print the shell command (as words) that continues what was interrupted; returns the exit to raise
-    (130).
-    """
+    """Print the ``command`` (as words) that continues what was interrupted; returns the exit to raise."""
     print(f"\nsfumato: interrupted; continue with: {shlex.join(command)}", file=sys.stderr)
     return typer.Exit(130)
 
 
 def print_next(*commands: Sequence[str]) -> None:
-    """Print commands (as words) that a user may run next: on one line of at most 80 columns, else one a
-    line.
-    """
+    """Print commands (as words) that a user may run next: on one line of 80 columns, else one a line."""
     lines = [shlex.join(command) for command in commands]
     on_one = f"next: {'; '.join(lines)}"
     print(on_one if len(on_one) <= _COLUMNS else "next: " + "\n      ".join(lines))

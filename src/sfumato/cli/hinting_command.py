@@ -75,8 +75,7 @@ class HintingCommand(TyperCommand):
 
         Raises:
             SpecError: an unknown option that is like another or is a key of the spec; a key without
-                ``--set``, or a
-                value without its key.
+                ``--set``, or a value without its key.
         """
         given = list(args)
         try:

@@ -84,8 +84,7 @@ class OptionSpelling:
         """An argument of a Python function as its option on the command line, with its value and key if any.
 
         ``--resume`` for a value of ``True``, ``--name VALUE …`` otherwise; a key follows, after a colon if
-        the
-        value is ``True``. Values of ``None`` and "" are left out.
+        the value is ``True``. Values of ``None`` and "" are left out.
         """
         option = _OPTIONS.get(argument.name, "--" + argument.name.replace("_", "-"))
         if argument.value is True:

@@ -33,9 +33,7 @@ class PlanSummary(Protocol):
 
 
 def describe_section(section: object) -> str:
-    """A section of a spec, or a number in its place, as text of one line: its kind and the keys that are
-    set.
-    """
+    """A section of a spec, or a number in its place, as one line: its kind and the keys that are set."""
     from sfumato.spec.base import Section
 
     if not isinstance(section, Section):
@@ -54,9 +52,7 @@ def first_rows(spec: Spec) -> Iterator[tuple[str, str]]:
 
 
 def describe_model(spec: Spec) -> str:
-    """The kind of model as text and, for a built-in one, its number of parameters; a user's own code is
-    not run.
-    """
+    """The kind of model and, if it is built in, its number of parameters; a user's code is not run."""
     from sfumato.schedule.model_size import parameter_count
 
     if ":" in spec.model.kind:

@@ -39,8 +39,7 @@ class ArrayHeader:
 
 
 def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
-    """The training rows of an ``.npz`` file, and its test rows if it has ``test_features`` and
-    ``test_labels``.
+    """The training rows of an ``.npz`` file, and its test rows if it has test features and labels.
 
     Labels, groups and sites are read at once; of the features only the header (shape and type) is read.
 
@@ -52,8 +51,7 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
 
 
 def open_npy_folder(folder: Path, columns: Columns) -> tuple[Rows, Rows | None]:
-    """The training rows of a folder of ``.npy`` files, and its test rows, from the same names as in
-    `open_npz`.
+    """The training rows of a folder of ``.npy`` files, and its test rows, by the names in `open_npz`.
 
     Features stay on disk as mapped arrays; each row is read when it is used.
 

@@ -22,8 +22,7 @@ SIGNS_IN_WORDS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
-    """The table in a CSV file in UTF-8 with a line of headings; the types of columns are read, values are
-    not.
+    """The table in a CSV file in UTF-8 with a line of headings; only the types of columns are read.
 
     ``written``: the separator and the decimal sign.
 

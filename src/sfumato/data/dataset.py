@@ -141,9 +141,7 @@ def _checked_when_taken(features: Features, name: str) -> Features:
 
 
 def stored_labels(labels: Labels, features: Features) -> Labels:
-    """Labels as they are kept in memory: int64 if ``features`` are in memory, else the smallest unsigned
-    type.
-    """
+    """Labels in int64 if ``features`` are in memory, else in the smallest unsigned type that holds them."""
     return labels.astype(np.int64, copy=False) if in_memory(features) else in_smallest_type(labels)
 
 

@@ -91,9 +91,9 @@ def _group_column(data: Data) -> str | None:
 def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
     """Sizes of ``source`` without loading its features and without the network.
 
-    Built-in sets come from a table; others, and group and site counts, from the labels, groups and
-    sites of the copy on this machine (of the features only the types of columns and one row are looked at,
-    for their shape). Arguments as of `load_dataset`.
+    Built-in sets come from a table; others, and group and site counts, from the labels, groups and sites of
+    the copy on this machine (of the features only the types of columns and one row are looked at, for their
+    shape). Arguments as of `load_dataset`.
 
     Raises:
         SpecError: the source is of no known form, or an option does not fit it.
@@ -109,8 +109,7 @@ def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
 
 
 def dataset_facts(data: Data, devices: int) -> DatasetFacts:
-    """Sizes of the data set that the section ``data`` of a spec names; within `declaring`, the declared
-    sizes.
+    """Sizes of the data set that a spec's section ``data`` names; within `declaring`, those declared.
 
     ``devices``: how many there are; a synthetic set grows with them.
 
@@ -202,8 +201,7 @@ def known_examples(spec: Spec, devices: IntArray) -> IntArray | None:
 
 
 def device_examples(spec: Spec, tree: Tree) -> IntArray:
-    """Number of examples of every device, ``[devices]``; as `known_examples`, but refused where it gives
-    ``None``.
+    """Number of examples of every device, ``[devices]``; refused where they are not determined.
 
     Raises:
         SpecError: the counts of the data set do not determine them.
@@ -240,8 +238,7 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
 
 
 def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
-    """Examples of each label that every device of a run gets, ``[devices, labels]``, without reading
-    features.
+    """Examples of each label that every device of a run gets, ``[devices, labels]``, from counts alone.
 
     ``seed``: of the run.
 

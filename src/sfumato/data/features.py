@@ -56,9 +56,7 @@ Features: TypeAlias = Array | FeatureSource
 
 
 def row_numbers(count: int) -> RowNumbers:
-    """0, 1, ..., ``count`` - 1 as an array ``[count]``, in int32 if ``count`` is at most `MAX_ROWS`, else
-    int64.
-    """
+    """``[count]``: 0, 1, ..., ``count`` - 1, in int32 if ``count`` is at most `MAX_ROWS`, else int64."""
     return np.arange(count, dtype=np.int32 if count <= MAX_ROWS else np.int64)
 
 
@@ -105,9 +103,7 @@ class ChosenRows:
         return self.source.dtype
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write features; ``rows`` count the chosen rows from 0. Arguments and errors as of
-        `FeatureSource.take`.
-        """
+        """Write features; ``rows`` count chosen rows from 0. Otherwise as `FeatureSource.take`."""
         self.source.take(self.rows[rows], out)
 
 

@@ -30,8 +30,8 @@ def flower_partition(
         labels: of the training rows [N]; the partitioner sees them as column ``label``.
         groups: natural group of each row [N], seen as column ``group``.
         devices: how many parts it must make.
-        options: arguments of the class; ``num_partitions``, ``seed`` and ``partition_by: label`` are
-            supplied where it takes them and the options do not.
+        options: arguments of the class; ``num_partitions``, ``seed`` and ``partition_by: label`` are supplied
+            where it takes them and the options do not.
         seed: of the run.
         place: key of the spec that holds the rule, for messages.
 
@@ -40,8 +40,8 @@ def flower_partition(
 
     Raises:
         MissingExtraError: flwr-datasets is not installed.
-        SpecError: there is no such partitioner, it refuses its arguments, or it makes another
-            number of parts.
+        SpecError: there is no such partitioner, it refuses its arguments, or it makes another number of
+            parts.
     """
     try:
         import datasets

@@ -41,9 +41,7 @@ def given(data: Any) -> Iterator[None]:
 
 
 def with_given(spec: Spec, data: Any) -> Spec:
-    """``spec`` with its source set to ``python:TYPE``, TYPE the class of ``data``; ``spec`` itself for
-    ``None``.
-    """
+    """``spec`` with the source ``python:TYPE``, TYPE the class of ``data``; unchanged for ``None``."""
     if data is None:
         return spec
     source = f"{GIVEN}{type(data).__name__}"

@@ -109,8 +109,7 @@ def open_hub(
 
 
 def read_labels(split: HubSplit) -> NDArray[Any]:
-    """Labels [N] as stored, integers or strings, without the features; zeros unless the task is
-    classification.
+    """Labels [N] as stored, integers or strings; zeros unless the task is classification.
 
     Raises:
         DataError: a label is missing or is neither an integer nor a string.

@@ -35,9 +35,7 @@ class ArrayRows:
     dtype: np.dtype[Any] = FLOAT32
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows``, divided by 255 if ``in_bytes``; arguments and errors as of
-        `FeatureSource.take`.
-        """
+        """Write the features of ``rows``, divided by 255 if ``in_bytes``; see `FeatureSource.take`."""
         try:
             found = self.values[rows]
         except OSError as error:

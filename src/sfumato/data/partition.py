@@ -86,8 +86,7 @@ class Partition:
         return Partition(np.concatenate(rows) if rows else self.rows, offsets, starts)
 
     def persons_of(self, devices: Iterable[int]) -> list[IntArray] | None:
-        """Where the rows of each person begin in `indices`, and the end of the last: one array for each
-        device.
+        """For each device: where in `indices` each person's rows begin, and where the last one's end.
 
         ``None`` where the data name no persons.
         """
@@ -203,8 +202,8 @@ def partition_sizes(
         site_counts: training rows that belong to each edge, if the data say so.
 
     Returns:
-        The sizes [devices], or ``None`` where the counts do not determine them: they were not given, a
-        second level divides by labels or groups what the first did not, or Flower decides.
+        The sizes [devices], or ``None`` where the counts do not determine them: they were not given, a second
+        level divides by labels or groups what the first did not, or Flower decides.
 
     Raises:
         SpecError: the rule cannot be kept.

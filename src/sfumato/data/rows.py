@@ -63,9 +63,7 @@ class Rows:
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Text of the label of each class, in the order of class numbers (sorted); empty where labels are
-        numbers.
-        """
+        """Text of each class's label, in the order of class numbers; empty where labels are numbers."""
         return () if self.labels.dtype.kind in "iu" else tuple(map(str, np.unique(self.labels)))
 
 

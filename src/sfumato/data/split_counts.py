@@ -141,9 +141,7 @@ class GroupSplitPlan:
 
 
 def apportion(total: int, weights: IntArray) -> IntArray:
-    """Divide ``total`` into whole shares [parts] in proportion to ``weights`` [parts], each off by less than
-    1.
-    """
+    """Whole shares of ``total`` in proportion to ``weights`` [parts], each off by less than 1, [parts]."""
     cuts = np.cumsum(weights) * total // max(int(weights.sum()), 1)
     return np.diff(cuts, prepend=0)
 
@@ -158,8 +156,8 @@ def plan_lognormal(
 ) -> SizeSplitPlan:
     """A split in which part p has a size in proportion to ``weights[p]`` times exp(``sigma`` * N(0, 1)).
 
-    Each part gets at least ``floor`` examples for each of its devices (its weight), or an equal number
-    for each device where there are fewer.
+    Each part gets at least ``floor`` examples for each of its devices (its weight), or an equal number for
+    each device where there are fewer.
     """
     weight = int(weights.sum())
     floors = min(floor, pool.examples // weight) * weights
@@ -227,10 +225,10 @@ def plan_dirichlet(
 ) -> ClassSplitPlan:
     """Each label is divided over the parts by proportions from Dirichlet(alpha); small alpha is uneven.
 
-    The size rule is that of Li et al. (NIID-Bench) and Flower's self-balancing: a part that already
-    holds its even share of all examples gets nothing of later labels (they come in random order).
-    Then parts with fewer than ``floor`` a device are filled up from the largest labels of the parts
-    with most to spare. All examples are used. Arguments as of `plan_labels`.
+    The size rule is that of Li et al. (NIID-Bench) and Flower's self-balancing: a part that already holds its
+    even share of all examples gets nothing of later labels (they come in random order). Then parts with fewer
+    than ``floor`` a device are filled up from the largest labels of the parts with most to spare. All
+    examples are used. Arguments as of `plan_labels`.
 
     Raises:
         SpecError: there are fewer than ``floor`` examples a device, or ``alpha`` is too large.

@@ -46,8 +46,8 @@ def make_synthetic(
 ) -> tuple[Features, NDArray[np.integer[Any]], NDArray[np.float32], NDArray[np.int64]]:
     """Draw the synthetic set: training features [N, 16] and labels [N], test features [M, 16] and labels [M].
 
-    Class c is N(mu_c, I) around a centre mu_c drawn from N(0, s^2 I), with s such that two centres
-    lie 5 standard deviations apart on average; labels run 0, 1, ..., 9, 0, 1, ...: balanced.
+    Class c is N(mu_c, I) around a centre mu_c drawn from N(0, s^2 I), with s such that two centres lie 5
+    standard deviations apart on average; labels run 0, 1, ..., 9, 0, 1, ...: balanced.
     """
     scale = _SEPARATION / np.sqrt(2 * FEATURES)
     centres = generator(seed, Stream.SYNTHETIC, _CENTRES).standard_normal((CLASSES, FEATURES), np.float32)

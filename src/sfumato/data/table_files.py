@@ -74,8 +74,7 @@ def open_parquet(path: Path) -> ColumnTable:
 
 
 def open_arrow(path: Path) -> ColumnTable:
-    """The table in an Arrow file, in the file or the stream format; it is mapped, so values are read when
-    used.
+    """The table in an Arrow file, file or stream format; it is mapped, so values are read when used.
 
     Raises:
         DataError: it cannot be read, or two columns have one name.

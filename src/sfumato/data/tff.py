@@ -68,8 +68,7 @@ def tff_files(folder: Path) -> tuple[Path, Path | None]:
 
 
 def open_tff(path: Path, columns: Columns, test_file: Path | None = None) -> tuple[Rows, Rows | None]:
-    """The training rows of an HDF5 file of TensorFlow Federated, and the test rows (``None`` without such a
-    file).
+    """The training rows of an HDF5 file of TensorFlow Federated, and the test rows or ``None``.
 
     Of the features only shapes and types are read now; large ones are read client by client when used.
 

@@ -46,9 +46,7 @@ def share_hash(terms: ElectionTerms, dealer: int, holder: int, share: int) -> by
 
 
 def is_opening(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
-    """Whether ``nonce`` is the one that ``commitment`` hashes, and all shares that it hashes are shares of
-    it.
-    """
+    """Whether ``nonce`` is the one that ``commitment`` hashes, and all its hashed shares are shares of it."""
     if nonce_hash(terms, dealer, nonce) != commitment.nonce:
         return False
     dealt = deal(terms, dealer, nonce, commitment.shares)

@@ -71,8 +71,7 @@ class Candidate:
         self._checked: set[bytes] = set()
 
     def post(self, kind: ElectionMessageKind, board: Sequence[bytes]) -> bytes | None:
-        """Make this party's signed post of the phase ``kind`` from the board so far; ``None`` where it has
-        none.
+        """Make this party's signed post of the phase ``kind`` from the board so far; ``None`` without one.
 
         Raises:
             DuplicateMessageError: it posted in this phase before, perhaps before a restart.

@@ -35,8 +35,7 @@ class Reading:
     _digest: bytes = field(default=b"", init=False, repr=False)
 
     def admit(self, frame: Frame, data: bytes) -> None:
-        """Check the content of an authentic post and add it to this reading; if it is refused, nothing
-        changes.
+        """Check the content of an authentic post and add it to this reading, or leave that unchanged.
 
         Args:
             frame: the opened post.
@@ -241,8 +240,6 @@ def open_posts(
 
 
 def board_digest(terms: ElectionTerms, board: Iterable[bytes]) -> bytes:
-    """The 32-byte hash of all posts before the phase of vouching, whatever their order; parties vouch for
-    it.
-    """
+    """The 32-byte hash that parties vouch for: of all posts before that phase, whatever their order."""
     before = sorted(data for data in board if parse_frame(data).kind < ElectionMessageKind.VOUCH)
     return digest(b"board", terms.session, *before)

@@ -50,9 +50,7 @@ class ElectionTerms:
 
     @property
     def threshold(self) -> int:
-        """Shares that rebuild a nonce: a majority, which no tolerated coalition has and the others always
-        have.
-        """
+        """Shares that rebuild a nonce: a majority, more than any tolerated coalition has."""
         return self.parties // 2 + 1
 
     @property

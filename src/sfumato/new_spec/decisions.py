@@ -53,15 +53,11 @@ class Decisions:
 
     @property
     def units(self) -> str:
-        """The word for what is counted at a site: "rows", or "persons" where a column says who a row is
-        of.
-        """
+        """The word for what is counted at a site: "persons" if a column tells whose a row is, else "rows"."""
         return "rows" if self.person is None else "persons"
 
     def features(self, table: OwnTable) -> tuple[str, ...]:
-        """The columns of numbers that a model gets: all but those of labels, sites, persons and
-        identifiers.
-        """
+        """The columns of numbers but those of labels, sites, persons and identifiers: a model's input."""
         others = {self.label, self.site, self.person, *self.ids}
         return tuple(name for name in table.numeric if name not in others)
 
@@ -145,9 +141,7 @@ def _check_gaps(names: Sequence[str], table: OwnTable) -> None:
 
 
 def is_regression(label: str, table: OwnTable) -> bool:
-    """Whether the column ``label`` holds numbers of which some are not whole: then quantities are
-    predicted.
-    """
+    """Whether the column ``label`` holds numbers, not all whole, so that quantities are predicted."""
     return label in table.numeric and any(not float(value).is_integer() for value in table.labels(label))
 
 

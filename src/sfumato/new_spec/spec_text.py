@@ -48,9 +48,7 @@ def spec_text(name: str, decisions: Decisions, table: OwnTable) -> str:
 
 
 def site_names(decisions: Decisions, table: OwnTable) -> tuple[str, ...]:
-    """The names of the sites in the table, in order; () where no column gives sites and rows are dealt
-    evenly.
-    """
+    """The names of the sites in the table, in order; () where rows are dealt evenly."""
     return () if decisions.site is None else tuple(table.sites(decisions.site))
 
 

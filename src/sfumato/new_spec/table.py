@@ -94,9 +94,7 @@ class OwnTable:
         return tuple(name for name in self.texts if 2 <= self.rows_and_values(name)[1] <= _MOST_CATEGORIES)
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """The columns whose names are like those of identifiers, without ``others`` (of labels, sites,
-        persons).
-        """
+        """The columns with names like those of identifiers, without ``others`` (of labels and the like)."""
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
@@ -113,9 +111,7 @@ class OwnTable:
 
     @property
     def listed(self) -> str:
-        """The names of the columns, joined by commas; of many only the first, and how many there are in
-        all.
-        """
+        """The names of the columns, joined by commas; of many only the first, and how many there are."""
         more = f", ... ({len(self.names)} in all)" if len(self.names) > _MOST_LISTED else ""
         return ", ".join(self.names[:_MOST_LISTED]) + more
 
@@ -208,8 +204,7 @@ class OwnTable:
 
 
 def open_own_table(source: Path) -> OwnTable:
-    """Open a CSV or Parquet file; separator and decimal sign of a CSV file are found from its first two
-    lines.
+    """Open a CSV or Parquet file; the separator of a CSV file is found from its first two lines.
 
     Raises:
         SpecError: it is a file of another kind.

@@ -113,9 +113,7 @@ def remove_final_files(folder: Path) -> None:
 
 
 def remove_run(folder: Path) -> None:
-    """Remove the files of the run in ``folder`` and results of attacks on it; the manifest and other files
-    stay.
-    """
+    """Remove the files of the run in ``folder`` and results of attacks on it; other files stay."""
     _remove_files(*(folder / name for name in _FILES))
     remove_final_files(folder)
     remove_views(folder, behind=0)

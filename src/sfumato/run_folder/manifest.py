@@ -73,9 +73,7 @@ class Manifest:
         return replace(self, files={**self.files, **files})
 
     def damages(self, folder: Path, names: Iterable[str] | None = None) -> list[Damage]:
-        """The damages of the listed files in ``folder``, or of those among ``names``; [] if there are
-        none.
-        """
+        """The damages of the listed files in ``folder``, or of those among ``names``; [] without any."""
         wanted = self.files if names is None else [name for name in names if name in self.files]
         found = (damage(folder, name, self.files[name]) for name in wanted)
         return [one for one in found if one is not None]

@@ -98,9 +98,7 @@ class RunFolder:
 
     @cached_property
     def ledger(self) -> dict[str, Any]:
-        """The content of ``ledger.json``, read when first asked for; raises `RunError` if it is damaged by
-        then.
-        """
+        """The content of ``ledger.json``, read when first asked for; raises `RunError` if it is damaged."""
         return read_ledger(self.path)
 
     @property
@@ -177,9 +175,7 @@ def has_run_files(folder: Path) -> bool:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run was started in ``folder``: it has files of one, or its manifest names one or is
-    unreadable.
-    """
+    """Whether a run was started in ``folder``: it has a run's files, or a manifest of one or unreadable."""
     if has_run_files(folder):
         return True
     try:
@@ -233,9 +229,7 @@ def write_ledger(folder: Path, ledger: Mapping[str, Any], hashes: Mapping[str, s
 
 
 def add_hashes(archive: IO[bytes], hashes: Mapping[str, str]) -> None:
-    """Add the hashes of the run's spec and inputs as a part of an archive of ``torch.save``; torch ignores
-    it.
-    """
+    """Add the hashes of the run's spec and inputs to an archive of ``torch.save``; torch ignores them."""
     with zipfile.ZipFile(archive, "a") as parts:
         parts.writestr(zipfile.ZipInfo(_HASHES_RECORD), json.dumps(dict(hashes)))
 
@@ -320,8 +314,7 @@ def _check_model(folder: Path, manifest: Manifest) -> None:
 
 
 def add_text(path: Path, text: str) -> None:
-    """Write a text file; in a run folder, or a folder in it, under its lock and with an entry in its
-    manifest.
+    """Write a text file; in a run folder under its lock and with an entry in its manifest.
 
     Raises:
         SpecError: another process is writing there.

@@ -113,8 +113,7 @@ class RoundsLog:
         self._waiting.append(done.line())
 
     def flush(self, rounds: int) -> SealedPrefix:
-        """Write the added rounds, up to the first ``rounds`` of the run, to the disk; returns the log's new
-        seal.
+        """Write the added rounds, up to the run's first ``rounds``, to the disk; returns the log's seal.
 
         Raises:
             RunError: they cannot be written; they are kept for the next call.

@@ -370,9 +370,7 @@ def survivors_digest(session: bytes, survivors: Sequence[int]) -> bytes:
 
 
 def seed_commitment(session: bytes, number: int, seed: bytes) -> bytes:
-    """A hash by which party ``number`` commits to its seed, so that a seed rebuilt from wrong shares is
-    noticed.
-    """
+    """A hash by which party ``number`` commits to its seed: one rebuilt from wrong shares is noticed."""
     return digest(b"seed", session, number.to_bytes(4, "big"), seed)
 
 

@@ -77,12 +77,11 @@ class QuantisationPlan:
 
     @cached_property
     def sensitivity(self) -> float:
-        """Largest l2 norm of a device's integer vector before noise, in rounding steps: its zero-out
-        sensitivity.
+        """Zero-out sensitivity: largest l2 norm of a device's integer vector before noise, in steps.
 
-        min(r + √d, √(r² + d/4 + √(2 ln(1/β))·(r + √d/2))), r = clip·scale (conditional randomised
-        rounding of Kairouz et al. 2021, the step as unit), and one part in 10^9 for floating point. Replacing
-        a device: twice that.
+        min(r + √d, √(r² + d/4 + √(2 ln(1/β))·(r + √d/2))), r = clip·scale (conditional randomised rounding of
+        Kairouz et al. 2021, the step as unit), and one part in 10^9 for floating point. Replacing a device:
+        twice that.
         """
         r, d = self.clip * self.scale, self.dimension
         surely = r + math.sqrt(d)
@@ -98,8 +97,7 @@ class QuantisationPlan:
 
     @property
     def wrapping(self) -> float:
-        """Bound on the probability that a coordinate of the sum over all parties leaves the range of the
-        ring.
+        """Bound on the probability that a coordinate of the sum of all parties leaves the ring's range.
 
         See the function `wrapping`; a coordinate of one vector is at most ⌈clip·scale⌉.
         """

@@ -18,8 +18,7 @@ _COEFFICIENT_BYTES = 48
 
 
 def draw_coefficients(secret: bytes, threshold: int, entropy: Entropy) -> list[int]:
-    """Coefficients, lowest first, of a random polynomial of degree ``threshold - 1`` whose value at 0 is
-    ``secret``.
+    """Coefficients, lowest first, of a random polynomial of degree ``threshold - 1`` with ``secret`` at 0.
 
     The others are 384 random bits modulo the prime: within 2^-127 of uniform.
 
@@ -71,8 +70,7 @@ def split(secret: bytes, threshold: int, points: Iterable[int], entropy: Entropy
 
 
 def rebuild(shares: Mapping[int, int], threshold: int) -> bytes | None:
-    """The 32-byte secret from shares (point to share); ``None`` if the first ``threshold`` of them fit no
-    secret.
+    """The 32-byte secret from shares (point to share); ``None`` if ``threshold`` of them fit no secret.
 
     Raises:
         ValueError: fewer than ``threshold`` shares.

@@ -52,9 +52,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """The hint `` (did you mean 'x'?)`` with the most similar word of ``known``; "" if none is similar
-    enough.
-    """
+    """The hint `` (did you mean 'x'?)`` with the most similar word of ``known``; "" without one."""
     near = nearest(word, known)
     return "" if near is None else f" (did you mean {near!r}?)"
 
@@ -85,9 +83,8 @@ class Section(BaseModel):
         """The rules that tie keys of this section to each other, one row (applies, key, value, allowed) each.
 
         ``applies`` is true if the rule is broken; then ``value`` at ``key`` is refused, and the message says
-        what
-        is ``allowed``. ``key`` is relative to this section, empty for the section itself. The base has no
-        rules.
+        what is ``allowed``. ``key`` is relative to this section, empty for the section itself. The base has
+        no rules.
         """
         yield from ()
 
@@ -166,9 +163,7 @@ class GroupwiseSection(Section):
         return section | {one: largest if scalar is None or scalar is listed else scalar}
 
     def refusals(self) -> Refusals:
-        """Rows as of `Section.refusals`; they refuse a number that is not the largest entry of the list
-        beside it.
-        """
+        """Rows as of `Section.refusals`; they refuse a number that is not its list's largest entry."""
         one, many = self.number_and_list
         number, listed = getattr(self, one), getattr(self, many)
         if listed is not None:
@@ -323,9 +318,7 @@ BY_TRUST = frozenset({"trusted", "untrusted"})
 
 
 def numbers_in(value: WrittenPerEdge) -> tuple[int, ...]:
-    """The numbers in ``value``: itself if it is one number, else the entries of the list or values of the
-    mapping.
-    """
+    """The numbers in ``value``: itself, the entries of a list, or the values of a mapping."""
     if isinstance(value, int):
         return (value,)
     return tuple(value.values() if isinstance(value, Mapping) else value)

@@ -80,8 +80,7 @@ class Control(Section):
         """Rows as of `Section.refusals`.
 
         They refuse ``energy``, ``delay`` and ``optimality_gap_weight`` that are all 0, and ``estimates``
-        other than
-        ``released`` where ``bounds`` gives the smoothness, so that nothing is estimated.
+        other than ``released`` where ``bounds`` gives the smoothness, so that nothing is estimated.
         """
         allowed = (
             "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of a "

@@ -183,9 +183,7 @@ class Spec(Section):
 
     @property
     def elects_supernodes(self) -> bool:
-        """Whether every zone of the tree elects one of its devices as supernode (``topology.supernodes:
-        elected``).
-        """
+        """Whether every zone of the tree elects one of its devices as supernode."""
         return isinstance(self.topology, TreeTopology) and self.topology.supernodes == "elected"
 
     @property
@@ -245,9 +243,7 @@ def field_of(section: type[Section], key: str) -> FieldInfo | None:
 
 
 def kind_of(section: type[Section]) -> str | None:
-    """The value of ``kind`` that this class of section stands for; ``None`` if it has no such key or no
-    default.
-    """
+    """The value of ``kind`` that this class of section stands for; ``None`` if it has none of its own."""
     field = section.model_fields.get("kind")
     return None if field is None or field.is_required() else str(field.default)
 

@@ -34,15 +34,15 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
     """Read a spec and check it.
 
     Args:
-        source: a YAML file, the name of a built-in spec, or a mapping with a spec's keys. Files that
-            the spec or an override names (``topology.file``, a file in ``data.source``, the module of
-            code of one's own) are looked for beside it, then in the working directory.
-        overrides: ``key=value`` with dotted keys and YAML values, applied in order before checking
-            (see ``sfumato.spec.overrides``).
+        source: a YAML file, the name of a built-in spec, or a mapping with a spec's keys. Files that the spec
+            or an override names (``topology.file``, a file in ``data.source``, the module of code of one's
+            own) are looked for beside it, then in the working directory.
+        overrides: ``key=value`` with dotted keys and YAML values, applied in order before checking (see
+            ``sfumato.spec.overrides``).
 
     Raises:
-        SpecError: something is wrong; the message names the file, the key, the value and what is allowed,
-            and of a file the line.
+        SpecError: something is wrong; the message names the file, the key, the value and what is allowed, and
+            of a file the line.
         SpecProblemsError: several things are wrong.
     """
     if isinstance(overrides, str | Mapping):

@@ -42,8 +42,7 @@ class TopologyMoves(Section):
         """Rows as of `Section.refusals`.
 
         They refuse none or several of ``rate``, ``trace`` and ``file``, ``drawn_at`` without ``trace``, too
-        many
-        moves, and a device that moves twice in a round.
+        many moves, and a device that moves twice in a round.
         """
         ways = {"rate": self.rate, "trace": self.trace, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]

@@ -33,8 +33,7 @@ _MOST_CHARACTERS = 100
 
 
 def unfit_level_names(names: Sequence[object]) -> str | None:
-    """What is wrong with the names of levels below the cloud, top down, as "must ..."; ``None`` if nothing
-    is.
+    """What is wrong with the names of levels below the cloud, top down, as "must ..."; ``None`` if all fit.
 
     Refused are names that already mean another kind of party, unit or hop, and names that occur twice.
     """

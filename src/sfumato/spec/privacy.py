@@ -83,8 +83,7 @@ class ClipSettings(GroupwiseSection):
         """Rows as of `Section.refusals`.
 
         They refuse ``per_layer`` or ``adapt`` with another ``kind`` than ``update``, both together, and
-        beside
-        ``per_layer`` a ``norm`` other than the root of the sum of its squares.
+        beside ``per_layer`` a ``norm`` other than the root of the sum of its squares.
         """
         yield from super().refusals()
         adapts, layers = self.adapt is not None, self.per_layer
@@ -264,9 +263,7 @@ class Privacy(Section):
 
     @property
     def requested_noise(self) -> Noise:
-        """The noise section as the user wrote it, even where a run folder has replaced it by the sources it
-        led to.
-        """
+        """The noise section as the user wrote it, even where a run folder holds the sources it led to."""
         if isinstance(self.noise, NoiseBySource) and self.noise.calibrated_from is not None:
             return self.noise.calibrated_from
         return self.noise

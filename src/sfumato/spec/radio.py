@@ -38,8 +38,7 @@ class Gain(Section):
         """Rows as of `Section.refusals`.
 
         They refuse a ``min`` above ``max``, a constant gain outside these, and ``k_factor_db`` of another
-        kind than
-        rician.
+        kind than rician.
         """
         low, mean, high = self.min, self.mean, self.max
         yield low > high, "min", low, f"must be at most max ({high})"

@@ -73,9 +73,7 @@ class StarTopology(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Rows as of `Section.refusals`; they refuse a device name that occurs twice, and too few or many
-        names.
-        """
+        """Rows as of `Section.refusals`; they refuse device names that repeat, or too few or many."""
         yield from names_given_twice(self, "device_names")
         names = self.device_names
         allowed = f"must be {self.devices:,}, one for each device; there are {', '.join(names[:20])}"
@@ -91,9 +89,7 @@ class Site(Section):
     sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = None
 
     def refusals(self) -> Refusals:
-        """Rows as of `Section.refusals`; they refuse a site with both of ``devices`` and ``sites``, or with
-        neither.
-        """
+        """Rows as of `Section.refusals`; they refuse a site without or with both of devices and sites."""
         allowed = "must have devices (at the last level) or sites, and not both"
         yield (self.devices is None) == (self.sites is None), "", None, allowed
 
@@ -168,8 +164,7 @@ class TreeTopology(Section):
         """Rows as of `Section.refusals`.
 
         They refuse none or several of ``edges``, ``levels``, ``sites`` and ``file``, ``devices_per_edge``
-        that does
-        not fit ``edges``, unfit names, and too many nodes.
+        that does not fit ``edges``, unfit names, and too many nodes.
         """
         ways = {"edges": self.edges, "levels": self.levels, "sites": self.sites, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
@@ -292,8 +287,7 @@ class GroupTopology(Section):
         """Rows as of `Section.refusals`.
 
         They refuse names that occur twice, eras out of order, and values of ``groups``, ``devices``, ``file``
-        and
-        ``stated`` that do not go with ``structure``.
+        and ``stated`` that do not go with ``structure``.
         """
         structure, groups, devices, file = self.structure, self.groups, self.devices, self.file
         yield from names_given_twice(self, "group_names", "worker_names")
@@ -380,8 +374,7 @@ class Trust(Section):
         """Rows as of `Section.refusals`.
 
         They refuse a party that is listed twice, and beside ``from`` the keys that would say the same, a
-        start
-        at round 1, and no entry for round 0.
+        start at round 1, and no entry for round 0.
         """
         listed = {name: getattr(self, name) for name in ("trusted_edges", "trusted_aggregators", "trusted")}
         changes = self.from_ or {}

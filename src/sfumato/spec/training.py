@@ -287,8 +287,8 @@ class Training(Section):
 
         They refuse ``weight_decay`` above 1 / learning rate, ``local_steps`` beside ``local_epochs``,
         ``edge_at_global`` without ``edge_every``, and periods of aggregation that are stated in two ways or
-        without
-        local steps, that are longer than the period above, or that make too many aggregations a round.
+        without local steps, that are longer than the period above, or that make too many aggregations a
+        round.
         """
         rate, steps = self.learning_rate, self.local_steps
         written = (getattr(rate, name, 0.0) for name in ("initial", "final"))

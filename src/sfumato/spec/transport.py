@@ -46,9 +46,7 @@ class Air(Section):
     csi: ChannelKnowledge = ChannelKnowledge()
 
     def refusals(self) -> Refusals:
-        """Rows as of `Section.refusals`; they refuse ``beta`` without ``power_control: fixed``, and the
-        reverse.
-        """
+        """Rows as of `Section.refusals`; they refuse ``beta`` but with ``power_control: fixed``."""
         is_fixed, allowed = self.power_control == "fixed", "goes with power_control: fixed, and only with it"
         yield is_fixed != (self.beta is not None), "beta", self.beta, allowed
 

@@ -137,8 +137,7 @@ WHOLE = frozenset({"data.partition", "privacy.noise.calibrated_from", "radio.gai
 
 
 def unused_keys(spec: Spec) -> Iterator[Refused]:
-    """The keys of ``spec`` that differ from their default and have no effect, each with what it would go
-    with.
+    """The keys of ``spec`` that are no default and have no effect, each with what it would go with.
 
     Nothing for the spec of a run folder, whose run was made already.
     """

@@ -85,8 +85,7 @@ class SweepRequest:
             account_only: whether only ε is computed, without training.
             overrides: ``key=value`` for all points.
             prepare: makes, of the spec of a point and seed, the spec that is run; if it raises `SpecError`
-                that
-                point is a failure.
+                that point is a failure.
 
         Raises:
             SpecError: the call is wrong, no point has a valid spec, or ``out`` holds something else.

@@ -92,9 +92,7 @@ class Sweep:
 
     @property
     def asks_for_energy(self) -> bool:
-        """Whether energy and delay are computed for some point, because of ``radio``, ``control`` or the
-        air.
-        """
+        """Whether the spec of some point asks for energy and delay: by radio, control or the air."""
         return bool(self.table["radio"].notna().any())
 
     @property

@@ -123,9 +123,7 @@ def _checked_int(number: int) -> int:
 
 
 def join(place: str, key: str) -> str:
-    """The dotted key of ``key`` in the section ``place``; unprintable characters are escaped, a long key
-    is cut.
-    """
+    """The dotted key of ``key`` in the section ``place``; unprintable characters escaped, a long key cut."""
     key = key if len(key) <= MAX_DIGITS else key[: MAX_DIGITS - 1] + "…"
     key = key if key.isprintable() and key else repr(key)[1:-1] or "''"
     return f"{place}.{key}" if place else key

@@ -214,8 +214,7 @@ class KeyLines:
         self._text = text
 
     def of(self, place: str) -> str:
-        """Where a key stands in the text, as `` (line 12)`` for messages; of a missing key, its section's
-        line.
+        """Where a key stands in the text, as `` (line 12)``; of a missing key, its section's line.
 
         Args:
             place: keys with dots between them, entries of lists as ``[0]``.

@@ -219,8 +219,7 @@ def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: st
 def outcome_problems(
     draws: Sequence[Draw], chances: Sequence[float], relation: str, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """Yield a line where the stated mixture over outcomes of a round's election charges less than ``draws``
-    do.
+    """Yield a line where the stated mixture over an election's outcomes charges less than ``draws`` do.
 
     Outcomes in which the draw is hidden are compared among each other, and so are those in which it is seen:
     for every level, the stated probability that μ² is above it must be at least the one by the draws.

@@ -54,9 +54,7 @@ class Draw:
 
     @property
     def amplifies(self) -> bool:
-        """Whether subsampling may lower ε: nobody sees who is drawn, and only the unit's message depends on
-        it.
-        """
+        """Whether subsampling may lower ε: the draw is unseen, and only the unit's message depends on it."""
         hidden = self.kind != "all" and read.flag(self.sampling.get("hidden", True))
         return hidden and all(
             r["noise_is_draw_independent"]

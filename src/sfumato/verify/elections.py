@@ -23,8 +23,7 @@ class ElectableZone(NamedTuple):
 
 
 def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> ElectableZone | None:
-    """The only zone in which a member of the coalition may be elected supernode; ``None`` where there is
-    none.
+    """The only zone that may elect a member of the coalition as supernode; ``None`` without one.
 
     Raises:
         UnknownKindError: members are in several zones.

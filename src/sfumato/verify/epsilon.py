@@ -113,13 +113,11 @@ def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
 
 
 def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
-    """Values of Σ μ² over all releases of a term of kind ``visible``, and their probabilities, which add up
-    to 1.
+    """Values of Σ μ² over all releases of a ``visible`` term, and their probabilities, which add up to 1.
 
     Where there are many values, one between two points of a grid is divided between them so that the mean
     stays: what that changes is of the order of the grid's step squared, far below the rounding that a stated
-    ε
-    may have.
+    ε may have.
     """
     told: dict[float, float] = {}
     for chance, ratio, rate, *_ in term.detail:

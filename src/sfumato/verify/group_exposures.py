@@ -23,8 +23,7 @@ class CheckedGroups(CheckedGroupStructure):
     """Overlapping groups, and the releases that a coalition meets in them."""
 
     def charged_sums(self, unit: int, exposed: Sequence[int]) -> tuple[Counter[Any], Counter[Any]]:
-        """Count the sums of groups to charge for a unit if the first ``exposed[g]`` releases of group g are
-        exposed.
+        """Count the sums to charge for a unit if the first ``exposed[g]`` releases of group g are exposed.
 
         A hidden model holds the unit's data once the unit, or a worker that started from such a model, was in
         its group. A worker starts from its own group's model, or, at a merging step, from those of all its
@@ -67,8 +66,7 @@ class CheckedGroups(CheckedGroupStructure):
 
         Once a release is hidden, later ones determine nothing until workers start from the mean of several
         groups' models, or the structure changes. Where there are too many sets, only the smallest and the
-        largest
-        are returned, with ``False``.
+        largest are returned, with ``False``.
         """
         seen = self.received_releases(coalition)
         reach = self.releases_upstream(unit, seen)
@@ -103,8 +101,7 @@ class CheckedGroups(CheckedGroupStructure):
         self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party],
         *, composed: bool = False,
     ) -> list[tuple[ExpectedRelease, Json, int]]:  # fmt: skip
-        """The releases of one charged sum that the coalition receives, each with its draw (JSON) and how
-        often.
+        """The releases of one charged sum that the coalition receives, each with its draw and how often.
 
         Several where single messages are received: the unit's own, and those of workers that link. ``row``:
         group, era, whether the unit contributes, and how many workers link (`charged_sums`); ``seen``:
@@ -187,8 +184,7 @@ class CheckedGroups(CheckedGroupStructure):
         """Single messages that may be charged in place of the sum ``found``, and how many of each.
 
         They are the unit's own and those of workers that link, each with an equal part of the sum's noise. []
-        where
-        workers are not drawn, masters add the noise, or single messages are received anyway.
+        where workers are not drawn, masters add the noise, or single messages are received anyway.
         """
         group, _, own, linking = row
         drawn = float(self.ledger["poisson_rate_per_group"][group]) < 1 and not self.raw_inside

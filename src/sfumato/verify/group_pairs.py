@@ -77,8 +77,7 @@ class CheckedGroupPairs:
         """A hashable key of where a unit and its observer are in the groups.
 
         Pairs with equal keys are (nearly always) exchanged by a symmetry. The first entry numbers the class
-        of
-        units, the second is ``device`` or ``master``.
+        of units, the second is ``device`` or ``master``.
         """
         unit_kind = int(self.facts.kind_of[unit])
         kinds, groups = self.refined_colours(unit_kind)
@@ -138,8 +137,7 @@ class CheckedGroupPairs:
         """Whether a worker always learns at most as much as another that is in all of its groups.
 
         True where groups never change, masters add all noise, workers are drawn by Poisson draws or not at
-        all,
-        messages are sent plainly and all arrive, and no model without noise stays inside a group.
+        all, messages are sent plainly and all arrive, and no model without noise stays inside a group.
         """
         ledger = self.facts.ledger
         return (
@@ -152,12 +150,10 @@ class CheckedGroupPairs:
         )
 
     def places_that_see_no_more(self, unit: int, observer: Party) -> set[Any]:
-        """Keys (`place_of`) of the pairs of ``unit`` with workers whose groups are all groups of ``observer``
-        too.
+        """Keys (`place_of`) of the pairs of ``unit`` with workers that are only in groups of ``observer``.
 
         ``observer`` is a worker. Only workers count that, like ``observer``, share a group with the unit, or
-        like it
-        share none.
+        like it share none.
         """
         facts, (inside,) = self.facts, self.facts.kinds
         groups = inside[int(facts.kind_of[observer[2]])]
@@ -171,9 +167,7 @@ class CheckedGroupPairs:
         }
 
     def observers_of(self, unit: int) -> Iterator[tuple[Party, int]]:
-        """Yield (observer, how many like it): every master once, and one worker of every kind besides
-        ``unit``.
-        """
+        """Yield (observer, how many like it): every master, and a worker of each kind but ``unit``."""
         facts = self.facts
         yield from ((("master", 1, group), 1) for group in range(facts.groups))
         for kind, more in enumerate(facts.sizes):
@@ -183,9 +177,7 @@ class CheckedGroupPairs:
                 yield ("device", 0, int(worker)), count
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield (workers that are in the same groups in every era, number of pairs of one of them by
-        `key_of`).
-        """
+        """Yield (workers in the same groups in every era, number of pairs of one of them by `key_of`)."""
         for kind, unit in enumerate(self.first):
             found = Counter[Any]()
             for observer, count in self.observers_of(unit):

@@ -56,16 +56,12 @@ class CheckedGroupStructure:
         return [owner == "devices" for owner in owners]
 
     def trusts(self, unit: int, observer: Party) -> bool:
-        """Whether worker ``unit`` sends updates without noise to ``observer``, a master that adds the noise
-        itself.
-        """
+        """Whether ``unit`` sends updates without noise to ``observer``: to a master that adds the noise."""
         kind, _, group = observer
         return kind == "master" and self.is_near(unit, observer) and not self.devices_add_noise[group]
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether, in any era, ``unit`` is in the group of ``party``, a master, or shares one with it, a
-        worker.
-        """
+        """Whether, in any era, ``unit`` is in the group of a master or shares one with another worker."""
         kind, _, index = party
         theirs = (inside[index] if kind == "device" else np.eye(self.groups)[index] for inside in self.inside)
         return any((inside[unit] * one).any() for inside, one in zip(self.inside, theirs, strict=True))

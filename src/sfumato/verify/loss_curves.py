@@ -103,8 +103,8 @@ def seen_draw_curve(term: Event, forward: bool) -> LossCurve:
 def poisson_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of (1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), or of the second against the first.
 
-    With e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With
-    e^η = (e^−ε − 1 + q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
+    With e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With e^η = (e^−ε −
+    1 + q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
     """
     q, mu = term.rate, term.mu
     moves = [(q, mu)]
@@ -182,9 +182,8 @@ def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of a fixed number drawn unseen: with probability γ the unit takes another's place.
 
     Given all the others, A and A' are what is sent with the unit on the two neighbouring data sets, and B
-    what
-    is sent with that other device; or B is without the unit, where each is drawn by itself and the unit is
-    replaced. ``term.detail``: distances of A and of A' from B, over that of A from A'.
+    what is sent with that other device; or B is without the unit, where each is drawn by itself and the unit
+    is replaced. ``term.detail``: distances of A and of A' from B, over that of A from A'.
     """
     one, other = term.detail
     return shared_part_curve([(term.rate, term.mu, term.mu * one, term.mu * other)], forward)
@@ -194,10 +193,8 @@ def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of a record that its device draws into mini-batches, unseen.
 
     ``term.detail``: whether the mixtures of both neighbouring data sets share a part, then (probability,
-    share of
-    the bound that moves, the same if the record is replaced) for each local step that may be the first with
-    the
-    record. ``forward``: with the record against without it, else the reverse.
+    share of the bound that moves, the same if the record is replaced) for each local step that may be the
+    first with the record. ``forward``: with the record against without it, else the reverse.
     """
     shares, *ways = term.detail
     if shares:

@@ -131,9 +131,7 @@ class EraFacts(CheckedTree):
         return self._charged[key]
 
     def squared_mu_of_round(self, unit: int, party: Party, relation: str) -> Array:
-        """Σ μ² over one round of device ``unit`` towards ``party``: ``[2]``, by the flow and by the cut
-        bound.
-        """
+        """Σ μ² over one round of a device towards a party, ``[2]``: by the flow and by the cut bound."""
         charged = self.flow(unit, [party]), self.cut(unit, [party])
         return np.array([math.fsum(one.squared_mu(relation) for one in releases) for releases in charged])
 

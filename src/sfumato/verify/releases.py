@@ -42,9 +42,7 @@ class ExpectedRelease(NamedTuple):
     amplifies_propagated: bool = False
 
     def squared_mu(self, relation: str) -> float:
-        """μ² = (sensitivity / noise std)² under ``relation``: ``zero-out``, ``remove`` or ``replace``; ∞
-        without noise.
-        """
+        """μ² = (sensitivity / noise std)² under ``relation``, as of `sensitivity`; ∞ without noise."""
         moves = sensitivity(self.own, self.others, relation, self.divides_by_drawn)
         return squared_ratio(moves, float(self.noise.sum()))
 

@@ -45,14 +45,11 @@ class CheckedTree(CheckedTreeNoise):
         return ExpectedRelease(facts["name"], vector, own, 0.0, noise, independent, bool(divides))
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the flow bound charges: one for each aggregation that the unit sends
-        to.
-        """
+        """The releases of a round that the flow bound charges: one an aggregation that the unit sends to."""
         return [self.release(step, unit, coalition) for step in self.sending_steps(self.leaf_of(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the cut bound charges: one for each average that the coalition
-        receives.
+        """The releases of a round that the cut bound charges: one an average that the coalition receives.
 
         Each is charged together with the hidden aggregations before it.
         """
@@ -108,10 +105,8 @@ class CheckedTree(CheckedTreeNoise):
         """Yield a line for each reason why the aggregations ``exposed`` may not be charged by themselves.
 
         Once an average is exposed, devices outside its node must not have started from a hidden one: no
-        average of
-        a tier above may have been hidden since the last exposed one. And a message that is sent again at the
-        end of
-        a round moves by all that was hidden.
+        average of a tier above may have been hidden since the last exposed one. And a message that is sent
+        again at the end of a round moves by all that was hidden.
         """
         steps, seen = self.sending_steps(self.leaf_of(unit)), self.seen_steps(unit, coalition)
         if list(exposed) != sorted(set(exposed) & set(steps)):

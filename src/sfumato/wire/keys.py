@@ -38,9 +38,7 @@ _DOMAIN = b"sfumato/1/"
 
 
 def digest(purpose: bytes, *parts: bytes) -> bytes:
-    """SHA-256, 32 bytes, of a purpose and parts, each with its length: different inputs are hashed
-    differently.
-    """
+    """SHA-256, 32 bytes, of a purpose and parts with their lengths: other inputs give another hash."""
     state = hashlib.sha256(_DOMAIN + len(purpose).to_bytes(4, "big") + purpose)
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
@@ -111,8 +109,7 @@ class Identity:
 
         Returns:
             ``None`` if no message of the kind was answered before: the answer may be sent. Otherwise it must
-            not be,
-            and the return says whether the message answered before had the same content.
+            not be, and the return says whether the message answered before had the same content.
 
         Raises:
             SessionMemoryError: this cannot be recorded.
@@ -171,8 +168,7 @@ class KeyPair:
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def agree(self, other: bytes) -> bytes:
-        """The secret shared with the owner of the public key ``other``, 32 bytes; only to be given to
-        `derive`.
+        """The secret shared with the owner of the public key ``other``, 32 bytes; input to `derive` only.
 
         Raises:
             MalformedMessageError: ``other`` is of small order, and would make the secret public.
@@ -218,9 +214,7 @@ def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> 
 
 
 def pair_context(first: int, first_key: bytes, second: int, second_key: bytes) -> bytes:
-    """Two parties' numbers and public keys as bytes, in the order given: the context of their key in
-    `derive`.
-    """
+    """Two parties' numbers and public keys as bytes, in the order given: a context for `derive`."""
     return first.to_bytes(4, "big") + first_key + second.to_bytes(4, "big") + second_key
 
 

@@ -107,8 +107,7 @@ class OwnedFile:
         return "" if found == ("ok",) else str(found[0])
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        """Execute one SQL statement with ``values`` for its placeholders; changes are on the disk when it
-        returns.
+        """Execute one SQL statement with ``values`` for its placeholders; changes are on the disk then.
 
         Raises:
             SessionMemoryError: it cannot be executed.
@@ -119,8 +118,7 @@ class OwnedFile:
             raise SessionMemoryError(f"{self.path}: cannot record an answer: {error}") from None
 
     def first(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        """The first row that the SQL ``query`` finds, with ``values`` for its placeholders; ``None`` without
-        any.
+        """The first row that the SQL ``query`` finds, with ``values`` for its placeholders; or ``None``.
 
         Raises:
             SessionMemoryError: the file cannot be read.

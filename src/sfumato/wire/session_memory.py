@@ -37,8 +37,7 @@ class SessionMemory(Protocol):
 
         Returns:
             ``None`` if it was not claimed before: the answer may be sent, and later claims fail, after a
-            restart
-            too. Otherwise the digest of the first claim; nothing changes.
+            restart too. Otherwise the digest of the first claim; nothing changes.
 
         Raises:
             SessionMemoryError: the claim could not be recorded or looked up: there must be no answer.
@@ -99,9 +98,7 @@ class FileMemory:
 
 
 def claim_in(file: OwnedFile, question: bytes, digest: bytes) -> bytes | None:
-    """Record in ``file`` that a question is answered; arguments, return and errors as of
-    `SessionMemory.claim`.
-    """
+    """Record in ``file`` that a question is answered; otherwise as `SessionMemory.claim`."""
     made = file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
     if made.rowcount == 1:
         return None
