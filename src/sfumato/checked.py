@@ -24,14 +24,14 @@ def verify_run(run: str | Path) -> CheckOutcome:
     Raises:
         SpecError: it is no run folder.
     """
-    from sfumato.run_folder.reader import no_run_at
+    from sfumato.run_folder.reader import no_run_error
     from sfumato.verify.checker import check_run
     from sfumato.verify.folder import NoRunError
 
     try:
         return check_run(Path(run))
     except NoRunError:
-        raise no_run_at(Path(run)) from None
+        raise no_run_error(Path(run)) from None
 
 
 def statement(subject: Spec | str | Path, out: str | Path | None = None) -> Path:

@@ -160,7 +160,7 @@ def protected_units(plan: Plan) -> tuple[int, str]:
     devices, unit = plan.parties.device_count, plan.spec.privacy.unit
     if unit != "device":
         try:
-            known = dataset_facts(plan.spec.data, devices).dealt_out
+            known = dataset_facts(plan.spec.data, devices).counted_in_persons
         except SfumatoError:  # neither tabulated nor on this machine
             return devices, "devices"
         return max(known.train_examples, 1), "persons" if unit == "person" else "records"

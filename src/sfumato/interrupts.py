@@ -32,22 +32,20 @@ class Interruption:
 _blocks: list[Interruption] = []  # that the main thread is in
 
 
-def raise_lost() -> None:
+def raise_lost_interrupt() -> None:
     """Raise KeyboardInterrupt if a signal came within `interrupted_by` and its exception was lost.
 
     To be called where a block waits for something that an interrupted callback will never do.
 
     Raises:
-        KeyboardInterrupt: so it is.
+        KeyboardInterrupt: one was lost.
     """
     if any(block.came for block in _blocks):
         raise KeyboardInterrupt
 
 
-def came_from_elsewhere() -> bool:
-    """Whether a KeyboardInterrupt may be due to a signal: one came, or there is no `interrupted_by` to
-    tell.
-    """
+def may_come_from_signal() -> bool:
+    """Whether a KeyboardInterrupt may be due to a signal: one came, or no `interrupted_by` can tell."""
     return not _blocks or any(block.came for block in _blocks)
 
 
@@ -55,8 +53,8 @@ def came_from_elsewhere() -> bool:
 def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
     """Context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.
 
-    Nothing is printed of an interrupt that is lost in a destructor or a callback: see `raise_lost`. Only the
-    main thread receives signals; in others nothing changes.
+    Nothing is printed of an interrupt that is lost in a destructor or a callback: see
+    `raise_lost_interrupt`. Only the main thread receives signals; in others nothing changes.
 
     Args:
         signals: their numbers.

@@ -19,7 +19,7 @@ from torch.nn.functional import log_softmax
 
 from sfumato.attacks.observations import Observation
 from sfumato.data.dataset import Dataset
-from sfumato.data.features import all_of
+from sfumato.data.features import read_all
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.registry import engine_of
@@ -70,7 +70,7 @@ class Population:
         held_out = generator(seed, Stream.ATTACK, _SPLIT).permutation(held_out)
         half = len(held_out) // 2
         return cls(
-            torch.from_numpy(np.concatenate([all_of(data.train_features), all_of(data.test_features)])),
+            torch.from_numpy(np.concatenate([read_all(data.train_features), read_all(data.test_features)])),
             np.concatenate([data.train_labels, data.test_labels]),
             partition,
             np.sort(held_out[:half]),

@@ -174,7 +174,7 @@ class GroupHarness:
         seen = {party.index for party in self._coalition if party.kind == "node"}
         seen |= {int(group) for worker in workers for group in self._plan.groups.groups_of(worker)}
         links = Links.of(self._plan, self._unit)
-        played = links.reach(seen) and can_be_simulated(self._plan, neighbours)
+        played = links.reaches(seen) and can_be_simulated(self._plan, neighbours)
         if not played or seen & set(self._groups.tolist()):
             return None
         summed = self._groups_seen_as_sums(draw_assignments(self._plan, 0))

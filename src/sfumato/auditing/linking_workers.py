@@ -83,7 +83,7 @@ class Links:
             reached[of_seat[seats[active[release]]]] = True
         return cls(seats, workers[seats], of_seat[seats], active)
 
-    def reach(self, seen: Set[int]) -> bool:
+    def reaches(self, seen: Set[int]) -> bool:
         """Whether the unit's data are passed on to any of the groups ``seen`` in any release."""
         return bool(self.active[:, np.isin(self.groups, list(seen))].any())
 
@@ -230,7 +230,7 @@ class LinkedTraining:
         Returns what the coalition receives in the groups that it sees, and the thresholds (middles) by which
         linking workers decide; those given are used.
         """
-        wide = with_everybody(groups_with_dimension(self.plan, len(signs)))
+        wide = with_full_participation(groups_with_dimension(self.plan, len(signs)))
         played = replace(wide, spec=wide.spec.model_copy(update={"seed": seed}))
         passing = LinkingMessages(self.plan, self.links, self.unit, signs, middles, seed)
         others = set(self.links.workers.tolist()) - {self.unit}
@@ -261,7 +261,7 @@ def groups_with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
     return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)
 
 
-def with_everybody(plan: GroupPlan) -> GroupPlan:
+def with_full_participation(plan: GroupPlan) -> GroupPlan:
     """``plan`` in which every worker of a group takes part in each of its releases, at rate 1.
 
     Who takes part in a trial is then drawn by the audit, trial by trial (`LinkingMessages`).

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.features import RowNumbers, taken
+from sfumato.data.features import RowNumbers, take_rows
 from sfumato.data.locate import Columns
 from sfumato.data.mapped import ArrayRows, array_files, map_array
 from sfumato.data.rows import Rows, target_columns
@@ -156,7 +156,7 @@ def array_rows(
         return ArrayRows(name, read(), (rows, *shape), in_bytes)
 
     def read_features(chosen: RowNumbers) -> NDArray[np.float32]:
-        return np.asarray(taken(source(), chosen), np.float32)
+        return np.asarray(take_rows(source(), chosen), np.float32)
 
     return Rows(
         name,

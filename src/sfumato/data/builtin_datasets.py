@@ -65,10 +65,10 @@ class DatasetFacts:
     persons: PersonCounts | None = None
 
     @property
-    def dealt_out(self) -> DatasetFacts:
-        """Sizes for a partition that deals out whole persons: every count of rows becomes a count of persons.
+    def counted_in_persons(self) -> DatasetFacts:
+        """These sizes with persons counted in place of rows, for partitions that deal out whole persons.
 
-        These facts themselves where the data name no persons. Counts by label become ``None``.
+        The same sizes where the data name no persons. Counts by label become ``None``.
         """
         if self.persons is None:
             return self

@@ -165,7 +165,7 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
         return ()
     for place, part in _rules(spec.data).items():
         if isinstance(part, NaturalPartition) and known.group_counts is None:
-            raise division.no_groups(place, part)
+            raise division.no_groups_error(place, part)
     _sizes(spec, known, tree.devices)
     if known.site_counts is None:
         return ()
@@ -192,9 +192,9 @@ def known_examples(spec: Spec, devices: IntArray) -> IntArray | None:
     zones = getattr(spec.topology, "zones", None)
     if sizes is None or zones is None:
         return sizes
-    from sfumato.data.zones import without_data
+    from sfumato.data.zones import order_without_labels
 
-    order = without_data(zones, devices, seed=spec.seed)
+    order = order_without_labels(zones, devices, seed=spec.seed)
     if order is not None:
         return sizes[order]
     return None if (sizes != sizes[0]).any() else sizes
@@ -234,7 +234,7 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
     if not division.gives_out_all(spec.data.partition):
         allowed = "needs a partition that uses all examples, to know its sampling rate q"
         raise SpecError("privacy.noise.formula", "h2fdp", allowed)
-    return known.dealt_out.train_examples / tree.device_count
+    return known.counted_in_persons.train_examples / tree.device_count
 
 
 def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
@@ -268,7 +268,7 @@ def _sizes(spec: Spec, known: DatasetFacts, devices: IntArray) -> IntArray | Non
     """Examples of every device, ``[devices]``, or persons where these are the unit; ``None`` where the counts
     do not determine them.
     """
-    known = known.dealt_out
+    known = known.counted_in_persons
     rule, site_counts = spec.data.partition, None
     if isinstance(rule, FlowerPartition) and known.site_counts is None:
         return None

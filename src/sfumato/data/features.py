@@ -65,7 +65,7 @@ def in_memory(features: Features) -> TypeIs[Array]:
     return isinstance(features, np.ndarray) and not isinstance(features, np.memmap)
 
 
-def taken(features: Features, rows: RowNumbers) -> Array:
+def take_rows(features: Features, rows: RowNumbers) -> Array:
     """A new array ``[n, ...]`` of the features of ``rows`` [n], which ascend and hold each number once."""
     if isinstance(features, np.ndarray):
         return features[rows]
@@ -75,9 +75,9 @@ def taken(features: Features, rows: RowNumbers) -> Array:
     return out
 
 
-def all_of(features: Features) -> Array:
+def read_all(features: Features) -> Array:
     """All features ``[N, ...]`` as one array in memory; the array itself, not a copy, if they are one."""
-    return features if in_memory(features) else taken(features, row_numbers(features.shape[0]))
+    return features if in_memory(features) else take_rows(features, row_numbers(features.shape[0]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from sfumato.data.split_counts import (
     plan_lognormal,
     plan_natural_groups,
 )
-from sfumato.data.splits import counts_of
+from sfumato.data.splits import count_occurrences
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
 from sfumato.spec.data import (
@@ -334,11 +334,11 @@ class _Step:
             own_labels, own_groups, pool = labels[:0], None, Pool(len(rows))
         else:
             own_labels, own_groups = labels[rows], None if groups is None else groups[rows]
-            group_counts = None if own_groups is None else counts_of(own_groups)
-            pool = Pool(len(rows), counts_of(own_labels), group_counts)
+            group_counts = None if own_groups is None else count_occurrences(own_groups)
+            pool = Pool(len(rows), count_occurrences(own_labels), group_counts)
         plan = self.plan(pool, weights)
         if plan is None:
-            raise no_groups(self.place, self.rule)
+            raise no_groups_error(self.place, self.rule)
         rng = generator(self.seed, Stream.PARTITION, *self.key, _DEAL)
         return plan.deal(rows, own_labels, own_groups, rng), plan.sizes
 
@@ -366,7 +366,7 @@ class _Step:
         return np.concatenate([part for part, _ in inside]), np.concatenate([counts for _, counts in inside])
 
 
-def no_groups(place: str, rule: PartitionRule) -> SpecError:
+def no_groups_error(place: str, rule: PartitionRule) -> SpecError:
     """The error for a rule by natural groups where the data have none; ``place``: the key of the rule."""
     return SpecError(f"{place}.kind", rule.kind, "a data set with a group column (group_column)")
 

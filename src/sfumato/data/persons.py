@@ -51,7 +51,7 @@ def refuse_divided(
     )
 
 
-def refuse_tested(name: str, trained: NDArray[np.str_], tested: NDArray[np.str_]) -> None:
+def refuse_trained_and_tested(name: str, trained: NDArray[np.str_], tested: NDArray[np.str_]) -> None:
     """Refuse a person who has both training and test rows: accuracies on test rows are not accounted for.
 
     Args:

@@ -20,10 +20,10 @@ from sfumato.data.features import (
     FeatureSource,
     RowNumbers,
     row_numbers,
-    taken,
+    take_rows,
 )
 from sfumato.data.locate import Columns
-from sfumato.data.persons import refuse_divided, refuse_tested
+from sfumato.data.persons import refuse_divided, refuse_trained_and_tested
 from sfumato.data.splits import RowSplit, split_rows
 from sfumato.errors import DataError
 from sfumato.spec.limits import MAX_DATA_VALUES, MAX_ROWS
@@ -114,9 +114,9 @@ def _refuse_divided_persons(train: Rows, test: Rows | None) -> None:
         if parts is not None:
             refuse_divided(train.name, train.persons, parts, what)
     if test is not None and test.persons is not None:
-        refuse_tested(test.name, train.persons, test.persons)
+        refuse_trained_and_tested(test.name, train.persons, test.persons)
     elif train.is_test is not None:
-        refuse_tested(train.name, train.persons[~train.is_test], train.persons[train.is_test])
+        refuse_trained_and_tested(train.name, train.persons[~train.is_test], train.persons[train.is_test])
 
 
 def refuse_too_many(name: str, rows: int) -> None:
@@ -162,7 +162,7 @@ def targets_of_split(
     return train.targets[split.rows], test.targets
 
 
-def no_sequences(name: str, shape: tuple[int, ...]) -> DataError:
+def no_sequences_error(name: str, shape: tuple[int, ...]) -> DataError:
     """The error for token ids whose ``shape`` is not [N, T]."""
     return DataError(f"{name}: token ids must have the shape [N, T], not {shape}")
 
@@ -214,7 +214,7 @@ class TokenRows:
 
     def take(self, rows: RowNumbers, out: Array) -> None:
         """Write the token ids of ``rows``; arguments as of `FeatureSource.take`, errors as of `token_ids`."""
-        out[...] = token_ids(taken(self.source, rows), self.vocabulary, self.name, rows)
+        out[...] = token_ids(take_rows(self.source, rows), self.vocabulary, self.name, rows)
 
 
 def token_ids(
@@ -232,7 +232,7 @@ def token_ids(
         DataError: examples are no sequences, or a value is no whole number from 0 to ``vocabulary`` - 1.
     """
     if features.ndim != 2:
-        raise no_sequences(name, features.shape)
+        raise no_sequences_error(name, features.shape)
     found = features.astype(np.int64)
     bad = (found != features) | (found < 0) | (found >= vocabulary)
     if bad.any():

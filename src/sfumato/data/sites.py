@@ -42,7 +42,7 @@ class SitePlaces:
     counts: IntArray
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
+def sort_sites(names: Iterable[str]) -> tuple[str, ...]:
     """Names of sites sorted as sites are numbered: whole numbers by value, then others as text."""
     return tuple(
         sorted(

@@ -19,7 +19,7 @@ from sfumato.data.builtin_datasets import (
 )
 from sfumato.data.features import RowNumbers, row_numbers
 from sfumato.data.persons import counts_of_persons, numbered_persons
-from sfumato.data.sites import in_order
+from sfumato.data.sites import sort_sites
 from sfumato.errors import DataError
 from sfumato.random import Stream, generator
 
@@ -130,7 +130,7 @@ def facts_of(
         raise DataError(
             f"{name}: a label of {classes - 1:,} in a set of {len(labels):,} rows is not a class number"
         )
-    counts = tuple(counts_of(labels, classes).tolist())
+    counts = tuple(count_occurrences(labels, classes).tolist())
     groups = None if split.groups is None else tuple(np.bincount(split.groups).tolist())
     sites = None
     if split.sites is not None:
@@ -144,7 +144,7 @@ def facts_of(
     return DatasetFacts(name, *sizes, shape, counts, groups, sites, targets, persons=persons)
 
 
-def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.int64]:
+def count_occurrences(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.int64]:
     """How often each of 0, 1, ... occurs in ``numbers``, with at least ``least`` entries.
 
     Counts block by block: ``numpy.bincount`` would copy all numbers to int64 at once.
@@ -169,6 +169,6 @@ def _sites(
     """
     if sites is None:
         return None, ()
-    names = in_order(np.unique(sites).tolist())
+    names = sort_sites(np.unique(sites).tolist())
     number = {name: code for code, name in enumerate(names)}
     return np.array([number[name] for name in sites[rows].tolist()], dtype=np.int64), names

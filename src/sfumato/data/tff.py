@@ -25,7 +25,7 @@ from sfumato.data.features import (
     Array,
     RowNumbers,
     refuse_not_finite,
-    taken,
+    take_rows,
 )
 from sfumato.data.locate import Columns
 from sfumato.data.rows import Rows
@@ -188,7 +188,7 @@ def _rows_of(path: Path, columns: Columns) -> Rows:
     source = ClientRows(path, clients, starts, names[0], stored, (int(starts[-1]), *one))
 
     def read_features(rows: RowNumbers) -> NDArray[np.float32]:
-        return np.asarray(taken(source, rows), np.float32)
+        return np.asarray(take_rows(source, rows), np.float32)
 
     is_large = 4 * int(np.prod(source.shape)) > LARGEST_IN_MEMORY
     return rows_of_users(str(path), labels, one, read_features, source if is_large else None)

@@ -22,7 +22,7 @@ _PLACE = "topology.zones"
 _SHUFFLE, _POSITIONS, _SPEEDS = 0, 1, 2  # addresses within Stream.ZONES; part of the file format
 
 
-def by_data(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> IntArray:
+def order_by_label(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> IntArray:
     """Shares of the data in the order in which zones by data take them, ``[devices]``: device d gets entry d.
 
     Shares are sorted by their most frequent label, those that hold most of it first.
@@ -39,7 +39,7 @@ def by_data(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> IntAr
     return np.lexsort((-share, histograms.argmax(axis=1))).astype(np.int64)
 
 
-def without_data(zones: Zones, devices: IntArray, *, seed: int) -> IntArray | None:
+def order_without_labels(zones: Zones, devices: IntArray, *, seed: int) -> IntArray | None:
     """Which share of the data each device holds, ``[devices]``; ``None`` where that depends on the labels.
 
     ``random``: shuffled. ``distance``: positions are uniform over a disc, a zone is a sector of it.
@@ -73,13 +73,13 @@ def regrouped(
 ) -> Partition:
     """``partition`` with its shares handed to devices by the rule of ``zones``.
 
-    The order is that of `without_data`, or of `by_data` where it depends on the labels [N].
+    The order is that of `order_without_labels`, or of `order_by_label` where it depends on the labels [N].
 
     Raises:
         SpecError: listed members do not fit the zones.
     """
-    order = without_data(zones, devices, seed=seed)
-    return partition.reordered(by_data(partition, labels) if order is None else order)
+    order = order_without_labels(zones, devices, seed=seed)
+    return partition.reordered(order_by_label(partition, labels) if order is None else order)
 
 
 def _order_of_members(members: tuple[tuple[int, ...], ...], devices: IntArray) -> IntArray:

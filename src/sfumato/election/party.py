@@ -15,7 +15,7 @@ from sfumato.election.commitments import deal, nonce_hash, share_hash
 from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.reading import Reading, board_digest
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import read
+from sfumato.election.transcript import read_board
 from sfumato.secure_aggregation.shares import PRIME, SHARE_BYTES
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, Frame, seal_frame
@@ -86,7 +86,7 @@ class Candidate:
             self._require_own_posts(board)
         elif board_digest(self._terms, board) != self._vouched:
             raise errors.NotAgreedError(f"party {self.number}: not the board it vouched for")
-        reading = read(self._terms, board, self._checked, agreed=kind > ElectionMessageKind.VOUCH)
+        reading = read_board(self._terms, board, self._checked, agreed=kind > ElectionMessageKind.VOUCH)
         payload = {
             ElectionMessageKind.KEY: self._key,
             ElectionMessageKind.COMMIT: self._commit,

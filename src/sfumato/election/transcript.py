@@ -39,7 +39,7 @@ class Result:
     randomness: bytes
 
 
-def read(
+def read_board(
     terms: ElectionTerms,
     board: Sequence[bytes],
     checked: set[bytes] | None = None,
@@ -91,7 +91,7 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
         UnrecoverableError: a nonce was neither revealed nor rebuilt.
         NoCandidateError: no party committed to a nonce and answered all complaints.
     """
-    reading = read(terms, board, agreed=True)
+    reading = read_board(terms, board, agreed=True)
     excluded, nonces = reading.disqualified, dict[int, bytes]()
     for dealer in sorted(reading.commitments.keys() - excluded):
         nonce = reading.reveals.get(dealer) or _rebuild_nonce(terms, reading, dealer)

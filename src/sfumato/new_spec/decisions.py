@@ -62,7 +62,7 @@ class Decisions:
         return tuple(name for name in table.numeric if name not in others)
 
 
-def check(decisions: Decisions, table: OwnTable) -> None:
+def check_decisions(decisions: Decisions, table: OwnTable) -> None:
     """Check that the decisions fit the table.
 
     Raises:

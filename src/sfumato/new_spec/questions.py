@@ -70,7 +70,7 @@ class Given:
         )
 
 
-def answered(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], object]) -> Given:
+def ask_for_missing(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], object]) -> Given:
     """Ask for what was not given, each question again until its answer is valid; returns all of it.
 
     Args:

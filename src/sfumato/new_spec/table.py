@@ -17,7 +17,7 @@ from sfumato.arguments import Argument
 from sfumato.data.csv_files import format_of, is_number, open_csv
 from sfumato.data.locate import CsvFormat, existing_file
 from sfumato.data.repeats import looks_like_id
-from sfumato.data.sites import in_order
+from sfumato.data.sites import sort_sites
 from sfumato.data.table_files import ColumnTable, open_parquet
 from sfumato.data.tables import holds_numbers, is_decimal_comma
 from sfumato.errors import DataError, SpecError
@@ -120,7 +120,7 @@ class OwnTable:
 
         def find() -> Mapping[str, int]:
             found = Counter(self._texts(name))
-            return {site: found[site] for site in in_order(found) if site}
+            return {site: found[site] for site in sort_sites(found) if site}
 
         return self._once(("sites", name), find)
 
@@ -137,7 +137,7 @@ class OwnTable:
             who = self._texts(name)
             where = [""] * len(who) if site is None else self._texts(site)
             found = Counter(place for place, _ in set(zip(where, who, strict=True)))
-            return {place: found[place] for place in in_order(found) if place or site is None}
+            return {place: found[place] for place in sort_sites(found) if place or site is None}
 
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 

@@ -120,7 +120,7 @@ def load_run(path: str | Path) -> RunFolder:
     """
     folder = Path(path)
     if not folder.is_dir() or not holds_run(folder):
-        raise no_run_at(folder)
+        raise no_run_error(folder)
     manifest = _checked_manifest(folder)
     spec_text, spec = _read_spec(folder / SPEC_FILE)
     check_same_run(folder / SPEC_FILE, spec.get("hashes"), manifest.spec)
@@ -132,7 +132,7 @@ def load_run(path: str | Path) -> RunFolder:
     return RunFolder(folder, spec_text, spec, _read_run_metrics(folder, manifest), privacy, manifest)
 
 
-def no_run_at(path: Path) -> SpecError:
+def no_run_error(path: Path) -> SpecError:
     """The error for a path without a run; it says what is there, and suggests a run with a similar name."""
     if path.is_file():
         said = "is a file and no run folder"

@@ -46,7 +46,7 @@ class SessionOutcome:
     server_seconds: float
 
 
-def untouched(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequence[bytes]:
+def deliver_unchanged(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequence[bytes]:
     """The `Wire` without an attacker: it delivers ``data`` once, unchanged."""
     return [data]
 
@@ -59,7 +59,7 @@ def aggregate(
     *,
     drop: Mapping[Phase, Collection[int]] | None = None,
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
-    wire: Wire = untouched,
+    wire: Wire = deliver_unchanged,
 ) -> SessionOutcome:
     """Run a session in this process, with all parties and the server, from the first message to the sum.
 

@@ -55,10 +55,10 @@ def twin_without_noise(spec: Spec) -> Spec:
     try:
         return load_spec(document, settings_without_noise(document))
     except SpecError as error:
-        raise no_twin(error) from None
+        raise no_twin_error(error) from None
 
 
-def no_twin(error: SpecError) -> SpecError:
+def no_twin_error(error: SpecError) -> SpecError:
     """The error to raise where `twin_without_noise` finds that ``error`` refuses the spec without noise."""
     return SpecError(Argument("baseline"), None, f"this spec has no twin without noise: {error}")
 

@@ -73,7 +73,7 @@ def _law_of_drawn_variance(parts: Sequence[tuple[float, int]], rate: float) -> t
 
 
 def chances_of_larger_mu(draw: Draw, relation: str, levels: Array) -> tuple[Array, float]:
-    """How likely it is that μ² of one round is above each of ``levels``, over which other devices are drawn.
+    """Probability that μ² of one round is above each of ``levels``, over the draw of other devices.
 
     Args:
         draw: the releases of a round, and the noise of others who may be drawn.
@@ -200,10 +200,11 @@ def _mixture_problems_of_draw(
 
 
 def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: str) -> Iterator[str]:
-    """A line where the ratios stated as ``apart`` are too small, or not as many as the draws need.
+    """Yield a line where the ratios stated as ``apart`` are too small, or not as many as the draws need.
 
-    A ratio is a distance over the distance between the two neighbouring data sets' releases: from the release
-    of one of them to the release without the unit. Only ``replace`` needs ratios, two of them.
+    A ratio is how far the release of one of two neighbouring data sets is from that without the unit, over
+    how
+    far they are from each other. Only ``replace`` needs ratios, one for each of the two.
 
     Args:
         sampling: the draw of a stated term.

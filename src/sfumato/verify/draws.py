@@ -145,7 +145,7 @@ def is_amplified(draw: Draw, relation: str) -> bool:
 
 
 def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[float, ...]:
-    """For a replaced unit: distance to the release without the unit, over that between the two data sets'.
+    """How far a replaced unit's two data sets are from that without it, over how far from each other.
 
     Returns the largest ratio over all releases twice, once for each of the two data sets; () under other
     relations than ``replace``, which compare with the data set without the unit, and if no release is moved.

@@ -61,7 +61,8 @@ def examples_held(spec: Json) -> tuple[Array | None, str]:
 
 
 def pool_of_examples(data: Json, devices: int) -> Pool | None:
-    """Number of training examples in all, and by label [10] where known, of a synthetic or built-in data set.
+    """Number of training examples, in all and by label (``None`` if not known), of a synthetic or built-in
+    set.
 
     ``None`` of any other data set, and where the spec names a column of groups or sites.
     """

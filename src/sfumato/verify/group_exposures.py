@@ -103,10 +103,9 @@ class CheckedGroups(CheckedGroupStructure):
     ) -> list[tuple[ExpectedRelease, Json, int]]:  # fmt: skip
         """The releases of one charged sum that the coalition receives, each with its draw and how often.
 
-        Several where single messages are received: the unit's own, and those of workers that link. ``row``:
-        group, era, whether the unit contributes, and how many workers link (`charged_sums`); ``seen``:
-        releases of each group that the coalition receives; ``composed``: count noise also where its law is
-        not one that is composed.
+        Several where single messages are received. ``row``: group, era, whether the unit contributes, and
+        how many workers link (`charged_sums`); ``seen``: releases of each group that the coalition receives;
+        ``composed``: count noise also where its law is not one that is composed.
         """
         group, era, own, linking = row
         members = [i for kind, _, i in coalition if kind == "device"]

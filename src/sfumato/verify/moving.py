@@ -169,7 +169,7 @@ class CheckedMovingPairs:
         return float((rounds @ squares).min())
 
     def problems(self, rows: Sequence[Json]) -> Iterator[str]:
-        """Yield a line where rows of privacy.json omit pairs, or where a pair's ε is larger."""
+        """Yield a line where rows omit pairs, or are charged less than a pair that they stand for."""
         stated: dict[Any, list[tuple[Any, int]]] = {}
         drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
         figure_of: Callable[[int, Party], Any] = self._key_in_eras if drawn else self._squared_mu
