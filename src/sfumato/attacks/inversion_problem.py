@@ -138,9 +138,7 @@ class InversionProblem:
 
     @cached_property
     def gradient(self) -> Tensor:
-        """The mean mini-batch gradient ``[M]`` behind the observed update, with clipping undone
-        (estimated).
-        """
+        """The mean mini-batch gradient ``[M]`` behind the observed update; clipping is undone by estimate."""
         sgd, steps = self.task.sgd, self.target.batches.steps
         weight = 0.0
         for share, count in zip(self.target.shares.tolist(), steps.tolist(), strict=True):
@@ -158,7 +156,7 @@ class InversionProblem:
 
     @cached_property
     def expected(self) -> Tensor:
-        """Mean probabilities ``[classes]`` that the initial model predicts on the attacker's own data."""
+        """Mean probabilities ``[classes]`` by the model that devices start from, on the attacker's data."""
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:

@@ -140,7 +140,7 @@ class LinkingMessages:
         """Do nothing when masters have their sums: workers do not see them before noise is added."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that masters send down, ``values`` ``[groups, M]``: workers of a group know its."""
+        """Keep the models ``values`` ``[groups, M]`` that masters send; a worker knows its groups' models."""
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ class GaussianMixtureCurves:
         return cls(times[likely].astype(np.float64), kept[likely])
 
     def hit_rates(self, false_rates: FloatArray, mu: FloatArray) -> FloatArray:
-        """The curves: the largest true-positive rate ``[t]`` of a test for a false-positive rate and a μ.
+        """Largest true-positive rate ``[t]`` of a test at a false-positive rate, on the curve of a μ.
 
         Args:
             false_rates: false-positive rates that a test may have at most, ``[t]``.

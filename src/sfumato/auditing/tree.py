@@ -97,7 +97,7 @@ class TreeHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Indices ``[n]`` of devices always in the unit's class under its leaf; coalition members not."""
+        """Indices ``[n]`` of devices always with the unit's leaf, weight and noise; coalition members not."""
         tree = self._plan.tree
         members = [party.index for party in self._coalition if party.kind == "device"]
         found = np.setdiff1d(tree.devices_under(tree.leaf_of(self._unit)), members)

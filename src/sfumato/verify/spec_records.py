@@ -55,11 +55,10 @@ def person_problems(spec: Json) -> Iterator[str]:
 
 
 def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Yield a line where ``batches`` of ``ledger.json`` claims that a record moves a message less than it
-    may.
+    """Yield a line where ``batches`` of ``ledger.json`` understates how far a record moves a message.
 
-    It states, for every local step, the share of the message's bound that a record moves which is in the
-    batch of that step and in none before it.
+    ``batches`` states, for every local step, the share of the message's bound that a record moves which is in
+    the batch of that step and in none before it.
     """
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)

@@ -33,7 +33,9 @@ class SessionMemory(Protocol):
 
         Args:
             question: what may be answered once: 32 bytes.
-            digest: of the content of the answer: 32 bytes.
+            digest: hash of what the answer is about, by which a repeated question is told from a changed one:
+                32
+                bytes.
 
         Returns:
             ``None`` if it was not claimed before: the answer may be sent, and later claims fail, after a
