@@ -164,7 +164,7 @@ class PrivacyReport:
         return epsilon_bars(bars, f"{self.name}: ε at δ = {rounded(self.delta)}")
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """The ε of a unit, ``"device:0"``, ``"record:0"`` or ``"person:0"``, towards observers.
+        """The ε of a unit (``"device:0"``, ``"record:0"``, ``"person:0"``) towards a party or a coalition.
 
         A number alone is a unit of the kind that ``privacy.unit`` says.
 

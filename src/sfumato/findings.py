@@ -136,13 +136,11 @@ def large_delta(delta: float, count: int, what: str) -> str | None:
     """A warning about a δ of at least one over the number of units; ``None`` otherwise.
 
     A mechanism that draws one of the n units and publishes all of it says nothing about the others: the
-    probability that a unit is told is 1/n, so it is (0, 1/n)-differentially private.
-
+    probability that a unit is published is 1/n, so it is (0, 1/n)-differentially private.
     Args:
         delta: of all guarantees.
         count: n, how many units there are.
-        what: they are, in words.
-    """
+        what: what the units are, in words.    """
     if delta < 1 / count:
         return None
     return (
@@ -378,7 +376,7 @@ def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
 
 
 def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
-    """A warning about sums without any message (``realised.lost_sums`` of a ledger); ``None`` otherwise."""
+    """A warning about sums that were not formed (``realised.lost_sums`` of a ledger); or ``None``."""
     if lost is None:
         return None
     by = sorted(lost["by"].items(), key=lambda one: -one[1])

@@ -53,8 +53,8 @@ def may_come_from_signal() -> bool:
 def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
     """Context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.
 
-    Nothing is printed of an interrupt that is lost in a destructor or a callback: see
-    `raise_lost_interrupt`. Only the main thread receives signals; in others nothing changes.
+    Nothing is printed of an interrupt that is lost in a destructor or a callback: see `raise_lost_interrupt`.
+    Only the main thread receives signals; in others nothing changes.
 
     Args:
         signals: their numbers.

@@ -53,7 +53,7 @@ class LikelihoodRatioTest:
 
     @property
     def log_ratio_weights(self) -> FloatArray:
-        """Weights of the observations in the log-ratio of a round in which the unit takes part, ``[d]``."""
+        """Weights ``[d]`` of observations in the log-likelihood ratio of a round with the unit."""
         if not self.depends_on_target:
             return self.weights
         return self.weights * ((self.sent[0] - self.null[0]) / self.sent[1] ** 2)

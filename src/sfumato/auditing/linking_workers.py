@@ -65,7 +65,7 @@ class Links:
 
     @classmethod
     def of(cls, plan: GroupPlan, unit: int) -> Links:
-        """Find which workers can pass the data of ``unit`` on from their other groups, for every release."""
+        """For every release, the workers whose message depends on ``unit`` through another group."""
         groups = plan.groups
         workers = groups.members
         of_seat = np.repeat(np.arange(groups.count), groups.sizes)

@@ -55,7 +55,7 @@ class PaperCount:
 
 
 def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
-    """Theorem 1's counts of releases for ``unit`` towards ``observer``, one entry for each group of the unit.
+    """How many releases Theorem 1 charges for ``unit`` towards ``observer``, by group of the unit.
 
     The groups must not change over time.
     """
@@ -126,7 +126,7 @@ def claims_pair(declared: GroupReleases, unit: int, observer: int) -> bool:
 
 
 def hops_of(declared: GroupReleases) -> IntArray:
-    """Hops between every two of M groups, ``[M, M]``, over shared workers; `UNREACHED` without a path."""
+    """Hops between every two of M groups, ``[M, M]``; a hop needs a worker in both; else `UNREACHED`."""
     return _hops_between_groups(declared.eras[0].groups, declared.device_count, None)
 
 

@@ -132,7 +132,7 @@ class StandardisedRows:
 
 
 def standardise_(features: Array, mean: NDArray[np.float32], std: NDArray[np.float32]) -> None:
-    """Take ``mean`` off images ``[n, C, H, W]`` and divide them by ``std``, both ``[C, 1, 1]``, in place."""
+    """Subtract ``mean`` from images ``[n, C, H, W]``, divide by ``std``, both ``[C, 1, 1]``, in place."""
     features -= mean
     features /= std
 

@@ -49,7 +49,7 @@ class HubSplit:
 
 
 def open_folder(folder: Path, columns: Columns) -> tuple[HubSplit, HubSplit | None]:
-    """The training split and, if there is one, the test split of a saved folder.
+    """The training split and the test split (or ``None``) in a folder of ``datasets.save_to_disk``.
 
     Raises:
         MissingExtraError: ``datasets`` is not installed.
@@ -68,7 +68,7 @@ def open_folder(folder: Path, columns: Columns) -> tuple[HubSplit, HubSplit | No
 def open_hub(
     hub_id: str, columns: Columns, *, tried: str, download: bool
 ) -> tuple[HubSplit, HubSplit | None]:
-    """The training split and, if there is one, the test split of ``hub_id``.
+    """The training split and the test split (or ``None``) of the data set ``hub_id`` of the Hub.
 
     The local cache of ``datasets`` comes first, then, if ``download``, the network. Where
     ``HF_HUB_OFFLINE`` or ``HF_DATASETS_OFFLINE`` is set, the network is not asked. A Hub (``HF_ENDPOINT``, by

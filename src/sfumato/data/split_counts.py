@@ -177,22 +177,21 @@ def plan_labels(
     place: str,
     rng: np.random.Generator,
 ) -> ClassSplitPlan:
-    """Each part gets exactly ``labels_each`` labels, every label goes to equally many parts (within 1).
+    """A split in which each part has ``labels_each`` labels, each label equally many parts (within 1).
 
-    The examples of a label are cut into equal shards (within 1) for the parts that hold it, larger
-    for heavier parts. All examples are used, but for labels nobody holds where parts times
-    ``labels_each`` is less than the number of labels. Labels are given out one after the other: a
-    part that still needs r of the L labels left gets the next with probability r / L (systematic
-    sampling in random order): both promises are kept exactly, all combinations of labels can occur.
+    The examples of a label are cut into equal shards (within 1) for the parts that hold it, larger for
+    heavier parts. All examples are used, but for labels nobody holds where parts times ``labels_each`` is
+    less than the number of labels. Labels are given out one after the other: a part that still needs r of the
+    L labels left gets the next with probability r / L (systematic sampling in random order): both promises
+    are kept exactly, all combinations of labels can occur.
 
     Args:
-        counts: examples of each label [K]; so in the other plans.
-        weights: of the parts.
+        counts: examples of each label [K].
+        weights: devices of each part [parts].
         labels_each: labels of a part.
         allow_empty: whether a shard may be empty.
-        place: of the rule in the spec.
-        rng: randomness.
-
+        place: key of the rule in the spec, for messages.
+        rng: source of the random order.
     Raises:
         SpecError: there are fewer labels, or some shard would be empty and ``allow_empty`` is not set.
     """

@@ -46,7 +46,7 @@ def is_derived(name: str) -> bool:
 
 
 def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str, FileRecord]:
-    """Name to record of the undamaged files in the manifest that do not belong to the run itself.
+    """Name to record of undamaged files in the manifest that are not the run's own (attacks, sweeps).
 
     Args:
         folder: of the run.

@@ -111,7 +111,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read ``manifest.json``.
+    """Read ``manifest.json`` in ``folder`` and check its hash of itself.
 
     Raises:
         RunError: it is missing or damaged.

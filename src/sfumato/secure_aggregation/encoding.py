@@ -62,7 +62,7 @@ def round_at_random(
 
 
 def decode(total: RingVector, plan: QuantisationPlan) -> npt.NDArray[np.float64]:
-    """A sum of ring elements as real numbers ``[dimension]``: signed elements over the scale.
+    """Real numbers ``[dimension]`` from a sum of ring elements, read as signed and divided by the scale.
 
     Raises:
         QuantisationError: not elements of the plan's ring.

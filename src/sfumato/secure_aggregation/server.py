@@ -118,7 +118,7 @@ class AggregationServer:
         self._alive[self.phase].append(party)
 
     def close(self) -> dict[int, bytes]:
-        """End the open phase; returns party to the message to send it next; {} after the last phase.
+        """End the open phase; returns the messages to send next, by party; {} after the last phase.
 
         Raises:
             AbortError: too few are left, or their shares do not fit; the session has ended.

@@ -203,8 +203,7 @@ def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: st
     """Yield a line where the ratios stated as ``apart`` are too small, or not as many as the draws need.
 
     A ratio is how far the release of one of two neighbouring data sets is from that without the unit, over
-    how
-    far they are from each other. Only ``replace`` needs ratios, one for each of the two.
+    how far they are from each other. Only ``replace`` needs ratios, one for each of the two.
 
     Args:
         sampling: the draw of a stated term.

@@ -140,7 +140,7 @@ def squared_mu_of_release(release: Json, relation: str) -> float:
 
 
 def is_amplified(draw: Draw, relation: str) -> bool:
-    """Whether a Poisson draw amplifies the privacy of its releases under ``relation``."""
+    """Whether drawing at random lowers ε of ``draw`` under ``relation``: an unseen Poisson draw."""
     return draw.amplifies and draw.kind == "poisson" and (relation != "zero-out" or not draw.divides_by_drawn)
 
 

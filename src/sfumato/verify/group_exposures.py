@@ -103,8 +103,8 @@ class CheckedGroups(CheckedGroupStructure):
     ) -> list[tuple[ExpectedRelease, Json, int]]:  # fmt: skip
         """The releases of one charged sum that the coalition receives, each with its draw and how often.
 
-        Several where single messages are received. ``row``: group, era, whether the unit contributes, and
-        how many workers link (`charged_sums`); ``seen``: releases of each group that the coalition receives;
+        Several where single messages are received. ``row``: group, era, whether the unit contributes, and how
+        many workers link (`charged_sums`); ``seen``: releases of each group that the coalition receives;
         ``composed``: count noise also where its law is not one that is composed.
         """
         group, era, own, linking = row
@@ -233,7 +233,7 @@ class CheckedGroups(CheckedGroupStructure):
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Yield a line for each mismatch between what a bound charges and what the facts expose.
+        """Yield a line for each mismatch between the releases that a bound charges and the exposed ones.
 
         Args:
             bound: name of the bound; not used in groups.

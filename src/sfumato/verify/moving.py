@@ -46,13 +46,13 @@ class CheckedMovingTree:
         return self.eras[0].party_named(name)
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether, in any era, ``party`` is an aggregator above device ``unit`` or under the same leaf."""
+        """Whether, in any era, ``party`` is an aggregator above ``unit`` or a device under the same leaf."""
         return any(era.is_near(unit, party) for era in self.eras)
 
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Yield a line for each mismatch between what a bound charges and what every era exposes.
+        """Yield a line for each mismatch between what a bound charges and the releases exposed in an era.
 
         Args:
             bound: ``flow`` or ``cut``; any other raises `UnknownKindError`.

@@ -250,7 +250,7 @@ def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> I
 
 
 def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
-    """Yield a line where ``ledger.json`` states more noise or messages as certain than spec.yaml gives.
+    """Yield a line where ``ledger.json`` counts on more noise or messages than spec.yaml guarantees.
 
     Over the air fewer may be certain than spec.yaml says, since the radio may lose some.
     """

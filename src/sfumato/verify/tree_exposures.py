@@ -192,7 +192,7 @@ class CheckedTree(CheckedTreeNoise):
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
         allowed: Sequence[ExpectedRelease] | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        """Yield a line for each mismatch between what a bound charges and what the facts expose.
+        """Yield a line for each mismatch between the releases that a bound charges and the exposed ones.
 
         Args:
             bound: ``flow``, ``cut`` or ``min-cost``.

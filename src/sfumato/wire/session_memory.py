@@ -34,8 +34,7 @@ class SessionMemory(Protocol):
         Args:
             question: what may be answered once: 32 bytes.
             digest: hash of what the answer is about, by which a repeated question is told from a changed one:
-                32
-                bytes.
+                32 bytes.
 
         Returns:
             ``None`` if it was not claimed before: the answer may be sent, and later claims fail, after a
