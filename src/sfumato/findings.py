@@ -140,7 +140,7 @@ def large_delta(delta: float, count: int, what: str) -> str | None:
     Args:
         delta: of all guarantees.
         count: n, how many units there are.
-        what: what the units are, in words.    """
+        what: what the units are, in words."""
     if delta < 1 / count:
         return None
     return (
