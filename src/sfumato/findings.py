@@ -137,10 +137,12 @@ def large_delta(delta: float, count: int, what: str) -> str | None:
 
     A mechanism that draws one of the n units and publishes all of it says nothing about the others: the
     probability that a unit is published is 1/n, so it is (0, 1/n)-differentially private.
+
     Args:
         delta: of all guarantees.
         count: n, how many units there are.
-        what: what the units are, in words."""
+        what: what the units are, in words.
+    """
     if delta < 1 / count:
         return None
     return (

@@ -192,6 +192,7 @@ def plan_labels(
         allow_empty: whether a shard may be empty.
         place: key of the rule in the spec, for messages.
         rng: source of the random order.
+
     Raises:
         SpecError: there are fewer labels, or some shard would be empty and ``allow_empty`` is not set.
     """
