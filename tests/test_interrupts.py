@@ -9,7 +9,7 @@ import sys
 import pytest
 from lost_signals import send_lost
 
-from sfumato.interrupts import interrupted_by, raise_lost, wait_or_kill
+from sfumato.interrupts import interrupted_by, raise_lost_interrupt, wait_or_kill
 
 WATCHING = """
 import signal, sys, time
@@ -62,11 +62,11 @@ def test_it_ends_when_its_starter_is_killed() -> None:
 
 def test_a_lost_interrupt_is_raised_again_and_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with interrupted_by(signal.SIGUSR1):
-        raise_lost()
+        raise_lost_interrupt()
         send_lost(signal.SIGUSR1)
         with pytest.raises(KeyboardInterrupt):
-            raise_lost()
-    raise_lost()
+            raise_lost_interrupt()
+    raise_lost_interrupt()
     assert capsys.readouterr().err == ""
 
 

@@ -76,7 +76,7 @@ class PrivacyReport:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Facts about the spec and the guarantees that are worth a warning, each a sentence."""
+        """Warnings about the spec and the guarantees, one sentence each."""
         from sfumato.findings import findings_before
 
         return findings_before(self.plan, self.delta, self.guarantees)
@@ -129,7 +129,7 @@ class PrivacyReport:
         return document
 
     def certificates(self) -> dict[str, Any]:
-        """What the ε of every row follows from, as JSON for ``ledger.json`` (docs/certificates.md)."""
+        """What the ε of every row is computed from, as JSON for ``ledger.json`` (docs/certificates.md)."""
         from sfumato.privacy.certificate import CertifiedPair, certificates_of
 
         pairs = (
@@ -156,7 +156,7 @@ class PrivacyReport:
         return pd.DataFrame([{k: v for k, v in row.items() if k not in ("bounds", "curve")} for row in rows])
 
     def plot(self) -> go.Figure:
-        """ε of every row as a bar of a Plotly figure, the largest on top."""
+        """A Plotly bar chart of the ε of every row, the largest on top."""
         from sfumato.epsilon_bars import epsilon_bars
 
         named = self.plan.parties.titled
@@ -164,7 +164,7 @@ class PrivacyReport:
         return epsilon_bars(bars, f"{self.name}: ε at δ = {rounded(self.delta)}")
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """The ε of a unit, ``"device:0"``, ``"record:0"`` or ``"person:0"``, towards observers.
+        """The ε of a unit (``"device:0"``, ``"record:0"``, ``"person:0"``) towards a party or a coalition.
 
         A number alone is a unit of the kind that ``privacy.unit`` says.
 
@@ -233,6 +233,8 @@ def account(
 def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve: bool = False) -> Guarantee:
     """The guarantee of ``unit`` (``device:0``) towards ``observer``, a party or coalition, both by name.
 
+    ``delta``: of its ε; ``curve``: also compute ε at other values of δ.
+
     Raises:
         SpecError: no such party, or a coalition that contains the unit.
     """
@@ -247,7 +249,10 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 
 
 def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
-    """ε of a device, or of a record or person of it, as `main_unit` says, after the first ``rounds``."""
+    """ε after the first ``rounds`` rounds at the spec's δ, of a device or of a record or person in it.
+
+    Which of these is said by `main_unit`. ``coalition``: the observers, who pool what they know.
+    """
     watched = ObservedUnit(main_unit(plan.spec), device, coalition, ASKED_FOR, 1)
     return watched.charge(plan, plan.releases.after(rounds)).epsilon(plan.spec.privacy.delta)
 
@@ -255,11 +260,11 @@ def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds:
 def epsilon_of_spent(
     plan: Plan, spent: npt.NDArray[np.float64], device: int, coalition: tuple[Party, ...]
 ) -> float:
-    """The largest epsilon of the units of a class under adaptive control; infinite without a privacy filter.
+    """The largest ε of the units of a class for a budget spent under adaptive control; ∞ without a filter.
 
     Args:
         plan: before the first round, with a ``control`` section.
-        spent: mu squared charged so far, ``[devices, observers]``.
+        spent: μ² charged so far, ``[devices, observers]``.
         device: one of the units.
         coalition: the observers towards that unit, who pool what they know.
     """
@@ -330,7 +335,7 @@ def _guarantee_of_class(plan: Plan, kind: str, pair: PairClass, delta: float, cu
 
 
 def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: bool = False) -> Guarantee:
-    """The guarantee of the observed unit towards its coalition; ``curve`` adds ε at `CURVE_DELTAS`."""
+    """The guarantee of ``observed`` at ``delta``; with ``curve`` it also has ε at `CURVE_DELTAS`."""
     declared = plan.releases
     charged, bounds = observed.charge(plan, declared).least(delta)
     coalition = charged.coalition

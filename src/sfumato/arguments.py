@@ -31,7 +31,7 @@ class Argument:
         return _spelling.get().argument(self)
 
     def at(self, key: str) -> Argument:
-        """This argument with the part ``key`` of it as what is meant."""
+        """A copy of this argument that means only its part ``key`` (an entry of a mapping or list)."""
         return replace(self, key=key)
 
 
@@ -61,28 +61,28 @@ class Spelling(Protocol):
     """How arguments and calls are written."""
 
     def argument(self, argument: Argument) -> str:
-        """How a message writes ``argument``, with its value and its key where it has them."""
+        """``argument`` as messages write it, with its value and its key if it has them."""
 
     def call(self, call: Call) -> str:
-        """How a message writes ``call``, with all its arguments."""
+        """``call`` as messages write it, with all its arguments."""
 
 
 class PythonSpelling:
     """``resume=True``, ``sf.run(SPEC, resume=True)``."""
 
     def argument(self, argument: Argument) -> str:
-        """``name``, ``name=value`` or ``name: key``, as it is written in Python."""
+        """``argument`` as it is written in Python: ``name``, ``name=value`` or ``name: key``."""
         said = argument.name if argument.value is None else f"{argument.name}={argument.value!r}"
         return f"{said}: {argument.key}" if argument.key else said
 
     def call(self, call: Call) -> str:
-        """``sf.function(subject, name=value)``, as it is written in Python."""
+        """``call`` as it is written in Python: ``sf.function(subject, name=value)``."""
         return f"sf.{call.function}({', '.join([call.subject, *map(str, call.arguments)])})"
 
 
 @contextmanager
 def spelled_by(spelling: Spelling) -> Iterator[None]:
-    """A context in which messages spell arguments and calls as ``spelling`` does."""
+    """Context in which messages write arguments and calls as ``spelling`` does."""
     token = _spelling.set(spelling)
     try:
         yield

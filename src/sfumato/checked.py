@@ -18,17 +18,20 @@ if TYPE_CHECKING:
 def verify_run(run: str | Path) -> CheckOutcome:
     """Recompute every ε of a run folder from its certificates, without the accountant.
 
+    Returns:
+        The outcome; mismatches are in its ``problems``, they raise no error.
+
     Raises:
-        SpecError: it is no run folder. What does not hold is no error: it is in ``problems`` of the outcome.
+        SpecError: it is no run folder.
     """
-    from sfumato.run_folder.reader import no_run_at
+    from sfumato.run_folder.reader import no_run_error
     from sfumato.verify.checker import check_run
     from sfumato.verify.folder import NoRunError
 
     try:
         return check_run(Path(run))
     except NoRunError:
-        raise no_run_at(Path(run)) from None
+        raise no_run_error(Path(run)) from None
 
 
 def statement(subject: Spec | str | Path, out: str | Path | None = None) -> Path:
@@ -47,7 +50,7 @@ def statement(subject: Spec | str | Path, out: str | Path | None = None) -> Path
 
 
 def write_statement(subject: Spec | str | Path, out: str | Path | None) -> tuple[Path, Statement]:
-    """Write a statement as `statement` does; returns its page, and what it says."""
+    """Write a statement as `statement` does; returns (path of the page, content of the statement)."""
     from sfumato.report.statement.page import statement_page
     from sfumato.run_folder.reader import write_json, write_text
     from sfumato.spec.document import Spec

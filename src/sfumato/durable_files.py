@@ -43,11 +43,11 @@ class HashedFile(io.RawIOBase):
 
     @property
     def sha256(self) -> str:
-        """SHA-256, in hexadecimal, of what was written so far."""
+        """SHA-256, in hexadecimal, of all bytes written so far."""
         return self._sum.hexdigest()
 
     def writable(self) -> bool:
-        """True: the file is for writing only."""
+        """Always true: the file is for writing only."""
         return True
 
     def fileno(self) -> int:
@@ -55,14 +55,14 @@ class HashedFile(io.RawIOBase):
         return self._descriptor
 
     def tell(self) -> int:
-        """The position of the next byte, which is the number written so far."""
+        """Number of bytes written so far, which is the position of the next."""
         return self.size
 
     def write(self, data: Any) -> int:
-        """Write all of ``data``, bytes or a buffer; returns their number.
+        """Write all of ``data``, bytes or a buffer; returns how many bytes these are.
 
         Raises:
-            OSError: the system could not write; `failure` keeps it.
+            OSError: the system could not write; the attribute `failure` keeps the error.
         """
         rest = memoryview(data).cast("B")
         length = len(rest)
@@ -80,13 +80,13 @@ class HashedFile(io.RawIOBase):
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[HashedFile]:
-    """A context with a new file that replaces ``path`` when it ends.
+    """Context with a new file that replaces ``path``, durably, when the context ends.
 
     The folder is created if it does not exist. After an exception no file remains and ``path`` is unchanged.
 
     Args:
         path: a symbolic link there is replaced, not followed.
-        private: readable by the owner only.
+        private: whether only the owner may read the file.
 
     Raises:
         RunError: the file cannot be written.
@@ -134,7 +134,7 @@ def write_archive(archive: io.BytesIO, file: HashedFile) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create ``folder`` and its parents, durably: they still exist after a power failure."""
+    """Create ``folder`` and its parents so that they still exist after a power failure."""
     missing = [at for at in (folder, *folder.parents) if not at.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:
@@ -164,7 +164,7 @@ def clean_temporary(folder: Path) -> None:
 
 
 def hash_file(path: Path) -> tuple[str, int]:
-    """SHA-256, in hexadecimal, and size in bytes of a file.
+    """(SHA-256 in hexadecimal, size in bytes) of a file.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -185,7 +185,7 @@ def read_regular(path: Path) -> bytes:
 
 
 def require_regular(path: Path) -> None:
-    """Raise an OSError for devices, pipes and folders; devices and pipes may have no end.
+    """Refuse devices, pipes and folders; a device or pipe may have no end. A missing file is not refused.
 
     Raises:
         OSError: ``path`` exists and is not a regular file.
@@ -200,5 +200,5 @@ def short_hash(sha256: str) -> str:
 
 
 def reason(error: OSError) -> str:
-    """The operating system's message for ``error``, never empty."""
+    """The operating system's message for ``error``; without one its text, else its type."""
     return error.strerror or str(error) or type(error).__name__

@@ -17,10 +17,12 @@ _ROW, _AROUND = 26, 130  # px
 
 
 def epsilon_bars(bars: Sequence[tuple[str, float]], title: str) -> go.Figure:
-    """Bars, the largest ε on top; of very many the largest. A striped bar has no end: no guarantee.
+    """A Plotly bar chart of ε, the largest on top; at most `MOST_BARS` of them, the largest.
+
+    A striped bar stands for an infinite ε: no guarantee.
 
     Args:
-        bars: label and ε of each; infinite without a guarantee.
+        bars: (label, ε) of each.
         title: of the figure.
     """
     import plotly.graph_objects as go

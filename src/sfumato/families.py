@@ -361,7 +361,7 @@ _OF_TOPOLOGY = {kind: family for family in FAMILIES for kind in family.topologie
 
 
 def family_of_topology(kind: object) -> Family | None:
-    """The family of a ``topology.kind``; ``None`` where there is none of that kind."""
+    """The family of topologies with this ``topology.kind``; ``None`` where there is no such kind."""
     return _OF_TOPOLOGY.get(kind) if isinstance(kind, str) else None
 
 
@@ -376,10 +376,10 @@ def topologies_of(protocol: str) -> tuple[str, ...]:
 
 
 def require_tree(spec: Spec, allowed: str) -> None:
-    """Raise a SpecError if ``spec`` is not about a tree or star.
+    """Check that the topology of ``spec`` is a tree or a star.
 
     Raises:
-        SpecError: it is of another family; the message says what is ``allowed``.
+        SpecError: it is of another family; ``allowed`` is the message.
     """
     if family_of(spec) is not TREE:
         raise SpecError("protocol", spec.protocol, allowed)

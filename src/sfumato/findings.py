@@ -79,7 +79,7 @@ class Finding:
 
 
 def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
-    """Warnings about the plan and δ alone, for which no ε needs to be computed."""
+    """Warnings about the plan and ``delta`` alone, before any ε is computed."""
     columns = feature_columns_of(plan)
     found = {
         "delta": large_delta(delta, *protected_units(plan)),
@@ -95,7 +95,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
 
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
-    """Warnings that can be given before a run: about the plan, δ and the ε of its ``guarantees``."""
+    """Warnings before a run: about the plan, ``delta`` and the ε of ``guarantees``."""
     apart = plan.devices_at_untrusted_edges
     large = large_epsilon(guarantees, "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}")
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
@@ -116,9 +116,9 @@ def findings_after(
 
     Args:
         source: ``data.source`` of the spec.
-        clip_fractions: of the rounds; NaN where nothing was clipped.
+        clip_fractions: share of what was clipped in each round; NaN where nothing was clipped.
         accuracy: the last that was measured; NaN for none.
-        adds_noise: whether anybody adds noise.
+        adds_noise: whether any party adds noise.
         clip_kind: ``privacy.clip.kind`` of the spec.
         lost_sums: of the ledger, see `empty_sums`.
         test_labels: number of test examples of each label, where they are known.
@@ -133,12 +133,12 @@ def large_delta(delta: float, count: int, what: str) -> str | None:
     """A warning about a δ of at least one over the number of units; ``None`` otherwise.
 
     A mechanism that draws one of the n units and publishes all of it says nothing about the others: the
-    probability that a unit is told is 1/n, so it is (0, 1/n)-differentially private.
+    probability that a unit is published is 1/n, so it is (0, 1/n)-differentially private.
 
     Args:
         delta: of all guarantees.
         count: n, how many units there are.
-        what: they are, in words.
+        what: what the units are, in words.
     """
     if delta < 1 / count:
         return None
@@ -157,7 +157,7 @@ def protected_units(plan: Plan) -> tuple[int, str]:
     devices, unit = plan.parties.device_count, plan.spec.privacy.unit
     if unit != "device":
         try:
-            known = dataset_facts(plan.spec.data, devices).dealt_out
+            known = dataset_facts(plan.spec.data, devices).counted_in_persons
         except SfumatoError:  # neither tabulated nor on this machine
             return devices, "devices"
         return max(known.train_examples, 1), "persons" if unit == "person" else "records"
@@ -202,7 +202,7 @@ def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee], at_edges: st
 
 
 def odd_learning_rate(plan: Plan) -> str | None:
-    """A warning about a learning rate that makes any model diverge or stay; ``None`` otherwise."""
+    """A warning about a learning rate that makes training diverge, or that moves no weight; or ``None``."""
     training = plan.spec.training
     rates = [learning_rate(training, round_number) for round_number in (0, training.rounds - 1)]
     if max(rates) > LARGEST_RATE:
@@ -224,7 +224,7 @@ def odd_learning_rate(plan: Plan) -> str | None:
 
 
 def odd_radio_power(plan: Plan) -> str | None:
-    """A warning about a power or a signal-to-noise ratio that no radio has; ``None`` otherwise."""
+    """A warning about a transmit power or signal-to-noise ratio that no radio has; ``None`` otherwise."""
     radio = radio_of(plan.spec)
     if isinstance(radio, LinkRadio):
         powers = {"radio.power_dbm": radio.power_dbm, "radio.broadcast_power_dbm": radio.broadcast_power_dbm}
@@ -246,7 +246,7 @@ def odd_radio_power(plan: Plan) -> str | None:
 
 
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
-    """The names of the features of a table; none of other data, of tokens, or of a table that is not here."""
+    """The names of the features of a table; () for other data, tokens, or a table that is not here."""
     data = plan.spec.data
     if data.vocabulary is not None or not _is_table(data.source):
         return ()
@@ -259,7 +259,7 @@ def feature_columns_of(plan: Plan) -> tuple[str, ...]:
 def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str | None:
     """A warning about features without a stated range; ``None`` where all have one.
 
-    It says nothing of the values: it would be a release that nobody accounts for.
+    Values are not looked at: a warning that depends on them would be a release nobody accounts for.
     """
     unscaled = [name for name in columns if name not in scale]
     if not unscaled:
@@ -275,7 +275,7 @@ def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str
 
 
 def sites_without_rows(plan: Plan) -> str | None:
-    """A warning about sites that have names while no column of a table says whose a row is."""
+    """A warning where sites have names but no column of the table names the site of a row; or ``None``."""
     names, data = plan.parties.site_names, plan.spec.data
     if not names or data.site_column is not None or not _is_table(data.source):
         return None
@@ -288,9 +288,9 @@ def sites_without_rows(plan: Plan) -> str | None:
 
 
 def forgotten_persons(plan: Plan) -> str | None:
-    """A warning where rows are protected while a column that is called like persons or identifiers repeats.
+    """A warning where rows are protected though a column named like persons or ids repeats; or ``None``.
 
-    Of a file on this machine. It says no more than that a value stands in several rows: no number of them.
+    Of a file on this machine. It says only that a value stands in several rows, not in how many.
     """
     data, unit = plan.spec.data, plan.spec.privacy.unit
     if unit not in ("record", "both") or not data.source.lower().endswith(TABLE_SUFFIXES):
@@ -311,7 +311,7 @@ def forgotten_persons(plan: Plan) -> str | None:
 
 
 def whole_batches(plan: Plan) -> str | None:
-    """A warning about Poisson batches in which every record or person of a device is in every step.
+    """A warning about Poisson batches that hold every record or person of a device; or ``None``.
 
     Records are drawn with probability min(1, batch size / number of records); at 1 nothing is hidden by the
     draw, and the noise for the same ε is largest.
@@ -335,7 +335,7 @@ def whole_batches(plan: Plan) -> str | None:
 
 
 def columns_of_ids(columns: Sequence[str]) -> str | None:
-    """A warning about features that are called like identifiers; ``None`` where there is none."""
+    """A warning about features with names like those of identifiers; ``None`` where there is none."""
     ids = [name for name in columns if looks_like_id(name)]
     if not ids:
         return None
@@ -364,7 +364,7 @@ def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
     """A warning about a clip that changed nothing in the run, or nearly everything; ``None`` otherwise.
 
     Args:
-        fractions: of what was clipped, for each round; NaN where nothing is clipped.
+        fractions: share of what was clipped, for each round; NaN where nothing is clipped.
         kind: ``privacy.clip.kind``, which says what is clipped.
     """
     measured = [fraction for fraction in fractions if not math.isnan(fraction)]
@@ -382,7 +382,7 @@ def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
 
 
 def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
-    """A warning about sums without any message (``realised.lost_sums`` of a ledger); ``None`` otherwise."""
+    """A warning about sums that were not formed (``realised.lost_sums`` of a ledger); or ``None``."""
     if lost is None:
         return None
     by = sorted(lost["by"].items(), key=lambda one: -one[1])

@@ -20,7 +20,7 @@ def classes_of(source: str) -> int | None:
 
 
 def share_of_most_frequent(test_labels: Mapping[str, int]) -> float:
-    """The accuracy, 0 to 1, of whoever always says the most frequent label.
+    """The accuracy, 0 to 1, of always predicting the most frequent label.
 
     ``test_labels``: number of test examples of each label, one or more in all.
     """
@@ -30,7 +30,10 @@ def share_of_most_frequent(test_labels: Mapping[str, int]) -> float:
 def share_of_guessing(source: str, test_labels: Mapping[str, int] | None) -> float:
     """The accuracy of guessing, 0 to 1; NaN where neither labels nor classes are known.
 
-    ``source`` and ``test_labels`` are those of `guessing_in_words`.
+    Args:
+        source: ``data.source`` of the spec.
+        test_labels: number of test examples of each label: the most frequent one is guessed; ``None`` where
+            they are not known: a class is guessed at random.
     """
     if test_labels is not None:
         return share_of_most_frequent(test_labels)
@@ -39,11 +42,9 @@ def share_of_guessing(source: str, test_labels: Mapping[str, int] | None) -> flo
 
 
 def guessing_in_words(source: str, test_labels: Mapping[str, int] | None) -> str:
-    """What guessing would give, as a clause; empty where neither labels nor classes are known.
+    """A clause that says what accuracy guessing gives; "" where neither labels nor classes are known.
 
-    Args:
-        source: ``data.source`` of the spec.
-        test_labels: number of test examples of each label; ``None`` where they are not known.
+    Arguments as of `share_of_guessing`.
     """
     share = share_of_guessing(source, test_labels)
     if math.isnan(share):
@@ -53,9 +54,9 @@ def guessing_in_words(source: str, test_labels: Mapping[str, int] | None) -> str
 
 
 def accuracy_of_one_label(accuracy: float, test_labels: Mapping[str, int]) -> str | None:
-    """A warning about an accuracy that is not above that of the most frequent label; ``None`` otherwise.
+    """A warning about an accuracy that is at most that of the most frequent label; ``None`` otherwise.
 
-    A model that says one label for everything has the accuracy of that label, which is never above.
+    A model that predicts one label for everything has the accuracy of that label, which is never higher.
 
     Args:
         accuracy: on the test set, 0 to 1; NaN where it was not measured.

@@ -32,27 +32,29 @@ class Interruption:
 _blocks: list[Interruption] = []  # that the main thread is in
 
 
-def raise_lost() -> None:
-    """Raise the KeyboardInterrupt of a signal again; call it where a block that was interrupted never comes.
+def raise_lost_interrupt() -> None:
+    """Raise KeyboardInterrupt if a signal came within `interrupted_by` and its exception was lost.
+
+    To be called where a block waits for something that an interrupted callback will never do.
 
     Raises:
-        KeyboardInterrupt: a signal has come in a block of `interrupted_by`, and its exception was lost.
+        KeyboardInterrupt: one was lost.
     """
     if any(block.came for block in _blocks):
         raise KeyboardInterrupt
 
 
-def came_from_elsewhere() -> bool:
-    """Whether a KeyboardInterrupt may be of a signal: one came, or no block of `interrupted_by` can tell."""
+def may_come_from_signal() -> bool:
+    """Whether a KeyboardInterrupt may be due to a signal: one came, or no `interrupted_by` can tell."""
     return not _blocks or any(block.came for block in _blocks)
 
 
 @contextmanager
 def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
-    """A context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.
+    """Context in which each of ``signals`` raises KeyboardInterrupt; it yields whether one has come.
 
-    Of an interrupt that is lost in a destructor or a callback nothing is printed: see `raise_lost`. Only the
-    main thread receives signals; in others nothing changes.
+    Nothing is printed of an interrupt that is lost in a destructor or a callback: see `raise_lost_interrupt`.
+    Only the main thread receives signals; in others nothing changes.
 
     Args:
         signals: their numbers.
@@ -81,7 +83,7 @@ def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
 
 @contextmanager
 def ended_by(*signals: int) -> Iterator[None]:
-    """Let ``signals`` end the process at once in the block, where nothing is at work that could be saved.
+    """Context in which ``signals`` end the process at once; for a block that has nothing to save.
 
     An exception would come only when a call into C, which waits for other processes, returns.
     """
@@ -90,13 +92,13 @@ def ended_by(*signals: int) -> Iterator[None]:
 
 
 def interrupt_at_end_of(descriptor: int, number: int) -> None:
-    """Send the main thread a signal when a pipe has no writer any more: they were closed, or ended somehow.
+    """Send the main thread a signal once a pipe has no writer any more, in a thread of its own.
 
-    It comes again where the process goes on: an exception that a signal raises may be lost, in a callback or
-    a destructor. In the end the process ends at once, so this is for one that may be killed at any time.
+    The signal is sent again while the process goes on: an exception that a signal raises may be lost, in a
+    callback or a destructor. In the end the process ends at once, so it must be one that may be killed.
 
     Args:
-        descriptor: of the end that is read; what comes there is thrown away.
+        descriptor: of the pipe's reading end; what comes there is thrown away.
         number: of the signal.
     """
 
@@ -115,7 +117,7 @@ def interrupt_at_end_of(descriptor: int, number: int) -> None:
 
 
 def wait_or_kill(process: subprocess.Popen[Any], patience_s: float) -> None:
-    """Wait for the end of a process that was told to end; one that has not ended in time is killed."""
+    """Wait for the end of ``process``, which was told to end; kill it after ``patience_s`` seconds."""
     try:
         process.wait(patience_s)
     except subprocess.TimeoutExpired:

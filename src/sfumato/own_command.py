@@ -6,7 +6,7 @@ import sys
 
 
 def own_command(*words: str) -> list[str]:
-    """What starts ``sfumato WORDS`` with this Python.
+    """The words of a command that starts ``sfumato WORDS`` with this Python.
 
     ``-P``: without it Python looks for every module in the current folder first.
     """

@@ -16,7 +16,7 @@ def silent(done: int, total: int) -> None:
 
 
 def track(pieces: Sequence[_Piece], progress: Progress) -> Iterator[_Piece]:
-    """The ``pieces`` one by one; ``progress`` is called before the first and when each is done."""
+    """Yield ``pieces`` one by one; ``progress`` is called with (done, total) at first and after each."""
     for done, piece in enumerate(pieces):
         progress(done, len(pieces))
         yield piece

@@ -33,13 +33,13 @@ class ProgressBar:
         self._line = line
 
     def show(self, said: str, done: float | None = None, total: float | None = None) -> None:
-        """Draw the line anew with the text ``said``, and ``done`` of ``total`` where that has changed."""
+        """Redraw the line with the text ``said``, and with ``done`` of ``total`` where these are given."""
         if self._line is not None:
             self._line.drawn.update(self._line.task, completed=done, total=total, said=said)
             self._line.draw(done is None)  # a step may last, and is drawn at once
 
     def remove(self) -> None:
-        """Take this line away from the bars."""
+        """Remove this line from the bars."""
         if self._line is not None:
             self._line.drawn.remove_task(self._line.task)
             self._line.draw(False)
@@ -59,18 +59,18 @@ class ProgressBars:
 
     @property
     def are_drawn(self) -> bool:
-        """Whether the bars are drawn anywhere."""
+        """Whether the bars are shown: on a terminal or in a notebook."""
         return self._drawn is not None
 
     def add(self, title: str) -> ProgressBar:
-        """A new line called ``title``; how much there is to do is not known yet."""
+        """Add a line called ``title``; its total is not known yet."""
         if self._drawn is None:
             return ProgressBar(None)
         task = self._drawn.add_task(title, total=None, said="")
         return ProgressBar(_Line(self._drawn, task, self._draw or _draw_nothing))
 
     def counter(self, title: str) -> Progress:
-        """A `Progress` callback that draws a new line called ``title``."""
+        """Add a line called ``title``; returns the `Progress` callback that draws it."""
         bar = self.add(title)
         return lambda done, total: bar.show(f"{done}/{total}", done, total)
 
@@ -96,7 +96,7 @@ def _draw_nothing(now: bool) -> None:
 
 @contextmanager
 def progress_bars(*, wanted: bool = True) -> Iterator[ProgressBars]:
-    """A context with progress bars, drawn until it ends; nothing is drawn if they are not ``wanted``."""
+    """Context with progress bars, shown until it ends; none are shown if they are not ``wanted``."""
     out = _console() if wanted else None
     if out is None:
         yield ProgressBars()

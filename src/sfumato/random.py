@@ -46,7 +46,7 @@ class Stream(enum.IntEnum):
 
 
 def key_at(seed: int, stream: Stream, *address: int) -> bytes:
-    """The 32-byte key at ``(stream, *address)`` of ``seed``, from which noise and secrets are derived.
+    """The 32-byte key at the address ``(stream, *address)`` of ``seed``, for noise and secrets.
 
     BLAKE2b of the integers in decimal, separated by commas: different addresses, whatever their lengths and
     however large their integers, are different texts.
@@ -62,12 +62,16 @@ def key_at(seed: int, stream: Stream, *address: int) -> bytes:
 
 
 def seed_at(seed: int, stream: Stream, *address: int) -> int:
-    """A seed of 128 bits at ``(stream, *address)`` of ``seed``, for a simulation inside of a run."""
+    """A seed of 128 bits at the address ``(stream, *address)`` of ``seed``, for a simulation inside of a run.
+
+    Raises:
+        ValueError: an integer is negative.
+    """
     return int.from_bytes(key_at(seed, stream, *address)[: _SEED_BITS // 8], "big")
 
 
 def sequence(seed: int, stream: Stream, *address: int) -> np.random.SeedSequence:
-    """NumPy's seed sequence at ``(stream, *address)`` of ``seed``.
+    """NumPy's seed sequence at the address ``(stream, *address)`` of ``seed``.
 
     NumPy cuts integers into words of 32 bits, fills the seed's up to four words with zeros, and appends the
     address's: longer integers would run into their neighbours, so they are refused.

@@ -26,7 +26,7 @@ def upper_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False)
 
 
 def range_text(bounds: Sequence[float] | None) -> str:
-    """The least and the largest of several upper bounds as text, ``0.9 to 4``; empty for ``None``."""
+    """(least, largest) upper bound as text, ``0.9 to 4``, both rounded up; "" for ``None``."""
     return "" if bounds is None else f"{upper_bound(bounds[0])} to {upper_bound(bounds[1])}"
 
 
@@ -36,17 +36,16 @@ def lower_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False)
 
 
 def number(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
-    """``value``, no bound, as text rounded to the nearest; arguments as of `upper_bound`."""
+    """``value``, which is no bound, as text rounded to the nearest; arguments as of `upper_bound`."""
     return _text(value, digits, ROUND_HALF_EVEN, keep_zeros=keep_zeros)
 
 
 def certainty(epsilon: float, before: float = 0.5) -> str:
-    """How sure an observer may become, in percent, rounded up: p e^ε / (1 - p + p e^ε).
+    """How sure an observer may become of a unit's data, in percent, rounded up: p e^ε / (1 - p + p e^ε).
 
     Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε. Under (ε, δ) they
-    change by more than e^(ε + t) with probability δ/(1 - e^-t) at most (`statement.gains`).
-    ``before``: p, how sure it is at first; even odds are 0.5.
-    What is above 99.9999999999 % is written as 100 %.
+    change by more than e^(ε + t) with probability δ/(1 - e^-t) at most (`statement.gains`). ``before``: p,
+    how sure it is at first; even odds are 0.5. What is above 99.9999999999 % is written as 100 %.
     """
     missing = 100.0 / (1.0 + before / (1.0 - before) * math.exp(min(epsilon, 700.0)))
     if missing >= 1:

@@ -32,7 +32,7 @@ _NOT_OWN = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *_LIB
 
 @contextmanager
 def allow_user_code() -> Iterator[None]:
-    """A context in which specs may run the code that they name.
+    """Context in which specs may run the code that they name.
 
     Commands that train use it; ``account`` and others never run such code.
     """
@@ -44,7 +44,7 @@ def allow_user_code() -> Iterator[None]:
 
 
 def user_code_is_allowed() -> bool:
-    """Whether the caller is within `allow_user_code`."""
+    """Whether this is called within the context `allow_user_code`."""
     return _ALLOWED.get()
 
 
@@ -73,7 +73,7 @@ def find_factory(place: str, named: str, source: bytes | None = None) -> Any:
 
 
 def source_file(named: str) -> Path | None:
-    """The file of the code that ``package.module:factory`` or ``FILE.py:factory`` names, if there is one."""
+    """The file with the code that ``package.module:factory`` or ``FILE.py:factory`` names; or ``None``."""
     module, _, _ = named.rpartition(":")
     if module.endswith(".py"):
         return Path(module) if Path(module).is_file() else None
@@ -108,7 +108,7 @@ def _module_in(file: str, source: bytes | None = None) -> ModuleType:
 
 
 def call_user_code(place: str, named: str, what: str, call: Callable[[], Made]) -> Made:
-    """The result of ``call``, which runs a user's code.
+    """Call ``call``, which runs a user's code, and return its result.
 
     Every exception is reported as an error of that code, including an attempt to end the program. Only an
     interrupt is raised again: it comes from the user or the system.
@@ -144,7 +144,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def user_code_location(error: BaseException) -> str | None:
-    """The innermost line in the traceback of ``error`` that is the user's own, as text; or ``None``."""
+    """The innermost traceback line of ``error`` in the user's own code, as text; ``None`` without one."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith((*_NOT_OWN, "<")):
             return f"{frame.filename}, line {frame.lineno}, in {frame.name}"

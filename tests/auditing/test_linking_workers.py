@@ -76,8 +76,8 @@ def test_groups_far_away_are_reached_one_merging_step_a_group() -> None:
         for group in np.unique(links.groups[links.active.any(axis=0)])
     }
     assert first == {1: 2, 2: 4, 3: 6}  # rounds from 0; a model is passed on once it depends on the unit
-    assert links.reach({3})
-    assert not Links.of(as_groups(groups_plan(training={"rounds": 6} | ALL, **chain(4))), 0).reach({3})
+    assert links.reaches({3})
+    assert not Links.of(as_groups(groups_plan(training={"rounds": 6} | ALL, **chain(4))), 0).reaches({3})
 
 
 def test_the_target_is_no_link() -> None:

@@ -13,7 +13,7 @@ import pytest
 import sfumato as sf
 from sfumato.data.dataset_sizes import describe_dataset
 from sfumato.data.datasets import load_dataset
-from sfumato.data.features import all_of, in_memory
+from sfumato.data.features import in_memory, read_all
 from sfumato.data.locate import Columns, Request, files_of
 from sfumato.errors import DataError, MissingExtraError, SpecError
 from sfumato.schedule.resolve import resolve
@@ -92,7 +92,7 @@ def spec_of(source: str, partition: object, topology: object) -> sf.Spec:
 def held(spec: sf.Spec) -> list[set[int]]:
     """The writers of every device, by the first pixel of its images."""
     inputs = TrainingInputs.of(resolve(spec))
-    pixels = all_of(inputs.data.train_features)[:, 0, 0, 0] * 0.5 + 0.5
+    pixels = read_all(inputs.data.train_features)[:, 0, 0, 0] * 0.5 + 0.5
     part = inputs.partition
     return [set((pixels[part.indices(d)] * 8).round().astype(int).tolist()) for d in range(part.devices)]
 
@@ -107,7 +107,7 @@ def test_a_folder_as_published_is_read(form: str, tmp_path: Path) -> None:
     assert data.facts.group_counts == tuple(WRITERS.values())
     assert describe_dataset(source) == data.facts
     written = np.concatenate([images(name, rows) for name, rows in WRITERS.items()])
-    assert all_of(data.train_features)[:, 0] * 0.5 + 0.5 == pytest.approx(written, abs=1e-6)
+    assert read_all(data.train_features)[:, 0] * 0.5 + 0.5 == pytest.approx(written, abs=1e-6)
     names = {"leaf": {"train/data_0.json", "train/data_1.json", "test/data_0.json"}}
     assert set(files_of(source)) == names.get(form, {"fed_emnist_train.h5", "fed_emnist_test.h5"})
 
@@ -173,7 +173,7 @@ def test_leaf_vectors_and_labels_as_text_are_read(tmp_path: Path) -> None:
     path = write_json(tmp_path / "all.json", {"users": ["a", "b"], "num_samples": [5, 0], "user_data": data})
     found = load_dataset(str(path), Request(test_fraction=0.2))
     assert found.train_features.shape == (4, 2)
-    assert all_of(found.train_features)[0].tolist() == [1.5, -2.0]
+    assert read_all(found.train_features)[0].tolist() == [1.5, -2.0]
     assert found.facts.classes == 2
 
 
@@ -271,7 +271,7 @@ def test_colour_images_in_bytes_and_labels_in_a_column_are_read(tmp_path: Path) 
         data = load_dataset(str(tmp_path / "cifar.h5"), asked)
         assert data.facts.input_shape == (3, 4, 4)
         assert data.facts.classes == classes
-    found = np.concatenate([all_of(data.train_features), all_of(data.test_features)]) * 0.5 + 0.5
+    found = np.concatenate([read_all(data.train_features), read_all(data.test_features)]) * 0.5 + 0.5
     every = pixels.transpose(0, 3, 1, 2) / 255
     order = np.argsort(found[:, 0, 0, 0])
     assert found[order] == pytest.approx(every, abs=1e-6)
@@ -285,8 +285,8 @@ def test_large_files_are_read_when_rows_are_used(tmp_path: Path, monkeypatch: py
     taken = load_dataset(source)
     assert in_memory(whole.train_features)
     assert not in_memory(taken.train_features)
-    assert np.array_equal(all_of(taken.train_features), whole.train_features)
-    assert np.array_equal(all_of(taken.test_features), whole.test_features)
+    assert np.array_equal(read_all(taken.train_features), whole.train_features)
+    assert np.array_equal(read_all(taken.test_features), whole.test_features)
 
 
 @HDF5

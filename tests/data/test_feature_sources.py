@@ -15,7 +15,7 @@ import sfumato as sf
 from sfumato.data import tables
 from sfumato.data.dataset import Dataset, dataset_of
 from sfumato.data.datasets import load_dataset
-from sfumato.data.features import all_of, in_memory, taken
+from sfumato.data.features import in_memory, read_all, take_rows
 from sfumato.data.locate import Columns, Request, files_of
 from sfumato.data.partition import partition
 from sfumato.data.synthetic import LARGEST_DRAWN_AT_ONCE, DrawnRows, make_synthetic
@@ -47,9 +47,9 @@ def assert_same(held: Dataset, source: Dataset) -> None:
     ):
         assert not in_memory(ours)
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
-        np.testing.assert_array_equal(all_of(ours), theirs)
+        np.testing.assert_array_equal(read_all(ours), theirs)
         some = np.array([0, 3, len(theirs) - 1])
-        np.testing.assert_array_equal(taken(ours, some), taken(theirs, some))
+        np.testing.assert_array_equal(take_rows(ours, some), take_rows(theirs, some))
     np.testing.assert_array_equal(source.train_labels, held.train_labels)
     np.testing.assert_array_equal(source.test_labels, held.test_labels)
     assert held.train_labels.dtype == source.test_labels.dtype == np.int64
@@ -75,7 +75,7 @@ def test_token_ids_are_taken(tmp_path):
     np.save(tmp_path / "arrays" / "features.npy", bad)
     found = load_dataset(str(tmp_path / "arrays"), request)
     with pytest.raises(DataError, match=r"place 3: got 9; with data\.vocabulary"):
-        all_of(found.train_features)
+        read_all(found.train_features)
 
 
 def test_what_is_not_finite_is_named_when_it_is_taken(tmp_path):
@@ -83,9 +83,9 @@ def test_what_is_not_finite_is_named_when_it_is_taken(tmp_path):
     bad[123, 2] = np.nan
     _, folder = saved(tmp_path, features=bad, labels=LABELS, test_features=VECTORS, test_labels=LABELS)
     found = load_dataset(folder).train_features
-    taken(found, np.array([122, 124]))
+    take_rows(found, np.array([122, 124]))
     with pytest.raises(DataError, match=r"features: row 124: the value is missing, NaN"):
-        taken(found, np.array([122, 123]))
+        take_rows(found, np.array([122, 123]))
 
 
 def test_folders_of_arrays_that_cannot_be_read(tmp_path):
@@ -117,7 +117,7 @@ def test_groups_of_rows_are_read_when_they_are_used(suffix, tmp_path, monkeypatc
     frame.to_parquet(tmp_path / "gap.parquet", index=False, row_group_size=37)
     found = load_dataset(str(tmp_path / "gap.parquet"))
     with pytest.raises(DataError, match=r"gap\.parquet: row 201, column 'x1': the value is missing"):
-        all_of(found.train_features), all_of(found.test_features)
+        read_all(found.train_features), read_all(found.test_features)
 
 
 def test_small_synthetic_sets_are_the_bytes_that_they_were():
@@ -135,10 +135,10 @@ def test_a_row_of_a_large_synthetic_set_depends_on_its_number_alone():
     assert isinstance(features, DrawnRows)
     np.testing.assert_array_equal(labels[-20:], np.arange(count)[-20:] % 10)
     rows = np.sort(RNG.choice(count, 50_000, replace=False))
-    found = taken(features, rows)
-    np.testing.assert_array_equal(taken(features, rows[777:780]), found[777:780])
-    np.testing.assert_array_equal(found, taken(make_synthetic(10 * count, seed=3)[0], rows))
-    assert not np.array_equal(found, taken(make_synthetic(count, seed=4)[0], rows))
+    found = take_rows(features, rows)
+    np.testing.assert_array_equal(take_rows(features, rows[777:780]), found[777:780])
+    np.testing.assert_array_equal(found, take_rows(make_synthetic(10 * count, seed=3)[0], rows))
+    assert not np.array_equal(found, take_rows(make_synthetic(count, seed=4)[0], rows))
     noise = found.astype(float) - features.centres[rows % 10]
     n = noise.size
     errors = [noise.mean() * n**0.5, (noise.var() - 1) * (n / 2) ** 0.5]
@@ -175,7 +175,7 @@ def test_data_of_a_factory_may_be_made_when_they_are_used(tmp_path):
     document = {"name": "squares", "protocol": "dp-fedavg", "training": training, "topology": {"devices": 60}}
     spec = sf.load_spec(document | {"data": {"source": "python:Dataset"}})
     run = sf.run(spec, data=data, out=tmp_path / "run")
-    held = dataset_of("squares", all_of(source), labels, test, labels[:9])
+    held = dataset_of("squares", read_all(source), labels, test, labels[:9])
     other = sf.run(spec, data=held, out=tmp_path / "held")
     for ours, theirs in zip(run.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -188,7 +188,7 @@ def test_a_mapped_array_given_in_python_stays_where_it_is(tmp_path):
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     data = dataset_of("mapped", mapped, LABELS.astype(np.int64), VECTORS, LABELS.astype(np.int64))
     assert not in_memory(data.train_features)
-    np.testing.assert_array_equal(all_of(data.train_features), VECTORS)
+    np.testing.assert_array_equal(read_all(data.train_features), VECTORS)
 
 
 def test_natural_groups_are_dealt_as_before():

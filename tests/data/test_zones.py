@@ -10,7 +10,7 @@ from partition_rules import partition_rule
 
 from sfumato.data.dataset_sizes import device_examples
 from sfumato.data.partition import Partition, partition
-from sfumato.data.zones import by_data, regrouped, without_data
+from sfumato.data.zones import order_by_label, order_without_labels, regrouped
 from sfumato.errors import SpecError
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
@@ -21,24 +21,25 @@ SIZES = np.array([3, 5, 2])
 
 @pytest.mark.parametrize("kind", ["random", "distance", "compute"])
 def test_rules_without_data_shuffle_by_the_seed(kind: Any) -> None:
-    order = without_data(Zones(kind=kind), SIZES, seed=4)
+    order = order_without_labels(Zones(kind=kind), SIZES, seed=4)
     assert order is not None
     assert sorted(order) == list(range(10))
-    again, other = (without_data(Zones(kind=kind), SIZES, seed=seed) for seed in (4, 5))
+    again, other = (order_without_labels(Zones(kind=kind), SIZES, seed=seed) for seed in (4, 5))
     assert np.array_equal(order, again)
     assert not np.array_equal(order, other)
 
 
 def test_every_rule_draws_for_itself() -> None:
     orders = {
-        tuple(without_data(Zones(kind=kind), SIZES, seed=4)) for kind in ("random", "distance", "compute")
+        tuple(order_without_labels(Zones(kind=kind), SIZES, seed=4))
+        for kind in ("random", "distance", "compute")
     }
     assert len(orders) == 3
 
 
 def test_a_list_is_kept() -> None:
     zones = Zones(kind="list", members=((9, 0, 1), (2, 3, 4, 5, 6), (8, 7)))
-    assert without_data(zones, SIZES, seed=0).tolist() == [9, 0, 1, 2, 3, 4, 5, 6, 8, 7]
+    assert order_without_labels(zones, SIZES, seed=0).tolist() == [9, 0, 1, 2, 3, 4, 5, 6, 8, 7]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_a_list_is_kept() -> None:
 )
 def test_lists_that_do_not_fit(members: Any) -> None:
     with pytest.raises(SpecError, match=r"topology\.zones\.members"):
-        without_data(Zones(kind="list", members=members), SIZES, seed=0)
+        order_without_labels(Zones(kind="list", members=members), SIZES, seed=0)
 
 
 def test_zones_by_data_hold_few_labels() -> None:
@@ -65,7 +66,7 @@ def test_zones_by_data_hold_few_labels() -> None:
 
 def test_ties_and_empty_shares_are_in_order() -> None:
     parts = Partition(np.arange(6), np.array([0, 2, 2, 4, 6]))
-    assert by_data(parts, np.array([1, 1, 0, 1, 0, 0])).tolist() == [3, 2, 1, 0]
+    assert order_by_label(parts, np.array([1, 1, 0, 1, 0, 0])).tolist() == [3, 2, 1, 0]
 
 
 def test_weights_follow_the_shares() -> None:
@@ -84,7 +85,7 @@ def test_weights_follow_the_shares() -> None:
 
     plain, zones = resolve(spec({})), Zones(kind="random")
     mixed = resolve(spec({"zones": "random"}))
-    order = without_data(zones, SIZES, seed=0)
+    order = order_without_labels(zones, SIZES, seed=0)
     held = device_examples(plain.spec, plain.tree)
     assert len(set(held)) > 1
     assert np.array_equal(device_examples(mixed.spec, mixed.tree), held[order])

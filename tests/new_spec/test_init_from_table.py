@@ -17,7 +17,7 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.errors import SpecError
 from sfumato.new_spec.decisions import ranges_in
-from sfumato.new_spec.questions import Given, answered
+from sfumato.new_spec.questions import Given, ask_for_missing
 from sfumato.new_spec.table import open_own_table
 
 ROWS = 120
@@ -317,7 +317,7 @@ def test_a_terminal_is_asked_what_is_missing() -> None:
         return next(answers)
 
     table = open_own_table(Path("patients.csv"))
-    given = answered(Given(), table, ask, wrong.append)
+    given = ask_for_missing(Given(), table, ask, wrong.append)
     assert next(answers, None) is None
     assert given.with_defaults(table) == Given(
         label="ill",
@@ -337,7 +337,7 @@ def test_a_terminal_is_asked_what_is_missing() -> None:
 def test_a_terminal_is_asked_whose_rows_they_are() -> None:
     answers = iter(["ill", "clinic", "yes", "patient", "patient_id", "bmi", "visit", "0:100", "4", "1e-6"])
     wrong: list[str] = []
-    given = answered(
+    given = ask_for_missing(
         Given(), open_own_table(Path("patients.csv")), lambda question, default: next(answers), wrong.append
     )
     decided = given.with_defaults(open_own_table(Path("patients.csv")))

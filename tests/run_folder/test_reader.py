@@ -24,7 +24,7 @@ from sfumato.run_folder.reader import (
     add_hashes,
     archive_hashes,
     load_run,
-    no_run_at,
+    no_run_error,
     read_ledger,
     write_ledger,
     write_privacy,
@@ -311,7 +311,9 @@ def test_the_run_that_was_meant_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "runs" / "patients").mkdir(parents=True)
     (tmp_path / "runs" / "patients" / "spec.yaml").write_text("name: patients\n", "utf-8")
     (tmp_path / "patients.yaml").write_text("name: patients\n", "utf-8")
-    said = {name: str(no_run_at(Path(name))) for name in ("patients.yaml", "runs", "runs/patient", "other")}
+    said = {
+        name: str(no_run_error(Path(name))) for name in ("patients.yaml", "runs", "runs/patient", "other")
+    }
     assert said == {
         "patients.yaml": "patients.yaml: is a file and no run folder (did you mean 'runs/patients'?)",
         "runs": "runs: is not a run folder: it has no spec.yaml; runs in it: patients",

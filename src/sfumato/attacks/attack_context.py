@@ -56,11 +56,11 @@ class AttackContext:
 
     @classmethod
     def of_run(cls, run: Path, observer: str) -> AttackContext:
-        """The context of attacks on the view of ``observer`` that the run folder ``run`` holds.
+        """The context of attacks on the recorded view of ``observer`` in the run folder ``run``.
 
         Raises:
-            SpecError: there is no such view, these attacks do not support the run's protocol, or the
-                observer received nothing of any device.
+            SpecError: there is no such view, these attacks do not support the run's protocol, or the observer
+                received nothing of any device.
             RunError: the run is damaged.
         """
         folder = load_run_to_add(run)
@@ -84,12 +84,12 @@ class AttackContext:
 
     @cached_property
     def coalition(self) -> tuple[Party, ...]:
-        """The parties of the observer."""
+        """The parties that the observer's name joins."""
         return parse_coalition(self.observer, self.plan.parties)
 
     @cached_property
     def layout(self) -> ParameterLayout:
-        """The layout of the model's flat vector."""
+        """Where each parameter lies in the flat vector ``[M]`` of the model."""
         return ParameterLayout.of(self.attacker.model)
 
     @property
@@ -112,23 +112,21 @@ class AttackContext:
 
     @cached_property
     def observations(self) -> dict[int, tuple[Observation, ...]]:
-        """Target device to what was observed of it, evenly over at most `MOST_ROUNDS` rounds of its
-        participation.
-        """
+        """Target device to its observations, from at most `MOST_ROUNDS` of its rounds, evenly spaced."""
         return self.attacked.observations(
             self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS
         )
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """Indices of the attacked devices: those of `_nearest_devices` with an observation."""
+        """Indices of the attacked devices: those near the observer of which it observed something."""
         return tuple(target for target, observations in self.observations.items() if observations)
 
     def guaranteed_epsilon(self, neighbours: Neighbours) -> float:
-        """The largest ε of a target towards the observer at the run's δ, under ``neighbours``.
+        """The largest ε of a target towards the observer at the run's δ, under the relation ``neighbours``.
 
-        A filter holds the sum of mu squared under the spec's relation. To replace a device is to zero it out
-        twice: four times as much.
+        ∞ where the observer is outside of what a privacy filter covers. A filter bounds the sum of μ² under
+        the spec's relation; to replace a device is to zero it out twice, which makes μ² four times as large.
         """
         if not is_covered_by_filter(self.plan, self.coalition):
             return math.inf

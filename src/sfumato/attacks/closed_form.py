@@ -23,7 +23,7 @@ _LEAST = 1e-9
 
 
 def first_linear(model: nn.Module) -> tuple[str, nn.Linear] | None:
-    """Parameter name and module of the first layer if it is linear on the flattened image; else ``None``."""
+    """(name, module) of the model's first layer if it is linear on the flattened image; else ``None``."""
     for name, module in model.named_modules():
         if list(module.children()) or isinstance(module, nn.Flatten):
             continue
@@ -38,9 +38,9 @@ def is_softmax_regression(model: nn.Module) -> bool:
 
 
 def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """The first layer's part of a flat ``gradient`` ``[M]``: of its weights ``[outputs, D]``, of its bias.
+    """The first layer's part of a flat ``gradient`` ``[M]``: weights ``[outputs, D]``, bias ``[outputs]``.
 
-    The bias's is ``[outputs]``; ``None`` without a bias.
+    The bias's is ``None`` where the layer has none.
 
     Raises:
         ValueError: the first layer is not linear.
@@ -54,7 +54,10 @@ def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, T
 
 
 def invert_one_example(weight: Tensor, bias: Tensor) -> Tensor:
-    """The input ``[D]`` of a linear layer with these gradients, for one example or several equal ones."""
+    """The input ``[D]`` of a linear layer from its weight gradients ``[outputs, D]`` and bias ``[outputs]``.
+
+    Exact for one example, or several equal ones: a weight's gradient is the bias's times the input.
+    """
     row = int(bias.abs().argmax())
     return weight[row] / (bias[row] if bias[row].abs() > _LEAST else _LEAST)
 
@@ -72,7 +75,7 @@ def mean_image_of_each_label(
 
     Args:
         weight: sum over N examples of the softmax model's weight gradients, ``[classes, D]``.
-        bias: likewise ``[classes]``.
+        bias: sum over N examples of the bias gradients, ``[classes]``.
         expected: the model's mean prediction, ``[classes]``.
         labels: of the N examples, recovered ``[U]``.
         mean: features are (pixels - mean) / std; ``[D]``.

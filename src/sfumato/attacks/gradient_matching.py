@@ -107,16 +107,16 @@ class FeatureBounds:
     high: Tensor
 
     def clamp(self, images: Tensor) -> Tensor:
-        """``images`` with every value clamped to the range."""
+        """``images`` with every value clamped to the range [low, high]."""
         return torch.minimum(torch.maximum(images, self.low), self.high)
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
-        """Uniform values within the range, of this ``shape``."""
+        """A float32 tensor of this ``shape`` with uniform values within the range."""
         return self.low + (self.high - self.low) * torch.from_numpy(rng.random(shape, np.float32))
 
 
 def mismatch(update: Tensor, seen: Tensor) -> Tensor:
-    """One minus the cosine similarity of two updates ``[M]``, a simulated and the observed one; scalar."""
+    """One minus the cosine similarity of a simulated update and the observed one, ``[M]`` each; a scalar."""
     similarity: Tensor = (update @ seen) / (update.norm() * seen.norm() + _TINY)
     return 1 - similarity
 
@@ -134,7 +134,7 @@ def invert_by_cosine(
     variation: float,
     rate: float = 0.1,
 ) -> Reconstruction:
-    """The attack of Geiping et al. (2020, eq. 4).
+    """Reconstruct images by matching the direction of the update (Geiping et al. 2020, eq. 4).
 
     Args:
         simulate: computes the update of given data.
@@ -183,7 +183,9 @@ def invert_by_distance(
     *,
     iterations: int,
 ) -> Reconstruction:
-    """Run DLG, or with ``labels`` iDLG: L-BFGS on the squared distance, relative to the observed update.
+    """Reconstruct images (and labels) by matching the update: DLG, or with ``labels`` iDLG.
+
+    L-BFGS on the squared l2 distance of the updates over the squared norm of the observed one.
 
     Args:
         simulate: computes the update of given data.

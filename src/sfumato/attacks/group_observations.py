@@ -43,8 +43,9 @@ class AttackedGroups:
     plan: GroupPlan
 
     def spec_of(self, number: int) -> Spec:
-        """The spec of the messages of round ``number``; one that covers an interval has a bound √interval
-        as large.
+        """The spec of the messages of round ``number``.
+
+        If a message covers an interval of rounds, its clip norm is √(rounds of an interval) times as large.
         """
         spec, clip = self.plan.spec, self.plan.spec.privacy.clip
         if clip is None or not self.plan.by_interval:
@@ -53,9 +54,7 @@ class AttackedGroups:
         return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"clip": longer})})
 
     def nearby_devices(self, coalition: Sequence[Party]) -> BoolArray:
-        """Workers of the groups whose averages ``coalition`` receives, mask ``[workers]``, members
-        included.
-        """
+        """Mask ``[workers]`` of the groups whose averages ``coalition`` receives, members included."""
         found = np.zeros(self.plan.groups.workers, dtype=np.bool_)
         for group in self._seen_groups(coalition):
             found[self.plan.groups.members_of(group)] = True
@@ -70,7 +69,7 @@ class AttackedGroups:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """List what ``coalition`` observed of each of ``units``, by unit and in order of time.
+        """Worker to what ``coalition`` observed of it, in order of time, for each of ``units``.
 
         Args:
             view: the recorded view.
@@ -153,10 +152,11 @@ class AttackedGroups:
 
 
 def load_attacked_groups(run: RunFolder) -> AttackedGroups:
-    """The plan of a run over groups, resolved from its spec, for attacks.
+    """The plan of a run over groups, resolved from its spec, as attacks use it.
 
     Raises:
-        SpecError: attacks do not support it.
+        SpecError: attacks do not support the protocol, groups that change, compression, a server optimizer or
+            intervals without ``local_steps``.
     """
     plan = resolve_groups(load_spec(run.path / SPEC_FILE))
     spec = require_known_training(plan.spec)

@@ -26,12 +26,12 @@ _LPIPS_BACKBONE = "alexnet-owt-7be5be79.pth"
 
 
 def mse(images: Tensor, originals: Tensor) -> FloatArray:
-    """Mean squared error of every image ``[I]``; both ``[I, C, H, W]``, pixels from 0 to 1."""
+    """Mean squared error of each image to its original, ``[I]``; both ``[I, C, H, W]``, pixels in [0, 1]."""
     return np.asarray((images - originals).double().square().flatten(1).mean(dim=1).numpy())
 
 
 def psnr(images: Tensor, originals: Tensor) -> FloatArray:
-    """Compute the peak signal-to-noise ratio in dB of every image, ``[I]``; infinite for equal images.
+    """Peak signal-to-noise ratio of each of ``images`` to its original, in dB, ``[I]``; ∞ for equal images.
 
     ``images`` and ``originals``: ``[I, C, H, W]``, pixels from 0 to 1.
     """
@@ -40,11 +40,11 @@ def psnr(images: Tensor, originals: Tensor) -> FloatArray:
 
 
 def ssim(images: Tensor, originals: Tensor) -> FloatArray:
-    """Mean structural similarity of every image, ``[I]`` (Wang et al. 2004), averaged over channels.
+    """Mean structural similarity of each of ``images`` to its original, ``[I]``, averaged over channels.
 
-    Both are ``[I, C, H, W]``, pixels from 0 to 1. Gaussian window of 11 pixels and standard deviation 1.5, K1
-    = .01, K2 = .03, range 1, only where the whole window fits; on smaller images the widest odd window that
-    does.
+    Wang et al. 2004. Both are ``[I, C, H, W]``, pixels from 0 to 1. Gaussian window of 11 pixels and standard
+    deviation 1.5, K1 = .01, K2 = .03, range 1, only where the whole window fits; on smaller images the widest
+    odd window that fits.
     """
     channels = images.shape[1]
     window = _gaussian_window(min(_WINDOW, *images.shape[2:])).repeat(channels, 1, 1, 1)
@@ -71,9 +71,9 @@ def _gaussian_window(width: int) -> Tensor:
 
 
 def match_to_originals(images: Tensor, originals: Tensor) -> npt.NDArray[np.int64]:
-    """For every original, the index of the image that is paired with it, int64 ``[I]``.
+    """Pair images with originals; returns for every original the index of its image, int64 ``[I]``.
 
-    The pairing has the least total squared error.
+    The pairing has the least total squared error. Both are ``[I, C, H, W]``.
     """
     distances = torch.cdist(originals.double().flatten(1), images.double().flatten(1)) ** 2
     _, columns = linear_sum_assignment(distances.numpy())
@@ -81,12 +81,11 @@ def match_to_originals(images: Tensor, originals: Tensor) -> npt.NDArray[np.int6
 
 
 def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
-    """A function of images and originals that gives LPIPS ``[I]`` (Zhang et al. 2018, AlexNet), and the
-    source
-    of its weights; or ``None`` and the reason why there is none.
+    """The function that gives LPIPS ``[I]`` of images and originals, and a text on its weights.
 
-    The package contains its own linear weights. AlexNet's weights are read from torch's hub folder
-    (``$TORCH_HOME``), in which torchvision saves its downloads. Nothing is downloaded here.
+    Zhang et al. 2018, AlexNet. Where it cannot be had: ``None`` and the reason. The package contains its own
+    linear weights. AlexNet's weights are read from torch's hub folder (``$TORCH_HOME``), in which torchvision
+    saves its downloads. Nothing is downloaded here.
     """
     if find_spec("lpips") is None or find_spec("torchvision") is None:
         return None, "not computed: it needs the extra 'attacks': pip install 'sfumato[attacks]'"
@@ -116,7 +115,7 @@ def _scaled_for_lpips(images: Tensor) -> Tensor:
 
 
 def class_means(images: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """The mean image of every class ``[classes, C, H, W]``; of a class without any, that of all images.
+    """The mean image of every class ``[classes, C, H, W]``; for a class without images, that of all images.
 
     Args:
         images: public, ``[N, C, H, W]``.
@@ -149,8 +148,9 @@ class BaselineComparison:
 
 
 def compare_with_baseline(attack: FloatArray, guess: FloatArray) -> BaselineComparison:
-    """Means and Wilcoxon's paired test of the scores of an attack and a guess, each ``[I]``; higher is
-    better.
+    """Means of the scores of an attack and of a guess, ``[I]`` each, with Wilcoxon's test of the pairs.
+
+    Higher scores are better.
     """
     gaps = attack - guess
     p_better = p_worse = 1.0

@@ -34,7 +34,7 @@ from sfumato.attacks.inversion_targets import InversionTarget, smallest_sum_targ
 from sfumato.attacks.label_recovery import label_accuracy
 from sfumato.attacks.views import RecordedView, load_view_by_name, plan_of_run, replay_rounds
 from sfumato.data.builtin_datasets import BUILT_IN, scaling
-from sfumato.data.features import all_of
+from sfumato.data.features import read_all
 from sfumato.durable_files import replacing
 from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
@@ -90,7 +90,7 @@ class InversionResult:
 
 
 def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -> dict[str, Any]:
-    """Attack a run's recorded view; the result is also written to its folder.
+    """Reconstruct training images from what ``observer`` received in a run; writes the result to its folder.
 
     Args:
         run: the run folder.
@@ -101,7 +101,8 @@ def attack_by_inversion(run: Path, observer: str, progress: Progress = silent) -
         ``attacks/inversion-OBSERVER.json`` (docs/attacks.md).
 
     Raises:
-        SpecError: there is no such view, it contains nothing to attack, or the data are not images.
+        SpecError: there is no such view, it contains nothing to attack, the data are not images, or the
+            training has settings that the attack does not know.
         RunError: the run is damaged.
     """
     attacked = load_run_to_add(run)
@@ -177,12 +178,12 @@ class _InversionScorer:
         data = inputs.data
         mean, std = scaling(BUILT_IN.get(data.facts.name))
         self._plan, self._lpips = plan, lpips
-        self._features = torch.from_numpy(all_of(data.train_features))
+        self._features = torch.from_numpy(read_all(data.train_features))
         self._labels = torch.from_numpy(data.train_labels.astype(np.int64, copy=False))
         self._public = AttackerKnowledge(
             inputs.model,
             data.facts.classes,
-            torch.from_numpy(all_of(data.test_features)),
+            torch.from_numpy(read_all(data.test_features)),
             torch.from_numpy(data.test_labels),
             torch.tensor(mean)[:, None, None],
             torch.tensor(std)[:, None, None],

@@ -63,15 +63,15 @@ class AttackerKnowledge:
 
     @property
     def feature_bounds(self) -> FeatureBounds:
-        """The range of features that belongs to pixels from 0 to 1."""
+        """The range of standardised features: those of pixels 0 and 1."""
         return FeatureBounds((0 - self.mean) / self.std, (1 - self.mean) / self.std)
 
     def pixels(self, features: Tensor) -> Tensor:
-        """Features as pixels from 0 to 1."""
+        """Standardised ``features`` as pixels, clamped to [0, 1], of the same shape."""
         return (features * self.std + self.mean).clamp(0.0, 1.0)
 
     def predictions(self, parameters: Tensor) -> Tensor:
-        """Mean prediction of a model ``[M]`` on the attacker's own data ``[classes]``."""
+        """Mean probabilities ``[classes]`` that a model ``[M]`` predicts on the attacker's own data."""
         named = ParameterLayout.of(self.model).unflatten(parameters)
         with torch.no_grad():
             logits: Tensor = functional_call(self.model, named, (self.features,))
@@ -94,7 +94,7 @@ class InversionProblem:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The number of different examples that each device used; sizes of data sets are public here."""
+        """How many different examples each device of the target used; the attacker knows it."""
         batches = self.target.batches
         return tuple(
             len(torch.unique(rows[valid])) for rows, valid in zip(batches.rows, self._valid, strict=True)
@@ -102,7 +102,7 @@ class InversionProblem:
 
     @property
     def image_count(self) -> int:
-        """The number of images to solve for."""
+        """U, the number of images to solve for: all examples used, at most `MOST_UNKNOWN`."""
         return min(sum(self.sizes), MOST_UNKNOWN)
 
     @property
@@ -119,7 +119,7 @@ class InversionProblem:
 
     @cached_property
     def simulate(self) -> Simulation:
-        """A function that computes the devices' summed update for given images.
+        """The function that computes the devices' summed update ``[M]`` for given images.
 
         Each device is assumed to use its examples in order.
         """
@@ -138,7 +138,7 @@ class InversionProblem:
 
     @cached_property
     def gradient(self) -> Tensor:
-        """The mean mini-batch gradient ``[M]`` that the observed update amounts to."""
+        """The mean mini-batch gradient ``[M]`` behind the observed update; clipping is undone by estimate."""
         sgd, steps = self.task.sgd, self.target.batches.steps
         weight = 0.0
         for share, count in zip(self.target.shares.tolist(), steps.tolist(), strict=True):
@@ -156,7 +156,7 @@ class InversionProblem:
 
     @cached_property
     def expected(self) -> Tensor:
-        """Mean prediction ``[classes]`` of the model that devices start from, on the attacker's own data."""
+        """Mean probabilities ``[classes]`` by the model that devices start from, on the attacker's data."""
         return self.knowledge.predictions(self.target.start)
 
     def _label_signal(self, gradient: Tensor) -> Tensor:
@@ -168,11 +168,14 @@ class InversionProblem:
 
     @cached_property
     def labels(self) -> Tensor:
-        """The labels recovered from the gradient, ascending ``[U]``."""
+        """The labels of the U unknown examples, recovered from `gradient`, ascending ``[U]``."""
         return recover_labels(self._label_signal(self.gradient), self.image_count, self.expected)
 
     def reconstructions(self, rng: np.random.Generator) -> Iterator[tuple[str, Reconstruction]]:
-        """Yield (name, reconstruction) of every attack that applies."""
+        """Yield (name of the attack, its reconstruction) for every attack that the model and U allow.
+
+        ``rng``: draws initial images.
+        """
         simulate, seen, classes = self.simulate, self.target.update, self.knowledge.classes
         bounds, shape = self.knowledge.feature_bounds, self.shape
         closed = self.closed_form()
@@ -203,11 +206,14 @@ class InversionProblem:
 
     @property
     def iterations(self) -> int:
-        """Number of iterations of Adam; fewer for larger batches."""
+        """Number of steps of Adam, 150 to 600: fewer for larger batches."""
         return max(150, min(600, 6000 // self.simulate.slots.numel()))
 
     def closed_form(self) -> Reconstruction | None:
-        """The reconstruction from the first layer's gradient; ``None`` if the model does not allow it."""
+        """The reconstruction from the first layer's gradient; ``None`` where the model does not allow it.
+
+        It needs a linear first layer; for more than one image the model must be a softmax regression.
+        """
         public = self.knowledge
         if first_linear(public.model) is None or (
             self.image_count > 1 and not is_softmax_regression(public.model)

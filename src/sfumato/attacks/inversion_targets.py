@@ -50,7 +50,7 @@ class InversionTarget:
 
     @property
     def rows(self) -> IntArray:
-        """Training rows that the devices used, each once."""
+        """Numbers of the training rows that the target's devices used, each once, ascending."""
         valid = torch.arange(self.batches.width) < self.batches.counts[:, :, None]
         return np.asarray(torch.unique(self.batches.rows[valid]).numpy(), dtype=np.int64)
 
@@ -63,14 +63,14 @@ def smallest_sum_targets(
     number: int,
     coalition: Sequence[Party],
 ) -> tuple[InversionTarget, ...]:
-    """The targets of ``coalition`` in round ``number``: the sums of the fewest devices.
+    """The sums of the fewest devices' updates that ``coalition`` knows in round ``number``.
 
     Args:
         plan: of the run.
         partition: the rows of each device; the targets' batches are used for scoring only.
-        vectors: those that the coalition received in the round.
+        vectors: the vectors that the coalition received in the round.
         model: the global model at the beginning of the round ``[M]``.
-        number: of the round.
+        number: of the round, from 0.
         coalition: the colluding observers.
     """
     found = list(_all_targets(plan, partition, vectors, model, number, coalition))

@@ -18,10 +18,10 @@ from sfumato.learning.parameters import ParameterLayout
 
 
 def last_layer(model: nn.Module, classes: int) -> tuple[str, nn.Linear]:
-    """Name and module of the linear layer that makes the logits.
+    """(name, module) of the linear layer that makes the logits.
 
     Raises:
-        SpecError: the last parameters are not those of a linear layer with so many outputs.
+        SpecError: the last parameters are not those of a linear layer with ``classes`` outputs.
     """
     layers = [
         (name, m) for name, m in model.named_modules() if any(True for _ in m.parameters(recurse=False))
@@ -35,7 +35,8 @@ def last_layer(model: nn.Module, classes: int) -> tuple[str, nn.Linear]:
 def label_signal(gradient: Tensor, model: nn.Module, classes: int) -> Tensor:
     """The mean of p - y over the batch ``[classes]``, from the gradient of the last layer.
 
-    Only up to a factor where that layer has no bias. p are the predicted probabilities, y the labels.
+    p are the predicted probabilities, y the labels (one-hot). Where the layer has no bias it is known only up
+    to a factor.
 
     Args:
         gradient: flat, ``[M]``.
@@ -49,12 +50,12 @@ def label_signal(gradient: Tensor, model: nn.Module, classes: int) -> Tensor:
 
 
 def recover_labels(signal: Tensor, count: int, expected: Tensor) -> Tensor:
-    """Labels of ``count`` examples, ascending, int64 ``[count]``.
+    """Estimate the labels of ``count`` examples from `label_signal`: int64 ``[count]``, ascending.
 
     Args:
-        signal: ``mean(p - y)``, ``[classes]``.
+        signal: the mean of p - y, ``[classes]``.
         count: how many examples.
-        expected: q, the mean prediction ``[classes]``.
+        expected: the mean of p, ``[classes]``.
     """
     if count == 1:
         return signal.argmin()[None]
@@ -68,6 +69,6 @@ def recover_labels(signal: Tensor, count: int, expected: Tensor) -> Tensor:
 
 
 def label_accuracy(found: Tensor, true: Tensor, classes: int) -> float:
-    """Share of the true labels that were found, each as often as it occurs."""
+    """Share of the ``true`` labels that are among ``found``, each counted as often as it occurs in both."""
     counts = [torch.bincount(labels, minlength=classes) for labels in (found, true)]
     return float(torch.minimum(*counts).sum()) / len(true)

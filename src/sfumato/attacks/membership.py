@@ -39,7 +39,8 @@ _RECORDS, _DEVICES = 10, 11
 def measure_membership(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
     """Run all membership attacks on the observations of ``context``, for records and for devices.
 
-    ``progress`` is called with the number of targets that are done.
+    ``progress`` is called with the number of targets that are done. Returns one measurement for each level
+    and attack, pooled over all targets.
     """
     records, devices = [], []
     for target in track(context.targets, progress):
@@ -79,7 +80,7 @@ class MemberSplit:
 
 
 def split_members(context: AttackContext, target: int) -> MemberSplit:
-    """Training rows of a device (members) and as many held-out rows with the same labels (non-members).
+    """Members, training rows of device ``target``, and as many non-members, held-out rows of the same labels.
 
     At most `MOST_RECORDS` each, drawn at random.
     """
@@ -146,7 +147,7 @@ def lira_scores(
 
     Args:
         seen: logit-scaled confidences under the model attacked, ``[R]``.
-        shadows: under shadow models, ``[S, R]``.
+        shadows: the same under the shadow models, ``[S, R]``.
         inside: which examples each shadow model was trained on, ``[S, R]``.
 
     Returns:

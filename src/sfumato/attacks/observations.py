@@ -60,10 +60,10 @@ class AttackedRun(Protocol):
         """The resolved plan of the attacked run."""
 
     def spec_of(self, number: int) -> Spec:
-        """The spec by which devices trained in round ``number``, with control's settings for it."""
+        """The spec by which devices trained in round ``number``, with that round's settings by control."""
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
-        """The devices nearest to ``coalition`` in the network, members included, ``[devices]``."""
+        """The devices nearest to ``coalition`` in the network, its members included, a mask ``[devices]``."""
 
     def observations(
         self,
@@ -74,7 +74,7 @@ class AttackedRun(Protocol):
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """The observations of each of ``units`` by ``coalition``, in order.
+        """Device to what ``coalition`` observed of it, in order of time, for each of ``units``.
 
         Args:
             view: the recorded view.
@@ -97,13 +97,11 @@ class AttackedTree:
     plan: TreePlan
 
     def spec_of(self, number: int) -> Spec:
-        """The spec by which devices trained in round ``number``, with control's settings for it."""
+        """The spec by which devices trained in round ``number``, with that round's settings by control."""
         return self.plan.at(number).spec
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
-        """Whether each device is below a member of ``coalition``, or under the same leaf as one,
-        ``[devices]``.
-        """
+        """Mask ``[devices]`` of those below a member of ``coalition`` or under the same leaf as one."""
         tree = self.plan.tree
         found = np.zeros(tree.device_count, dtype=np.bool_)
         for party in coalition:
@@ -125,7 +123,7 @@ class AttackedTree:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """List what ``coalition`` observed of each of ``units``, by unit and in order of time.
+        """Device to what ``coalition`` observed of it, in order of time, for each of ``units``.
 
         Args:
             view: the recorded view.

@@ -25,9 +25,10 @@ FloatArray = npt.NDArray[np.float64]
 
 @intra_op_threads(1)
 def measure_properties(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
-    """Run all property attacks on the observations of ``context``; () if all devices hold all labels.
+    """Attack which labels each target holds, by all property attacks; () if all devices hold all labels.
 
-    ``progress`` is called with the number of targets that are done.
+    ``progress`` is called with the number of targets that are done. Returns one measurement for each attack,
+    pooled over all targets and labels.
     """
     truth = context.population.labels_held[list(context.targets)]
     if truth.all() or not truth.any():
@@ -46,9 +47,9 @@ def measure_properties(context: AttackContext, progress: Progress = silent) -> t
 
 
 def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> FloatArray:
-    """Log-likelihood ratio of every label ``[classes]``: shadow devices with it against those without.
+    """Log-likelihood ratio of every label ``[classes]``: shadow devices with it against those without it.
 
-    It is 0 for a label that all or none of the shadow devices hold.
+    0 for a label that fewer than two of the shadow devices hold, or fewer than two lack.
     """
     scores = np.zeros(shadow_devices.labels_held.shape[1])
     for label, holds in enumerate(shadow_devices.labels_held.T):
@@ -64,7 +65,7 @@ def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> Fl
 def last_layer_scores(
     observation: Observation, shadow_devices: ShadowDevices, layout: ParameterLayout, classes: int
 ) -> FloatArray:
-    """Movement of each label's last-layer row in the direction of devices with the label ``[classes]``.
+    """How far each label's row of the last layer moved as devices with that label move it, ``[classes]``.
 
     With cross-entropy a row moves towards the inputs of its own label and away from all others, so a device
     that holds the label moves it in the opposite direction to one that does not (Zhao et al. 2020). The score

@@ -38,19 +38,17 @@ class AttackMeasurement:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the guarantee bounds the curve.
+        """Whether the guaranteed ε bounds the attack's ROC curve.
 
-        At the first two levels members and non-members have the same distribution, and exchanging them
-        replaces a device's data. The labels that devices hold are not drawn in this way: an attack may score
-        common labels high without any information about the device.
+        So it is where ε is finite and records or devices are attacked: there members and non-members have the
+        same distribution, and exchanging them replaces a device's data. The labels that devices hold are not
+        drawn in this way: an attack may score common labels high without any information about the device.
         """
         return self.level != "label" and math.isfinite(self.epsilon)
 
     @property
     def exceeds(self) -> bool:
-        """Whether the ROC curve lies above what the guarantee allows; wrong with probability at most 0.1
-        %.
-        """
+        """Whether the ROC curve lies above what the guarantee allows; wrong with probability ≤ 0.1 %."""
         return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,7 +66,10 @@ class AttackMeasurement:
 def measurements(
     context: AttackContext, level: UnitLevel, curves: Mapping[str, ROC]
 ) -> tuple[AttackMeasurement, ...]:
-    """The measurements of attacks on one level, from their ROC curves by name."""
+    """One measurement for each of ``curves`` (attack to ROC curve), beside the guaranteed ε under replace.
+
+    ``level``: ``record``, ``device`` or ``label``.
+    """
     epsilon, delta = context.guaranteed_epsilon("replace"), context.plan.spec.privacy.delta
     return tuple(AttackMeasurement(level, attack, roc, epsilon, delta) for attack, roc in curves.items())
 
@@ -79,7 +80,14 @@ def write_result(
     context: AttackContext,
     found: Sequence[AttackMeasurement],
 ) -> dict[str, Any]:
-    """Write ``attacks/KIND-OBSERVER.json`` into the run folder ``run``; returns its content."""
+    """Write ``attacks/KIND-OBSERVER.json`` into the run folder ``run``; returns its content.
+
+    Args:
+        run: the run folder.
+        kind: of the attacks.
+        context: of the attacks.
+        found: their measurements.
+    """
     privacy = context.plan.spec.privacy
     promised = json_number(context.guaranteed_epsilon(privacy.neighbours))
     result = {

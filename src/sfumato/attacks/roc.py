@@ -61,7 +61,7 @@ class ROC:
 
     @classmethod
     def of(cls, members: npt.ArrayLike, non_members: npt.ArrayLike) -> Self:
-        """The curve of scores, larger for members.
+        """The ROC curve of an attack's scores, which are larger for members.
 
         Args:
             members: scores of members, ``[m]``.
@@ -105,7 +105,7 @@ class ROC:
         return Estimate(value, *_chernoff_interval(value, room))
 
     def tpr_at(self, rate: float) -> Estimate:
-        """True-positive rate at the loosest threshold whose measured false-positive rate is within ``rate``.
+        """True-positive rate at the loosest threshold whose measured false-positive rate is at most ``rate``.
 
         Non-members choose the threshold and members are counted at it, so Clopper and Pearson's 95 % interval
         is exact. With fewer than ``1 / rate`` non-members it is the threshold without any false alarm.
@@ -139,7 +139,7 @@ class ROC:
         return bool((above | below).any())
 
     def to_dict(self) -> dict[str, Any]:
-        """The curve as JSON: its corners with 95 % bands, the AUC, and the rates at 0.1 % and 1 %."""
+        """The curve as JSON: corners with 95 % bands, AUC, and true-positive rates at `LOW_RATES`."""
         at = self._corners()
         low = least_probability(self.true_positives[at], self.members, error=ERROR / 2)
         high = largest_probability(self.true_positives[at], self.members, error=ERROR / 2)
@@ -167,9 +167,7 @@ class ROC:
 
 
 def pooled_roc(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
-    """The curve of all trials of several targets; ``curves`` has scores of members and non-members of
-    each.
-    """
+    """One ROC curve of the trials of several targets: (scores of members, scores of non-members) of each."""
     return ROC.of(np.concatenate([a for a, _ in curves]), np.concatenate([b for _, b in curves]))
 
 

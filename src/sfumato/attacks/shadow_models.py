@@ -19,7 +19,7 @@ from torch.nn.functional import log_softmax
 
 from sfumato.attacks.observations import Observation
 from sfumato.data.dataset import Dataset
-from sfumato.data.features import all_of
+from sfumato.data.features import read_all
 from sfumato.data.partition import Partition
 from sfumato.engine.base import Engine, EngineSettings
 from sfumato.engine.registry import engine_of
@@ -62,14 +62,15 @@ class Population:
 
     @classmethod
     def of(cls, data: Dataset, partition: Partition, seed: int) -> Population:
-        """The devices' data, and the held-out examples divided at random into candidates and the
-        attacker's own.
+        """The devices' data, with the held-out examples divided at random into two halves.
+
+        One half are candidates for non-members, the other is the attacker's own. ``seed``: of the run.
         """
         held_out = np.arange(len(data.test_labels), dtype=np.int64) + len(data.train_labels)
         held_out = generator(seed, Stream.ATTACK, _SPLIT).permutation(held_out)
         half = len(held_out) // 2
         return cls(
-            torch.from_numpy(np.concatenate([all_of(data.train_features), all_of(data.test_features)])),
+            torch.from_numpy(np.concatenate([read_all(data.train_features), read_all(data.test_features)])),
             np.concatenate([data.train_labels, data.test_labels]),
             partition,
             np.sort(held_out[:half]),
@@ -80,7 +81,7 @@ class Population:
     def matched_candidates(self, rows: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """Pair held-out candidates with ``rows`` of the same labels, at random, as many as possible.
 
-        Returns the candidates and the rows paired with them, ``[k]`` each.
+        Returns (candidates, rows paired with them), ``[k]`` each.
         """
         found, partners = [], []
         for label in np.unique(self.labels[rows]):
@@ -92,7 +93,7 @@ class Population:
         return np.concatenate(found), np.concatenate(partners)
 
     def rows_of_same_labels(self, rows: IntArray, among: IntArray, rng: np.random.Generator) -> IntArray:
-        """As many rows of ``among`` as ``rows``, of the same labels; with repetitions if there are too few.
+        """Draw a row of ``among`` for each of ``rows``, with its label; repeated if there are too few.
 
         For a label that ``among`` lacks, rows of any label are used.
         """
@@ -131,7 +132,7 @@ class ShadowDevices:
 
     @property
     def variance(self) -> float:
-        """Variance of a coordinate of one update around the mean, averaged over coordinates."""
+        """Variance of a coordinate of one update around the mean update, averaged over coordinates."""
         return float(self.updates.var(dim=0).mean())
 
 
@@ -188,10 +189,9 @@ class Attacker:
         return torch.cat([chunk.updates for chunk in chunks])
 
     def shadow_devices(self, observation: Observation) -> ShadowDevices:
-        """Devices simulated on the attacker's own data, with the mean size and mean number of labels of
-        devices.
+        """Devices simulated on the attacker's own data, for the model and steps of ``observation``.
 
-        They are cached by the model and the steps of ``observation``.
+        They have the mean number of examples and of labels of the run's devices. Results are cached.
         """
         where = hashlib.sha256(observation.start.numpy().tobytes())
         where.update(repr((observation.round, observation.first_step, observation.last_step)).encode())
@@ -225,11 +225,10 @@ class Attacker:
         )
 
     def models_with_others(self, observation: Observation, updates: Tensor, *key: int) -> Tensor:
-        """Models ``[P, M]`` that the observer could have received if the device had sent ``updates`` ``[P,
-        M]``.
+        """Models ``[P, M]`` that the observer could receive if the device sent ``updates`` ``[P, M]``.
 
         The other devices in the sum are drawn from the shadow devices, separately for each row, and noise is
-        added. ``key``: address of the draws.
+        added. ``key``: address of the draws in the attacks' stream.
         """
         draws = len(updates)
         if observation.other_devices:
@@ -245,9 +244,13 @@ class Attacker:
         return models
 
     def confidences(self, models: Tensor, rows: IntArray) -> FloatArray:
-        """Logit of the probability that each model ``[P, M]`` gives to the label of each row, ``[P, R]``.
+        """Logit of the probability that each model gives to the label of each row, ``[P, R]``.
 
         It is close to Gaussian where the probability is not (Carlini et al. 2022, equation 5).
+
+        Args:
+            models: flat, ``[P, M]``.
+            rows: row numbers of the population ``[R]``.
         """
         layout, features = ParameterLayout.of(self.model), self.population.features[torch.from_numpy(rows)]
         at = torch.from_numpy(self.population.labels[rows])[:, None]
@@ -279,9 +282,7 @@ class LikelihoodRatio:
     spread: float
 
     def score(self, observation: Observation, shadow_devices: ShadowDevices) -> tuple[float, float]:
-        """The log-likelihood ratio of the two hypotheses, and the cosine of observation and their
-        difference.
-        """
+        """(log-likelihood ratio of the two hypotheses, cosine of the observation and their difference)."""
         variance = observation.noise_std**2 + observation.share**2 * (
             observation.other_devices * shadow_devices.variance + self.spread
         )

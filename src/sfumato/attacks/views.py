@@ -50,11 +50,14 @@ class RecordedView:
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
-        """Numbers of the rounds recorded, from 0."""
+        """Numbers of the recorded rounds, 0, 1, ..."""
         return tuple(range(len(self.hashes)))
 
     def vectors(self, number: int) -> RoundVectors:
-        """The vectors received in a round, in order: float32 ``[M]`` each.
+        """The vectors that the observer received in round ``number``, in order.
+
+        Returns:
+            (step, kind, tier, party) to vector, float32 ``[M]``.
 
         Raises:
             RunError: the file is missing or damaged.
@@ -77,10 +80,10 @@ class RecordedView:
 
 
 def plan_of_run(run: RunFolder) -> TreePlan:
-    """The plan of a run, if attacks support it.
+    """The resolved plan of a run over a tree, with the rounds that control chose, if attacks support it.
 
     Raises:
-        SpecError: the run was not over a tree, or devices moved.
+        SpecError: the run was not over a tree, devices moved, or the training is not supported.
         RunError: with control, the run is not finished.
     """
     spec = load_spec(run.path / SPEC_FILE)
@@ -92,10 +95,11 @@ def plan_of_run(run: RunFolder) -> TreePlan:
 
 
 def require_known_training(spec: Spec) -> Spec:
-    """``spec``, if attacks know what devices do in such a training.
+    """``spec`` itself, if attacks can simulate what devices do in its training.
 
     Raises:
-        SpecError: they do not.
+        SpecError: it has control variates, another task or loss than classification by cross-entropy, tokens,
+            or noise at local steps.
     """
     if spec.training.keeps_variates:
         allowed = "must not be scaffold to attack a run: the attacks know no control variates of devices"
@@ -114,9 +118,9 @@ def require_known_training(spec: Spec) -> Spec:
 def replay_rounds(
     plan: TreePlan, view: RecordedView, initial: Tensor
 ) -> Iterator[tuple[int, Tensor, RoundVectors]]:
-    """Yield every recorded round, in order: its number, the global model at its beginning ``[M]``, and the
-    vectors
-    received. The global model is public: it follows from the broadcasts of the cloud.
+    """Yield (number, global model at the beginning ``[M]``, vectors received) of every recorded round.
+
+    The global model is public: it follows from the broadcasts of the cloud.
 
     Args:
         plan: of the run.
@@ -132,7 +136,7 @@ def replay_rounds(
 
 
 def load_view_by_name(plan: Plan, run: RunFolder, observer: str) -> RecordedView:
-    """Load the view of an observer that may be called by the names of sites, such as ``north``.
+    """Load the recorded view of an observer, which may be named by sites, such as ``north``.
 
     Raises:
         SpecError: the run did not record this observer.
@@ -146,7 +150,7 @@ def load_view_by_name(plan: Plan, run: RunFolder, observer: str) -> RecordedView
 
 
 def load_view(run: RunFolder, observer: str) -> RecordedView:
-    """The view of ``observer`` in a run, of every round.
+    """The recorded view of ``observer``, such as ``edge:0`` or ``device:1,device:2``, of all rounds of a run.
 
     Raises:
         SpecError: the run did not record this observer.

@@ -44,17 +44,19 @@ class PlayedAir(AirPlan):
 
     @cached_property
     def envelope(self) -> FloatArray:
-        """The largest amplitudes of the other plan, times `scale`; see `AirPlan.envelope`."""
+        """The largest amplitude that each device may send with, by the audited plan, times `scale`.
+
+        See `AirPlan.envelope`.
+        """
         return self.real.envelope * self.scale
 
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """The transmission of an aggregation; see `AirPlan.sending`.
+        """The transmission of one aggregation in the simulated round; arguments as of `AirPlan.sending`.
 
-        A longest message without noise arrives as small as power limits ask for. One with noise arrives
-        whole, as
-        the accountant counts it.
+        A message at the clip norm without noise arrives reduced to what power limits allow. One with noise
+        arrives whole, as the accountant counts it.
         """
         noise = device_noise * self.scale
         found = self.real.sending(number, index, devices, noise, self.size)
@@ -82,15 +84,15 @@ class AirTreePlan(TreePlan):
 
     @cached_property
     def air(self) -> AirPlan | None:
-        """How devices send over the air; see `TreePlan.air`."""
+        """How devices send over the air in the simulated rounds: `played`; see `TreePlan.air`."""
         return self.played
 
 
 def require_independent_coordinates(plan: TreePlan) -> None:
-    """Raise unless messages over the air are clipped updates of a known length, coordinate by coordinate.
+    """Refuse a plan in which coordinates of a message are dependent, or their unknown number matters.
 
     Raises:
-        SpecError: the size of the model is not known, or compression remembers or rounds.
+        SpecError: messages are rounded or remembered, or the number of parameters is not known.
     """
     compression = plan.spec.compression
     if compression is not None and (compression.bits is not None or compression.error_feedback):
@@ -103,7 +105,11 @@ def require_independent_coordinates(plan: TreePlan) -> None:
 
 
 def with_amplitudes_of(plan: TreePlan, real: TreePlan, scale: float) -> TreePlan:
-    """``plan`` with the amplitudes of ``real``, whose longest message is ``scale`` times as short."""
+    """``plan`` with the amplitudes of ``real``, so that devices transmit as loudly as in the audited run.
+
+    ``scale``: longest message of ``plan`` over that of ``real``. ``plan`` itself where nothing is sent over
+    the air or the number of parameters is not known.
+    """
     air, size = real.air, parameter_count(real.spec)
     if air is None or size is None:
         return plan

@@ -98,7 +98,7 @@ def audit(
 def audit_pair(
     plan: Plan, unit: str, observer: str, *, trials: int = TRIALS, error: float = ERROR
 ) -> AuditedPair:
-    """The lower bound on ε of one unit towards one observer or coalition, beside the guarantee.
+    """The lower bound on ε of one unit towards one observer or coalition, beside the guaranteed ε.
 
     Args:
         plan: the plan that is audited.

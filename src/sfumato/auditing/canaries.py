@@ -63,7 +63,7 @@ class OneRun:
     estimate: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of ``audit --json``; an estimate that is missing is ``null``."""
+        """The entry of ``audit --json``; an estimate that was not made is ``null``."""
         return {
             "canaries": self.canaries,
             "lower": self.lower,
@@ -87,8 +87,12 @@ def one_run_audit(
     (under replace) the opposite direction. Members of the coalition hold no office.
 
     Args:
+        harness: simulates the rounds of the plan for one unit and one coalition.
         rounds: fitted tests of each round, whose statistics score the canaries.
+        neighbours: the relation between neighbouring data sets.
+        delta: δ of both results.
         error: probability that the lower bound is wrong.
+        seed: of everything random.
 
     Returns:
         ``None`` with too few canaries, and under remove: devices that leave a run change the denominators of
@@ -121,7 +125,9 @@ def one_run_audit(
 
 
 def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Bound on the chance of ``right`` or more right guesses under (epsilon, delta)-DP.
+    """Bound on the probability of ``right`` or more right guesses under (epsilon, delta)-DP.
+
+    Steinke, Nasr and Jagielski 2023, Theorem 5.2.
 
     Args:
         canaries: m, the number of canaries.
@@ -147,7 +153,7 @@ def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: 
 def epsilon_refuted_by_guesses(
     *, canaries: int, guesses: int, right: int, delta: float, error: float
 ) -> float:
-    """Compute the largest ε that the guesses refute at level ``error``; 0 where they refute none.
+    """The largest ε that the guesses refute at level ``error``, by `probability_of_guesses`; 0 if none.
 
     Args:
         canaries: m, the number of canaries.
@@ -178,16 +184,16 @@ def epsilon_refuted_by_guesses(
 def epsilon_from_scores(
     scores: npt.ArrayLike, put_in: npt.ArrayLike, *, delta: float, error: float, shares: int = 10
 ) -> float:
-    """The lower bound on ε from one score for each canary: the best of several cuts.
+    """The lower bound on ε from one score for each canary: the best over several numbers of guesses.
 
-    The highest scores are guessed to be in and as many of the lowest to be out. ``error`` is divided by the
-    number of cuts that are tried, so that the best bound may be reported.
+    The canaries with the highest scores are guessed to be in, as many with the lowest to be out. ``error`` is
+    divided by the number of tries, so that the best bound may be reported.
 
     Args:
-        scores: ``[m]``.
-        put_in: bool ``[m]``.
-        delta: δ.
-        error: of the whole statement.
+        scores: higher means more likely in, ``[m]``.
+        put_in: whether each canary was put in, bool ``[m]``.
+        delta: δ in [0, 1].
+        error: probability that the bound is wrong.
         shares: how many numbers of guesses are tried, evenly spaced up to all canaries.
     """
     values, coins = np.asarray(scores, dtype=np.float64), np.asarray(put_in, dtype=np.bool_)
@@ -206,7 +212,9 @@ def epsilon_from_scores(
 
 
 def epsilon_estimate(cosines: npt.ArrayLike, dimension: int, *, delta: float) -> float:
-    """ε at ``delta`` of N(0, 1/d) against the normal that fits ``cosines``.
+    """An estimate, not a bound, of ε at ``delta``: of N(0, 1/d) against the normal that fits ``cosines``.
+
+    Andrew et al. 2023.
 
     Args:
         cosines: of the observation with every canary that was put in, ``[canaries]``, two or more.
@@ -225,7 +233,10 @@ def epsilon_estimate(cosines: npt.ArrayLike, dimension: int, *, delta: float) ->
 
 
 def epsilon_between_normals(mean: float, std: float, *, delta: float) -> float:
-    """Smallest ε ≥ 0 at which N(0, 1) and N(mean, std²) are (ε, delta)-indistinguishable, both ways."""
+    """Smallest ε ≥ 0 at which N(0, 1) and N(mean, std²) are (ε, delta)-indistinguishable in both directions.
+
+    ∞ where ``std`` is 0, or ε is above 1e4.
+    """
 
     def excess(epsilon: float) -> float:
         there = _hockey_stick(0.0, 1.0, mean, std, epsilon)

@@ -24,7 +24,7 @@ _MOST_ZONES = 4
 def coalition_outcomes(
     tree: Tree, unit: int, coalition: tuple[Party, ...], terms: Sequence[Sequence[int]]
 ) -> list[tuple[float, tuple[Party, ...]]]:
-    """The coalition with every set of offices that its devices may hold, with the probability of each.
+    """The coalition with every set of supernode offices that its devices may hold, and their probabilities.
 
     The first entry is the coalition without any office. A member ``edge:c`` stands for the device other than
     the unit that holds the office of zone c, and knows its own noise. In a round in which the unit itself
@@ -35,6 +35,9 @@ def coalition_outcomes(
         unit: the target.
         coalition: the colluding observers.
         terms: for each zone, the devices that served in the round; empty without elections.
+
+    Returns:
+        (probability, coalition) for each set of offices; the probabilities add up to 1.
 
     Raises:
         SpecError: the coalition has devices in too many zones: every set of zones is simulated.

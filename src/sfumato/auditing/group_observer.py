@@ -56,28 +56,34 @@ class GroupObserver:
         }
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Record messages ``vectors`` ``[senders, M]`` that members send or, where of interest, receive
-        as masters.
+        """Record the messages among ``vectors`` ``[senders, M]`` that members send, or receive as masters.
+
+        A hook of the simulated run: called for every batch of messages. Of messages that masters receive only
+        those of the unit and of workers that can link it are recorded.
         """
         known = self._workers | (self._senders if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
             self._record(number, index, "sent", int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the sums ``values`` ``[groups, M]`` that masters in the coalition receive in round
-        ``number``.
+        """Record the sums ``values`` ``[groups, M]`` that masters in the coalition receive in a round.
+
+        A hook of the simulated run: called once sums are formed.
         """
         for group in self._masters:
             self._record(number, group, "received", group, values[group])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the models ``values`` ``[groups, M]`` that members receive in round ``number``."""
+        """Record the models ``values`` ``[groups, M]`` that members receive in round ``number``.
+
+        A hook of the simulated run: called when masters send their models.
+        """
         for group in self._models:
             self._record(number, group, "broadcast", group, values[group])
 
     @property
     def observations(self) -> tuple[Observations, ...]:
-        """For each recorded group, the received vectors by round (from 0), tier, kind and sender."""
+        """What the coalition received, by group: (round from 0, tier, kind, sender) to vector ``[M]``."""
         return tuple(self._observations.values())
 
     def _record(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:

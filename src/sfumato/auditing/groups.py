@@ -62,11 +62,14 @@ class GroupHarness:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds or intervals, each of which ends with a release."""
+        """The number of rounds (or intervals between merging steps); each ends with a release."""
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The one outcome of a round, as groups elect nobody, with a draw for each of the unit's groups."""
+        """The one outcome of a round, as groups elect nobody, with a draw for each of the unit's groups.
+
+        See `AuditHarness.outcomes`; ``seed`` is not used.
+        """
         seers = {party.index for party in self._coalition if party.kind == "node"}
         if self._summed:
             workers = (party.index for party in self._coalition if party.kind == "device")
@@ -78,7 +81,7 @@ class GroupHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Workers in exactly the unit's groups, without members of the coalition."""
+        """Indices ``[n]`` of workers in exactly the unit's groups, itself included, coalition members not."""
         classes = self._plan.groups.classes
         alike = np.flatnonzero(classes.class_of == classes.class_of[self._unit])
         return alike[~np.isin(alike, [party.index for party in self._coalition if party.kind == "device"])]
@@ -89,10 +92,10 @@ class GroupHarness:
         """Simulate one round or interval in which the unit sends ``signs``, or does not take part.
 
         Args:
-            number: of the round or interval.
+            number: of the round or interval, from 0.
             taking_part: whether the unit is among the participants of all its groups, or of none.
             signs: what it sends in each trial, in units of the largest message allowed, ``[M]``, or for each
-                of its groups ``[groups, M]``; with clips of examples, in units of what one can move it by.
+                of its groups ``[groups, M]``; with clips of examples, in units of how far one can move it.
             seed: of everything random.
 
         Returns:
@@ -109,7 +112,7 @@ class GroupHarness:
         """Simulate one round or interval in which ``units`` send canaries, if they are drawn.
 
         ``units``: ascending; ``updates``: what each sends, of norm at most 1, in units of the largest message
-        (with clips of examples, of what one can move it by), ``[units, M]``. Returns the coalition's
+        (with clips of examples, of how far one can move it), ``[units, M]``. Returns the coalition's
         observations by device and group.
         """
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
@@ -156,15 +159,22 @@ class GroupHarness:
         return tuple(observer.observations for observer in observers)
 
     def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
-        """Scores of a training in which linking workers pass on what they learn of the unit.
+        """Scores of trials of a whole training in which linking workers pass on what they learn of the unit.
 
-        ``None`` where that is not simulated. ``trials``: held out, and to test with, in each world.
+        Args:
+            neighbours: the relation between neighbouring data sets.
+            trials: how many are held out, and how many tested, under each hypothesis.
+            seed: of everything random.
+
+        Returns:
+            ``None`` where the coalition receives the unit's messages itself, or `LinkedTraining` cannot play
+            the plan.
         """
         workers = [party.index for party in self._coalition if party.kind == "device"]
         seen = {party.index for party in self._coalition if party.kind == "node"}
         seen |= {int(group) for worker in workers for group in self._plan.groups.groups_of(worker)}
         links = Links.of(self._plan, self._unit)
-        played = links.reach(seen) and can_be_simulated(self._plan, neighbours)
+        played = links.reaches(seen) and can_be_simulated(self._plan, neighbours)
         if not played or seen & set(self._groups.tolist()):
             return None
         summed = self._groups_seen_as_sums(draw_assignments(self._plan, 0))

@@ -64,9 +64,7 @@ class AuditHarness(Protocol):
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Indices of devices that can be exchanged with the unit, itself included, without coalition
-        members.
-        """
+        """Indices ``[n]`` of devices that can be exchanged with the unit, itself included, members not."""
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
         """The possible outcomes of elections in round or interval ``number`` under ``seed``.
@@ -109,14 +107,14 @@ class AuditHarness(Protocol):
         """
 
     def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores | None:
-        """Scores of a whole training in which others pass on what they learn of the unit.
+        """Scores of trials of a whole training in which others pass on what they learn of the unit.
 
         Args:
-            neighbours: the relation.
-            trials: held out, and to test with, in each world.
+            neighbours: the relation between neighbouring data sets.
+            trials: how many are held out, and how many tested, under each hypothesis.
             seed: of everything random.
 
         Returns:
-            ``None`` where that is not played: messages of the unit reach the coalition themselves, or nobody
-            passes anything on to it.
+            ``None`` where that is not simulated: messages of the unit reach the coalition themselves, or
+            nobody passes anything on to it.
         """

@@ -48,30 +48,31 @@ class LikelihoodRatioTest:
 
     @property
     def depends_on_target(self) -> bool:
-        """Whether the mean of any observation depends on what the unit sends."""
+        """Whether the unit's message shifts the mean of any observation."""
         return bool(self.weights.any())
 
     @property
     def log_ratio_weights(self) -> FloatArray:
-        """Weights of the observations in the log-ratio of a round in which the unit takes part, ``[d]``."""
+        """Weights ``[d]`` of observations in the log-likelihood ratio of a round with the unit."""
         if not self.depends_on_target:
             return self.weights
         return self.weights * ((self.sent[0] - self.null[0]) / self.sent[1] ** 2)
 
     @property
     def shift(self) -> float:
-        """Distance of the two means, in standard deviations, in a round in which the unit takes part."""
+        """Distance of the hypotheses' means in a round with the unit, in standard deviations."""
         return abs(self.sent[0] - self.null[0]) / self.sent[1]
 
     @property
     def noise_is_draw_independent(self) -> bool:
-        """Whether the noise is equally large if the unit does not take part, as far as estimated."""
+        """Whether the noise is as large in rounds without the unit as in rounds with it, by its estimates."""
         return abs(self.absent[1] / self.null[1] - 1) < _SAME_NOISE
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``.
+        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``; higher: the unit sent.
 
-        ``taking_part``: in which trials the unit takes part; used where the observer sees it.
+        ``taking_part``: in which trials the unit takes part, bool ``[trials]``; used where the observer sees
+        it.
         """
         if self.removed and self.draw_visible:  # a unit that takes part has not been removed
             missed = math.log1p(-self.rate) if self.rate < 1 else -_CERTAIN
@@ -98,7 +99,7 @@ def fit_test(
     draw_visible: bool,
     removed: bool = False,
 ) -> LikelihoodRatioTest:
-    """The test fitted to observations of simulated trials of each kind, ``[d, trials]``.
+    """Fit the likelihood-ratio test to observations of simulated trials, ``[d, trials]`` of each kind.
 
     Args:
         absent: trials in which the unit does not take part.

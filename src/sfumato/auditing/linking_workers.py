@@ -65,7 +65,7 @@ class Links:
 
     @classmethod
     def of(cls, plan: GroupPlan, unit: int) -> Links:
-        """Which workers can pass the data of ``unit`` on to others, release by release."""
+        """For every release, the workers whose message depends on ``unit`` through another group."""
         groups = plan.groups
         workers = groups.members
         of_seat = np.repeat(np.arange(groups.count), groups.sizes)
@@ -83,14 +83,16 @@ class Links:
             reached[of_seat[seats[active[release]]]] = True
         return cls(seats, workers[seats], of_seat[seats], active)
 
-    def reach(self, seen: Set[int]) -> bool:
-        """Whether the unit's data are passed on to one of the groups ``seen``."""
+    def reaches(self, seen: Set[int]) -> bool:
+        """Whether the unit's data are passed on to any of the groups ``seen`` in any release."""
         return bool(self.active[:, np.isin(self.groups, list(seen))].any())
 
 
 def can_be_simulated(plan: GroupPlan, neighbours: Neighbours) -> bool:
-    """Whether `LinkedTraining` can play a plan: messages are clipped, and a worker that is not drawn is the
-    same as one that sends zeros.
+    """Whether `LinkedTraining` can simulate ``plan`` under the relation ``neighbours``.
+
+    It can where whole messages are clipped, and a worker that is not drawn is the same as one that sends
+    zeros.
     """
     if not plan.noises_every_update or plan.spec.privacy.clips_examples:
         return False
@@ -128,7 +130,7 @@ class LinkingMessages:
         self._bounds = torch.from_numpy(bounds).float()
 
     def messages_by_release(self) -> Iterator[Answer]:
-        """Yield for every release what sets the workers' messages, given the models before it."""
+        """Yield for every release the function that sets the workers' messages from the models before it."""
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
@@ -138,7 +140,7 @@ class LinkingMessages:
         """Do nothing when masters have their sums: workers do not see them before noise is added."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that masters send down, ``values`` ``[groups, M]``: workers of a group know its."""
+        """Keep the models ``values`` ``[groups, M]`` that masters send; a worker knows its groups' models."""
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:
@@ -201,8 +203,12 @@ class LinkedTraining:
     summed: frozenset[int]
 
     def score_trials(self, neighbours: Neighbours, *, trials: int, seed: int) -> TrialScores:
-        """Simulate the whole training; returns the scores of held-out and of test trials, ``trials`` each
-        a world.
+        """Simulate the whole training and score its trials.
+
+        Args:
+            neighbours: the relation between neighbouring data sets.
+            trials: how many are held out, and how many tested, under each hypothesis.
+            seed: of everything random.
         """
         other = null_update(neighbours)
         worlds = torch.tensor([other, 1.0]).repeat_interleave(_FITTING_TRIALS)
@@ -224,7 +230,7 @@ class LinkedTraining:
         Returns what the coalition receives in the groups that it sees, and the thresholds (middles) by which
         linking workers decide; those given are used.
         """
-        wide = with_everybody(groups_with_dimension(self.plan, len(signs)))
+        wide = with_full_participation(groups_with_dimension(self.plan, len(signs)))
         played = replace(wide, spec=wide.spec.model_copy(update={"seed": seed}))
         passing = LinkingMessages(self.plan, self.links, self.unit, signs, middles, seed)
         others = set(self.links.workers.tolist()) - {self.unit}
@@ -245,15 +251,18 @@ class LinkedTraining:
 
 
 def groups_with_dimension(plan: GroupPlan, coordinates: int) -> GroupPlan:
-    """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm; same noise."""
+    """``plan`` for a model of ``coordinates`` parameters, each bounded by the old clip norm; same noise.
+
+    The clip norm grows by √coordinates, and the noise multiplier shrinks by it.
+    """
     if plan.spec.privacy.clips_examples:
         return plan  # nothing clips whole messages
     factor = math.sqrt(coordinates)
     return replace(plan, clips=plan.clips * factor, multipliers=plan.multipliers / factor)
 
 
-def with_everybody(plan: GroupPlan) -> GroupPlan:
-    """``plan`` in which all workers of a group take part in each of its releases.
+def with_full_participation(plan: GroupPlan) -> GroupPlan:
+    """``plan`` in which every worker of a group takes part in each of its releases, at rate 1.
 
     Who takes part in a trial is then drawn by the audit, trial by trial (`LinkingMessages`).
     """

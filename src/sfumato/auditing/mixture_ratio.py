@@ -43,9 +43,10 @@ class MixtureRatioTest:
     draw: TargetDraw
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``.
+        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``; higher: the record is there.
 
-        ``taking_part``: in which trials the device takes part; used where the observer sees it.
+        ``taking_part``: in which trials the device takes part, bool ``[trials]``; used where the observer
+        sees it.
         """
         if not len(self.projection):
             return np.zeros(observed.shape[1])
@@ -68,14 +69,14 @@ def fit_mixture_test(
     chances: tuple[FloatArray, FloatArray],
     draw: TargetDraw,
 ) -> MixtureRatioTest:
-    """The test fitted to simulated observations.
+    """Fit the likelihood-ratio test of a record to simulated observations.
 
     Args:
         undrawn: trials in which the record is in no step, ``[d, trials]``.
         absent: trials in which the device does not take part, ``[d, trials]``.
-        shifts: how far each message moves the observations from ``undrawn``, in the other world and with the
-            record, ``[d, c]`` each.
-        chances: probabilities of these messages.
+        shifts: how far each message moves the observations from ``undrawn``, without the record (or with the
+            replaced one) and with it, ``[d, c]`` each.
+        chances: probabilities of these messages, ``[c]`` each.
         draw: of the device.
     """
     projection = _whitening_projection(undrawn, np.concatenate(shifts, axis=1))

@@ -46,7 +46,7 @@ class ListedMessages:
 
     @classmethod
     def of(cls, samples: FloatArray) -> ListedMessages:
-        """The columns of ``samples`` ``[messages, trials]`` that occur most often, with their frequencies."""
+        """The most frequent columns, at most 128, of ``samples`` ``[messages, trials]``, and how often."""
         columns, counts = np.unique(samples, axis=1, return_counts=True)
         likely = np.argsort(-counts, kind="stable")[:_MOST_LISTED]
         return cls(columns[:, likely], counts[likely] / counts[likely].sum())
@@ -70,12 +70,13 @@ class RecordCanary:
 
     @property
     def undrawn_message(self) -> float:
-        """The device's message where the record is in no step, in units of the largest message allowed."""
+        """What the device sends if the record is in no step, in units of the largest message allowed."""
         return 0.0 if self.clip == "example" else -1.0
 
     def sample(self, rng: np.random.Generator, trials: int) -> tuple[FloatArray, FloatArray]:
-        """Draw the device's messages in a round, with the record and without it, ``[messages, trials]``
-        each.
+        """Draw the device's messages of a round, with the record and without it: ``[messages, trials]``.
+
+        In units of the largest message allowed. Under replace the second are with the replaced record.
         """
         present, other = (np.full((len(self.weights), trials), self.undrawn_message) for _ in range(2))
         for row, weights in enumerate(self.weights):
@@ -93,9 +94,10 @@ class RecordCanary:
     def likeliest_messages(
         self, rng: np.random.Generator, *, answers: bool
     ) -> tuple[ListedMessages, ListedMessages]:
-        """The likeliest messages of a round in the two worlds; the other world first.
+        """The likeliest messages of a round under both hypotheses: (without the record, with it).
 
-        With ``answers`` the device recognises in the models that it receives that the record was drawn.
+        With ``answers`` the device recognises in the models that it receives that the record was drawn, and
+        sends its largest message from then on.
         """
         present, other = self.sample(rng, _FROM_SAMPLES)
         if answers:
@@ -105,7 +107,7 @@ class RecordCanary:
 
 
 def canary_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
-    """A record of ``unit`` as a canary; ``None`` where it counts as being in every message.
+    """A record of device ``unit`` as a canary; ``None`` where a record is taken to be in every message.
 
     The rate is computed from the spec and the sizes of the data, not from the declaration that is audited.
 
@@ -129,10 +131,13 @@ def canary_of_tree(plan: TreePlan, unit: int, neighbours: Neighbours) -> RecordC
 
 
 def canary_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> RecordCanary | None:
-    """A record of ``unit`` as a canary in its message to one group; it is drawn anew for each of them.
+    """A record of ``unit`` as a canary in its message to one group; it is drawn anew for each group.
 
-    ``None`` where it counts as being in every message: in DP-OGL+ the models that a message is trained from
-    hold earlier ones without noise.
+    ``None`` where a record is taken to be in every message: in DP-OGL+ the models that a message is trained
+    from hold earlier ones without noise.
+
+    Raises:
+        SpecError: the plan cannot be audited.
     """
     spec, training = plan.spec, plan.spec.training
     _require_plain_steps(spec)

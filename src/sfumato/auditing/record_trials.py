@@ -81,9 +81,9 @@ def tree_record_trials(
 ) -> TrialScores | None:
     """Attack one record of ``unit``; returns the scores of trials with it and without it.
 
-    ``None`` where the record counts as being in every message. Every trial draws the local steps that the
-    record is in, whether its device takes part, and the offices of the coalition. Everything else that is
-    public follows from one seed.
+    ``None`` where a record is taken to be in every message. Every trial draws the local steps that the record
+    is in, whether its device takes part, and the offices of the coalition. Everything else that is public
+    follows from one seed.
 
     Args:
         plan: the plan that is audited.
@@ -92,7 +92,7 @@ def tree_record_trials(
         neighbours: ``zero-out`` or ``replace``.
         hidden: whether the guarantee allows for models that the coalition does not receive. The device then
             answers to what earlier messages of a round left in the models that it receives.
-        trials: held out, and of the test, in each world.
+        trials: how many are held out, and how many tested, under each hypothesis.
 
     Raises:
         SpecError: the plan cannot be audited.
@@ -120,9 +120,9 @@ def group_record_trials(
 ) -> TrialScores | None:
     """Attack one record of ``unit`` in groups; returns the scores of trials with it and without it.
 
-    ``None`` where the record counts as being in every message. Its device answers to nothing that it
-    receives, and each group of the unit draws for itself. ``trials``: held out, and of the test, in each
-    world.
+    ``None`` where a record is taken to be in every message. Its device answers to nothing that it receives,
+    and each group of the unit draws for itself. ``trials``: how many are held out, and how many tested, under
+    each hypothesis.
 
     Raises:
         SpecError: the plan cannot be audited.

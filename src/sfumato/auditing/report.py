@@ -58,7 +58,7 @@ class AuditedPair:
 
     @property
     def holds(self) -> bool:
-        """Whether the lower bound does not exceed the guaranteed ε."""
+        """Whether the lower bound on ε is at most the guaranteed ε, up to rounding."""
         return self.lower.epsilon <= self.upper * (1 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,11 +122,11 @@ class AuditReport:
 
     @property
     def holds(self) -> bool:
-        """Whether no guarantee was refuted."""
+        """Whether every pair's lower bound is at most its guaranteed ε."""
         return all(finding.holds for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON of ``audit --json`` and ``--out``."""
+        """The JSON document of ``audit --json`` and ``--out``."""
         return {
             "spec": self.name,
             "delta": self.delta,

@@ -55,7 +55,10 @@ class Scores:
     sent: FloatArray
 
     def counts_above(self, thresholds: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """How many trials under each hypothesis score above each threshold: false alarms, hits."""
+        """Numbers of trials that score above each threshold: (without the message, with it).
+
+        ``thresholds``: ``[t]``; both counts are ``[t]``.
+        """
         found = [
             len(values) - np.searchsorted(np.sort(values), thresholds, side="right")
             for values in (self.null, self.sent)
@@ -64,9 +67,7 @@ class Scores:
 
     @property
     def swapped(self) -> Scores:
-        """The same trials with the hypotheses exchanged, and scores negated so that higher still means
-        "sent".
-        """
+        """The same trials with the hypotheses exchanged and scores negated: higher still means "sent"."""
         return Scores(-self.sent, -self.null)
 
 
@@ -82,16 +83,19 @@ class TradeOffCurves(Protocol):
     """A family of trade-off curves, one for every μ; a smaller μ has a higher curve."""
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """A quick estimate ``[t]`` of the lower bound on μ, to choose a threshold by.
+        """A quick estimate ``[t]`` of `mu_lower`, used to choose a threshold.
 
         ``hit_rates``, ``false_rates``: true- and false-positive rates ``[t]``.
         """
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Largest μ ``[t]`` whose curve does not allow these rates ``[t]``; 0 if every curve allows them."""
+        """Largest μ ``[t]`` whose trade-off curve rules a test's rates out; 0 if every curve allows them.
+
+        ``hit_rates``, ``false_rates``: true- and false-positive rates ``[t]``.
+        """
 
     def epsilon(self, mu: float, *, delta: float) -> float:
-        """ε at ``delta`` of the curve that belongs to ``mu``."""
+        """ε at ``delta`` of the trade-off curve with parameter ``mu``."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,15 @@ class GaussianMixtureCurves:
 
     @classmethod
     def gaussian(cls) -> GaussianMixtureCurves:
-        """The curves of one Gaussian release with the unit in it, without sampling."""
+        """The trade-off curves of one Gaussian release that always uses the unit."""
         return cls(np.ones(1), np.ones(1))
 
     @classmethod
     def participations(cls, rounds: int, rate: float) -> GaussianMixtureCurves:
-        """The curves of an observer that sees in which of ``rounds`` a unit drawn at ``rate`` takes part.
+        """The trade-off curves towards an observer that sees in which of ``rounds`` the unit takes part.
 
-        Numbers of rounds with very small probability are counted as no participation, which only lowers the
-        bound.
+        ``rate``: probability that the unit takes part in a round. Numbers of rounds with very small
+        probability are counted as no participation, which only lowers the bound.
         """
         times = np.arange(rounds + 1)
         chances = stats.binom.pmf(times, rounds, rate)
@@ -125,7 +129,7 @@ class GaussianMixtureCurves:
         return cls(times[likely].astype(np.float64), kept[likely])
 
     def hit_rates(self, false_rates: FloatArray, mu: FloatArray) -> FloatArray:
-        """The curves: the largest true-positive rate ``[t]`` of a test for a false-positive rate and a μ.
+        """Largest true-positive rate ``[t]`` of a test at a false-positive rate, on the curve of a μ.
 
         Args:
             false_rates: false-positive rates that a test may have at most, ``[t]``.
@@ -158,13 +162,11 @@ class GaussianMixtureCurves:
         return false @ self.probabilities, hits @ self.probabilities
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Compute the largest μ ``[t]`` whose curve does not allow these rates ``[t]``, exactly, as it
-        is quick.
-        """
+        """`mu_lower` itself, since it is quick here."""
         return self.mu_lower(hit_rates, false_rates)
 
     def epsilon(self, mu: float, *, delta: float) -> float:
-        """ε at ``delta`` of the curve that belongs to ``mu``."""
+        """ε at ``delta`` of the trade-off curve with parameter ``mu``."""
         shifts = mu * np.sqrt(self.times)
         high = gaussian.epsilon(delta=delta, mu=float(shifts.max()))
         if self._is_single_gaussian:
@@ -179,7 +181,10 @@ class GaussianMixtureCurves:
         return high
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Largest μ whose curve does not allow these rates ``[t]``; 0 where every curve does."""
+        """Largest μ ``[t]`` whose trade-off curve rules a test's rates out; 0 if every curve allows them.
+
+        ``hit_rates``, ``false_rates``: true- and false-positive rates ``[t]``.
+        """
         if self._is_single_gaussian:
             gap = special.ndtri(hit_rates) - special.ndtri(false_rates)
             return np.asarray(np.maximum(gap / math.sqrt(self.times[0]), 0.0))
@@ -210,24 +215,23 @@ class ComposedCurves:
 
     @classmethod
     def subsampled(cls, rounds: int, rate: float) -> ComposedCurves:
-        """The curves of ``rounds`` Gaussian releases, each on an unseen Poisson draw at ``rate``, by their
-        μ.
-        """
+        """The curves of ``rounds`` Gaussian releases, each on an unseen Poisson draw at ``rate``."""
         return cls((GaussianTerm(1.0, rounds, Sampling.poisson(rate)),))
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """A quick estimate of μ ``[t]``, as if all terms were one Gaussian."""
+        """A quick estimate ``[t]`` of `mu_lower`, as if all terms together were one Gaussian release."""
         return GaussianMixtureCurves.gaussian().mu_lower(hit_rates, false_rates)
 
     def mu_lower(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """Largest μ ``[t]`` whose curve does not allow these rates ``[t]``; 0 if every curve allows them.
+        """Largest μ ``[t]`` whose trade-off curve rules a test's rates out; 0 if every curve allows them.
 
-        The accountant composes the terms for every step of a bisection.
+        ``hit_rates``, ``false_rates``: true- and false-positive rates ``[t]``. By bisection; the accountant
+        composes the terms at every step.
         """
         return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
 
     def epsilon(self, mu: float, *, delta: float) -> float:
-        """ε at ``delta`` of the curve that belongs to ``mu``."""
+        """ε at ``delta`` of the trade-off curve with parameter ``mu``."""
         return self._curve_at(mu).epsilon(delta - self.failure_probability) if mu > 0 else 0.0
 
     def _curve_at(self, mu: float) -> PrivacyCurve:
@@ -269,11 +273,11 @@ _BoundOfRates = Callable[[Scores, FloatArray], FloatArray]
 
 
 def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: float) -> float:
-    """Lower bound on ε at ``delta`` for any mechanism.
+    """Lower bound on ε at ``delta`` from counted hits and false alarms, valid for any mechanism.
 
     Args:
-        held_out: trials that choose direction and threshold.
-        test: other trials, on which they are tested.
+        held_out: trials on which direction and threshold are chosen.
+        test: other trials, on which these are tested.
         delta: δ.
         error: probability that the bound is wrong.
     """
@@ -288,10 +292,13 @@ def epsilon_by_counting(held_out: Scores, test: Scores, *, delta: float, error: 
 
 
 def mu_by_curve(held_out: Scores, test: Scores, curves: TradeOffCurves, *, error: float) -> float:
-    """Lower bound on μ, if the trade-off curve is one of ``curves``; 0 where every curve allows the rates.
+    """Lower bound on μ if the mechanism's trade-off curve is one of ``curves``; 0 if every curve fits.
 
-    Direction and threshold are chosen on ``held_out`` trials and tested on those of ``test``; the bound is
-    wrong with probability at most ``error``.
+    Args:
+        held_out: trials on which direction and threshold are chosen.
+        test: other trials, on which these are tested.
+        curves: trade-off curves, one for each μ.
+        error: probability that the bound is wrong.
     """
 
     def estimated_mu(scores: Scores, thresholds: FloatArray) -> FloatArray:
@@ -339,12 +346,15 @@ def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tup
 
 
 def least_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
-    """Lower bound of a probability, wrong with probability at most ``error`` (Clopper and Pearson 1934).
+    """Lower bound on a probability, wrong with probability at most ``error`` (Clopper and Pearson 1934).
 
     Args:
-        hits: number of trials in which the event happened.
+        hits: number of trials in which the event happened, a number or an array.
         trials: number of independent trials.
         error: in (0, 1).
+
+    Returns:
+        The bound, of the shape of ``hits``.
     """
     k = _checked_counts(hits, trials, error)
     with np.errstate(invalid="ignore"):
@@ -353,12 +363,15 @@ def least_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> Floa
 
 
 def largest_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> FloatArray:
-    """Bound a probability from above, wrong with probability at most ``error`` (Clopper and Pearson 1934).
+    """Upper bound on a probability, wrong with probability at most ``error`` (Clopper and Pearson 1934).
 
     Args:
-        hits: number of trials in which the event happened.
+        hits: number of trials in which the event happened, a number or an array.
         trials: number of independent trials.
         error: in (0, 1).
+
+    Returns:
+        The bound, of the shape of ``hits``.
     """
     return 1.0 - least_probability(trials - _checked_counts(hits, trials, error), trials, error=error)
 

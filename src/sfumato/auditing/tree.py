@@ -97,9 +97,7 @@ class TreeHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Devices that are always under the unit's leaf, with its weight and its noise; no coalition
-        members.
-        """
+        """Indices ``[n]`` of devices always with the unit's leaf, weight and noise; coalition members not."""
         tree = self._plan.tree
         members = [party.index for party in self._coalition if party.kind == "device"]
         found = np.setdiff1d(tree.devices_under(tree.leaf_of(self._unit)), members)
@@ -109,8 +107,7 @@ class TreeHarness:
         return found
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """List the possible outcomes of the elections in round ``number`` under ``seed``, with their
-        probabilities.
+        """The possible outcomes, with probabilities, of the elections in round ``number`` under ``seed``.
 
         Outcomes differ in the offices that member devices hold; in the first they hold none.
 
@@ -125,12 +122,16 @@ class TreeHarness:
     def simulate(
         self, number: int, *, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[float] = ()
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Simulate one round; returns the coalition's observations, ``[M]`` each, by outcome of elections and
-        draw.
+        """Simulate one round; returns the observations, ``[M]`` each, by outcome of elections and draw.
 
-        ``signs``: what the unit sends in each trial, in units of its largest message, ``[M]``, or for each
-        message ``[messages, M]``; ``taking_part``: whether it does. With ``answers`` the unit sends its
-        largest message wherever the model that it starts from exceeds these values, one a message.
+        Args:
+            number: of the round, from 0.
+            taking_part: whether the unit takes part.
+            signs: what the unit sends in each trial, in units of its largest message, ``[M]``, or for each
+                message ``[messages, M]``.
+            seed: of everything random.
+            answers: if given, one value a message: the unit sends its largest message wherever the model that
+                it starts from exceeds the value.
         """
         largest = (
             self._largest_update(number, index, np.array([self._unit])) for index in range(len(answers))
@@ -139,7 +140,10 @@ class TreeHarness:
         return tuple((seen,) for (seen,) in self._simulate_unit(number, taking_part, signs, seed, rules))
 
     def models_before_messages(self, number: int, *, signs: Tensor, seed: int) -> tuple[FloatArray, ...]:
-        """The models that the unit starts from before each of its messages, ``[M]`` each."""
+        """Simulate one round; returns the model ``[M]`` that the unit starts from before each message.
+
+        Arguments as of `simulate`.
+        """
         found: list[FloatArray] = []
 
         def look(models: Tensor, updates: Tensor) -> Tensor:
@@ -174,7 +178,7 @@ class TreeHarness:
         return tuple((of_unit,) for of_unit in observed)
 
     def scores_through_others(self, neighbours: Neighbours, *, trials: int, seed: int) -> None:
-        """``None``: in a tree every observer receives the unit's message, in an average at least."""
+        """Always ``None``: in a tree every observer receives the unit's message itself, in an average."""
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, tuple[Party, ...]]]:
         """The coalition with the offices that its members may hold in a round, with probabilities."""
@@ -323,9 +327,9 @@ def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -
 
 
 def tree_with_dimension(plan: TreePlan, coordinates: int) -> TreePlan:
-    """``plan`` for a model of ``coordinates`` parameters, each bounded by the clip norm, with the same noise.
+    """``plan`` for a model of ``coordinates`` parameters, each bounded by the old clip norm; same noise.
 
-    The clip norm of the whole vector is the unit of all bounds and of the noise. It grows with √coordinates,
+    The clip norm of the whole vector is the unit of all bounds and of the noise. It grows by √coordinates,
     and the noise in that unit shrinks by the same factor.
     """
     factor, real = math.sqrt(coordinates), plan

@@ -37,8 +37,8 @@ def unmasking_nodes(
     Args:
         tree: the network.
         hops: the transport of messages to the nodes of each tier.
-        faults: as declared; they may set the threshold of shares.
-        chosen: the participants.
+        faults: the section of the spec; it may set the threshold of shares.
+        chosen: indices of the participants.
         coalition: the colluding observers.
     """
     found = set()
@@ -107,7 +107,7 @@ class TreeObserver:
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Record messages that members send, and those on the unit's path that members receive.
 
-        See `Listener.sent`.
+        A hook of the simulated run: called for every batch of messages; see `Listener.sent`.
         """
         for row in np.flatnonzero(np.isin(senders, list(self._own[tier]))):
             self._record(index, tier, "sent", int(senders[row]), vectors[int(row)])
@@ -122,21 +122,25 @@ class TreeObserver:
             self._add_to_record(index, tier - 1, "met", leaf, vectors[torch.from_numpy(rows)].sum(dim=0))
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the sum that contains the unit's message if a member receives it; see
-        `Listener.received`.
+        """Record the sum that contains the unit's message if a member receives it.
+
+        A hook of the simulated run: called once sums are formed; see `Listener.received`.
         """
         node = self._sums[tier]
         if node is not None:
             self._record(index, tier, "received", node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Record the models that members receive; see `Listener.broadcast`."""
+        """Record the models that members receive.
+
+        A hook of the simulated run: called when nodes send models down; see `Listener.broadcast`.
+        """
         for node in sorted(self._roots[tier]):
             self._record(index, tier, "broadcast", node, values[node])
 
     @property
     def observations(self) -> Observations:
-        """All vectors received, by aggregation, tier, kind and sender."""
+        """What the coalition received: (aggregation, tier, kind, sender) to vector ``[M]``."""
         return dict(self._observations)
 
     def _add_to_record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:

@@ -36,8 +36,12 @@ class FittedTest:
     test: LikelihoodRatioTest
 
     def scores(self, present: Observations, absent: Observations, part: BoolArray) -> FloatArray:
-        """Scores ``[trials]`` of one round: of ``present`` in trials with ``part``, otherwise of
-        ``absent``.
+        """Scores ``[trials]`` of one round: of ``present`` where ``part`` is true, otherwise of ``absent``.
+
+        Args:
+            present: observations of trials in which the unit takes part.
+            absent: observations of the same trials if it does not.
+            part: whether it takes part in each trial, ``[trials]``.
         """
         observed = observation_matrix(present, self.keys, part.shape[0])
         if self.draw.rate < 1:
@@ -45,7 +49,7 @@ class FittedTest:
         return self.test.scores(observed, part)
 
     def combine(self, observed: Observations, parameters: int) -> FloatArray:
-        """The weighted sum of all observed vectors, ``[M]``: the statistic that the test thresholds.
+        """The weighted sum of all observed vectors, ``[M]``; the test compares it with a threshold.
 
         Args:
             observed: vectors of one trial.
@@ -68,18 +72,24 @@ class RoundTests:
 
 
 def null_update(neighbours: Neighbours) -> float:
-    """The value that the unit sends under the null hypothesis, in units of the largest message allowed."""
+    """What the unit sends under the null hypothesis, in largest messages: -1 under replace, else 0."""
     return -1.0 if neighbours == "replace" else 0.0
 
 
 def simulate_trials(
     harness: AuditHarness, neighbours: Neighbours, *, trials: int, seed: int
 ) -> tuple[TrialScores, tuple[RoundTests, ...]]:
-    """Simulate all rounds under both hypotheses, ``trials`` held-out and ``trials`` test trials each.
+    """Simulate all rounds under both hypotheses; returns the trials' scores, and each round's fitted tests.
 
     If participants are drawn, each trial draws whether the unit takes part; if members of the coalition may
     be elected, each trial draws their offices. Everything else that is public follows from one seed. A unit
     that is removed never takes part under the null hypothesis.
+
+    Args:
+        harness: simulates the rounds of the plan for one unit and one coalition.
+        neighbours: the relation between neighbouring data sets.
+        trials: how many are held out, and how many tested, under each hypothesis.
+        seed: of everything random.
     """
     other, removed = null_update(neighbours), neighbours == "remove"
     to_learn = torch.full((FITTING_TRIALS,), 1.0 if removed else other)
@@ -175,6 +185,6 @@ def _fitting_part(observed: Observations) -> Observations:
 
 
 def observation_matrix(observed: Observations, keys: tuple[ObservationKey, ...], trials: int) -> FloatArray:
-    """The observations under ``keys`` as a matrix ``[d, trials]``; zeros for what was not sent."""
+    """The observations under ``keys`` as a matrix ``[d, trials]``; zeros for a key without observation."""
     silence = np.zeros(trials)
     return np.array([observed.get(key, silence) for key in keys]).reshape(len(keys), trials)

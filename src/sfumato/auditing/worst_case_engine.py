@@ -64,7 +64,7 @@ class WorstCaseEngine:
         self._answers = iter(answers)
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[npt.NDArray[np.int64]]:
-        """All of them; see `Engine.owners`."""
+        """One tile with the numbers of all devices; see `Engine.owners`."""
         return [np.arange(batches.devices)]
 
     def train(
@@ -75,7 +75,7 @@ class WorstCaseEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Yield the given updates of all devices, each a tile, in chunks; see `Engine.train`.
+        """Yield the given updates of all devices, each a tile, in chunks; arguments as of `Engine.train`.
 
         Nothing is trained: of the batches only their number and divisor matter.
         """
@@ -112,5 +112,5 @@ def _add_step_noise_(
 
 
 def one_example_per_device(devices: int) -> Partition:
-    """A partition with one example for each device; its content is not used."""
+    """A partition that gives device d one example; which row it is does not matter."""
     return Partition(np.zeros(devices, dtype=np.int64), np.arange(devices + 1, dtype=np.int64))

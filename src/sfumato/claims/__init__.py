@@ -33,9 +33,9 @@ _BY_H2FDP = ("h2fdp", "hfl-dp", "pedpfl", "dp-fedavg")
 
 
 def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
-    """What the paper of the plan's protocol or formula claims, beside the rigorous ε at ``delta``.
+    """The claims of the paper of the plan's protocol or noise formula, beside the rigorous ε at ``delta``.
 
-    Empty where there is no such paper. No paper here clips the gradients of examples.
+    () where there is no such paper, or where the gradients of examples are clipped: no paper here does that.
     """
     if plan.spec.privacy.clips_examples:
         return ()
@@ -44,9 +44,10 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """What papers claim about a tree: PFELS or H2FDP of noise by their formula, HDP of its protocol.
+    """The claims of papers about a tree: PFELS's or H2FDP's of noise by their formula, or HDP's.
 
-    A formula is PFELS's over the air, else H2FDP's, for the protocols that its paper has or compares with.
+    A formula is PFELS's over the air, else H2FDP's, for the protocols that its paper has or compares with. ()
+    where devices move or trust changes: no paper here has that.
     """
     spec, formula = plan.spec, plan.spec.privacy.requested_noise
     if plan.eras:
@@ -68,13 +69,13 @@ def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def claimed_units(plan: TreePlan) -> tuple[str, ...]:
-    """The kinds of units that claims are shown for, as ``privacy.unit`` says."""
+    """The kinds of units with claims: ``device``, ``record`` or ``person``, or both of the first two."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)
 
 
 def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> EpsilonBound:
-    """The smallest ε bound of our own for a class of pairs, to stand beside what a paper claims.
+    """The smallest ε bound of our own for a class of pairs, to stand beside a paper's claim.
 
     Args:
         plan: resolved.

@@ -27,8 +27,7 @@ def ogl_claims(plan: GroupPlan, delta: float) -> tuple[Claim, ...]:
 
     In a large network they are about the pairs that rows name: the theorems say nothing of a pair that a row
     with another observer stands for, whose claim may be smaller (`sfumato.privacy.groups.folded_observers`).
-    None for protocols or settings that the paper does not speak of: dp-ogl-local, ms-fedavg, no noise, noise
-    added by devices.
+    () for what the paper does not treat: dp-ogl-local, ms-fedavg, no noise, noise added by devices.
     """
     declared = plan.releases
     sources = paper_sources(declared)

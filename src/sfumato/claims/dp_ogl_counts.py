@@ -58,7 +58,7 @@ class PaperCount:
 
 
 def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
-    """Theorem 1's counts for ``unit`` towards ``observer``, one for each group of the unit.
+    """How many releases Theorem 1 charges for ``unit`` towards ``observer``, by group of the unit.
 
     The groups must not change over time.
     """
@@ -84,15 +84,15 @@ def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[Pap
 
 
 def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method: str, delta: float) -> float:
-    """The ε at ``delta`` that Theorem 1 makes of its ``counts``.
+    """The ε at ``delta`` that follows from Theorem 1's ``counts``.
 
-    ``method``: ``BY_RDP``, as its figures are made, or ``BY_TEXT``.
+    ``method``: ``BY_RDP`` (as the paper's figures are made) or ``BY_TEXT``.
     """
     return _composed_epsilon(_terms(declared, counts), method, delta)
 
 
 def paper_divergence(declared: GroupReleases, counts: Sequence[PaperCount], delta: float) -> float:
-    """The Rényi divergence of Theorem 1's counts at the order that is best for ``delta``, not converted to ε.
+    """The Rényi divergence, not converted to ε, of Theorem 1's counts at the best order for ``delta``.
 
     The paper does not say whether its figures show ε before or after the conversion.
     """
@@ -109,9 +109,10 @@ def _terms(declared: GroupReleases, counts: Sequence[PaperCount]) -> tuple[tuple
 
 
 def paper_sources(declared: GroupReleases) -> dict[str, str]:
-    """Theorem 1's claims for the protocol: the name of each, and its method; empty if it makes none.
+    """Name to method of Theorem 1's claims for the protocol; {} if it makes none.
 
-    The paper draws workers independently of each other.
+    It makes some where masters add noise in every group, groups do not change, and workers are drawn
+    independently of each other.
     """
     equation = {"dp-ogl": "(17)", "dp-ogl+": "(18)"}.get(declared.kind)
     judged = equation and declared.noised_by_masters and len(declared.eras) == 1
@@ -121,21 +122,21 @@ def paper_sources(declared: GroupReleases) -> dict[str, str]:
 
 
 def claims_pair(declared: GroupReleases, unit: int, observer: int) -> bool:
-    """Whether the paper claims anything for the pair: DP-OGL+ only for workers without a common group."""
+    """Whether the paper claims an ε for the pair: in DP-OGL+ only for workers without a common group."""
     kinds = declared.kinds
     mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
     return declared.kind == "dp-ogl" or not set(mine) & set(theirs)
 
 
 def hops_of(declared: GroupReleases) -> IntArray:
-    """Hops between every two groups, ``[M, M]``, every worker being a link; `UNREACHED` without a path."""
+    """Hops between every two of M groups, ``[M, M]``; a hop needs a worker in both; else `UNREACHED`."""
     return _hops_between_groups(declared.eras[0].groups, declared.device_count, None)
 
 
 def hops_without(declared: GroupReleases, kind: int) -> IntArray:
-    """Hops between every two groups, ``[M, M]``, one worker of ``kind`` being no link.
+    """Hops between every two of M groups, ``[M, M]``, with one worker of ``kind`` left out as a link.
 
-    Only if it is the last of its kind does that make a difference.
+    It makes a difference only if that worker is the only one of its kind.
     """
     alone = int(declared.kinds.size[kind]) == 1
     return _hops_between_groups(declared.eras[0].groups, declared.device_count, kind if alone else None)

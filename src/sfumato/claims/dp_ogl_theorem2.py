@@ -34,7 +34,7 @@ class Theorem2:
 
     @classmethod
     def of(cls, plan: GroupPlan) -> Theorem2 | None:
-        """The theorem for ``plan``; ``None`` unless groups are a string, all take part and loss is convex."""
+        """The theorem for ``plan``; ``None`` unless groups form a string, all take part, loss is convex."""
         declared = plan.releases
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
         if plan.eras or not convex or any(rate < 1 for rate in declared.rate) or not _is_string(declared):
@@ -56,7 +56,7 @@ class Theorem2:
         return epsilon_of(spent, delta) if spent.any() else 0.0
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
-        """A sentence on why the claim for a pair holds, as ``holds`` says, or not."""
+        """A sentence on why the claim for a pair is right (if ``holds``) or wrong."""
         if self.releases.kind == "dp-ogl+" and self.releases.merge_every > 1:
             return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
         far = [c for c in paper_counts(self.releases, unit, observer) if not c.common]

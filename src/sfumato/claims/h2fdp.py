@@ -19,9 +19,9 @@ _H2FDP = "H2FDP Prop. 3.1"
 
 
 def h2fdp_claims(plan: TreePlan, claimed: float, delta: float) -> tuple[Claim, ...]:
-    """H2FDP's claim that ε is ``claimed``, for each unit and class of pairs, beside the ε at ``delta``.
+    """H2FDP's claim that ε is ``claimed``, for each unit and class of pairs, beside our ε at ``delta``.
 
-    The paper has edges under a cloud: nothing is claimed for deeper trees.
+    The paper has edges under a cloud: () for deeper trees.
 
     H2FDP claims (epsilon, delta) towards every semi-honest party: untrusted edges, the cloud, devices and
     whoever sees the global model. A trusted edge is promised nothing, so nothing is claimed there. Its

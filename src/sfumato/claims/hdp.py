@@ -40,7 +40,7 @@ class Noisers:
 
     @property
     def total(self) -> float:
-        """Number of noisers, by whose root Table I divides: beta s m + alpha s + 1, and its special cases."""
+        """Number of noisers, by whose root Table I divides ε: beta s m + alpha s + 1 in general."""
         return self.clients + self.zones + self.cloud
 
     @property
@@ -60,7 +60,7 @@ class Noisers:
 
 
 def noisers_of(plan: TreePlan) -> Noisers:
-    """The noisers at the global aggregation of ``plan``, as Table I counts them."""
+    """How many clients, zones and clouds add noise at the global aggregation, as Table I counts them."""
     facts, classes = plan.releases.steps[-1], plan.releases.classes
     loud = np.bincount(classes.leaf, weights=(classes.variance(facts.device_std) > 0) * classes.count)
     share = plan.participants.drawn / plan.tree.devices
@@ -73,17 +73,17 @@ def noisers_of(plan: TreePlan) -> Noisers:
 
 
 def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta: float) -> float:
-    """min over orders of ``RDP + ln(1/delta) / (order - 1)``: the paper's accountant.
+    """ε at ``delta`` by the paper's accountant: min over orders of ``RDP + ln(1/delta) / (order - 1)``.
 
     Args:
-        multiplier: z.
+        multiplier: noise multiplier z.
         rate: q, of Poisson sampling.
         rounds: T.
         delta: in (0, 1).
 
     Returns:
-        Epsilon at the best order of 2..512, with the sampled Gaussian's exact divergences at whole orders
-        (Mironov, Talwar and Zhang 2019, Sec. 3.3).
+        ε at the best order of 2..512, with the sampled Gaussian's exact divergences at whole orders (Mironov,
+        Talwar and Zhang 2019, Sec. 3.3).
     """
     orders = np.arange(2, _LARGEST_ORDER + 1)
     found = rounds * np.array([_sampled_gaussian_rdp(int(order), rate, multiplier) for order in orders])
@@ -107,9 +107,9 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
     """Table I's claims for every class of units towards the cloud and the public, beside the ε at ``delta``.
 
     Case 3 promises epsilon over sqrt(m) at a supernode whose m clients add the noise. Where clients are
-    elected supernodes, what the paper lets clients see (the noised update) is claimed towards peers, too.
+    elected supernodes, the paper lets clients see the noised update, so its ε is claimed towards peers, too.
 
-    None where noise is not one multiplier placed by zone: the table is about that.
+    () where noise is not one multiplier placed by zone, which is what the table is about.
     """
     stated = plan.spec.privacy.requested_noise
     if not isinstance(stated, NoiseByMultiplier) or stated.placement is None:

@@ -23,12 +23,15 @@ _MOST_TERMS = 1 << 18
 
 
 def epsilon_of(rdp: FloatArray, delta: float) -> float:
-    """The ε at ``delta``, at least 0, of Rényi divergences ``rdp`` at `ORDERS`, by Opacus's conversion."""
+    """The ε ≥ 0 at ``delta`` of Rényi divergences ``[orders]`` at `ORDERS`, by Opacus's conversion."""
     return max(0.0, float(np.nanmin(_converted(rdp, delta))))
 
 
 def divergence_of_best_order(rdp: FloatArray, delta: float) -> float:
-    """The divergence, before conversion, at the order whose conversion is the smallest."""
+    """The Rényi divergence, not converted, at the one of `ORDERS` that gives the smallest ε at ``delta``.
+
+    ``rdp``: divergences at `ORDERS`, ``[orders]``.
+    """
     return float(rdp[np.nanargmin(_converted(rdp, delta))])
 
 
@@ -41,11 +44,11 @@ def _converted(rdp: FloatArray, delta: float) -> FloatArray:
 
 @cache
 def divergences(sigma: float, rate: float) -> FloatArray:
-    """Rényi divergences of one sampled Gaussian at `ORDERS`.
+    """Rényi divergences of one sampled Gaussian at `ORDERS`, ``[orders]``.
 
     Args:
         sigma: noise multiplier, above 0.
-        rate: of Poisson sampling, above 0.
+        rate: of Poisson sampling, above 0, at most 1.
     """
     if rate == 1:
         return np.array(ORDERS) / (2 * sigma**2)

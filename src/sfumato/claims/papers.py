@@ -91,12 +91,12 @@ def errors_named(said: str) -> set[str]:
 
 
 def entry_of(name: str) -> tuple[str, str]:
-    """Of a place of a paper its full name and what it says; of an error its label and what is wrong.
+    """(full name of a place in a paper, what it says), or (label of an error in a paper, what is wrong).
 
     Two ways to write one place, as ``(17)`` and ``Thm. 1 (17)``, have the same entry.
 
     Raises:
-        KeyError: it is none of `NAMED`.
+        KeyError: ``name`` is none of `NAMED`.
     """
     if name in ERRORS:
         return name, ERRORS[name]

@@ -21,9 +21,10 @@ _THEOREM = "PFELS Thm. 3"
 
 
 def pfels_claims(plan: TreePlan, air: AirPlan, claimed: float, delta: float) -> tuple[Claim, ...]:
-    """Two claims that ε is ``claimed``, of one round and of all, for each class of pairs that PFELS has.
+    """PFELS's two claims that ε is ``claimed``, for one round and for all, beside our ε at ``delta``.
 
-    That is whoever receives the superposed sum or knows the global model. The rigorous ε is at ``delta``.
+    They are made for each class of pairs whose observer receives the superposed sum or knows the global
+    model.
     """
     pairs = [pair for pair in plan.releases.pair_classes() if _paper_speaks_of(plan, pair)]
     return tuple(claim for pair in pairs for claim in _claims_of_pair(plan, air, pair, claimed, delta))

@@ -31,10 +31,10 @@ _MOST_ROUNDS = 100
 def bound_terms(
     ratio: float, parameters: int, participants: float, inverse_square: float
 ) -> tuple[float, float]:
-    """Compression and privacy error of (23) as printed, in units of ``C1^2``.
+    """(compression error, privacy error) of the bound (23) as printed, in units of ``C1^2``.
 
     Args:
-        ratio: k/d.
+        ratio: k/d, the share of coordinates that are sent.
         parameters: d.
         participants: r.
         inverse_square: mean of ``1 / a^2`` over the rounds.
@@ -45,7 +45,7 @@ def bound_terms(
 
 
 def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
-    """The ratio k/d of 0.05, 0.1, …, 1 for which (23) is least, with this plan's channels.
+    """The ratio k/d, of 0.05, 0.1, …, 1, for which the bound (23) is least, with this plan's channels.
 
     ``None`` where power control is not by (36). ``parameters``: d.
     """

@@ -48,9 +48,9 @@ COMMANDS = (
 
 
 def app_of(arguments: Sequence[str]) -> typer.Typer:
-    """The Typer application with the command that ``arguments`` name.
+    """The Typer application with only the command that ``arguments`` name, so that others are not imported.
 
-    With all commands where they name none that there is, to list them or to refuse the word.
+    Where they name no known command it has all commands, to list them or to refuse the word.
     """
     app = typer.Typer(
         name="sfumato",
@@ -103,7 +103,7 @@ def _global(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status.
+    """Run the command line; returns the exit status of the process.
 
     Args:
         arguments: what follows ``sfumato``; default: those of this process.

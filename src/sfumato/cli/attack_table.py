@@ -17,7 +17,7 @@ _SCORES = {"ssim": "SSIM", "psnr": "PSNR dB", "mse": "MSE", "lpips": "LPIPS"}
 
 
 def print_attack(result: Mapping[str, Any], titled: Callable[[str], str]) -> None:
-    """Print an attack's result (``attacks/KIND-OBSERVER.json``), with parties as ``titled`` calls them."""
+    """Print the content of ``attacks/KIND-OBSERVER.json``; ``titled`` turns a party's name into its title."""
     result = {**result, "observer": titled(result["observer"])}
     if result["kind"] == "inversion":
         _print_reconstructions(result)

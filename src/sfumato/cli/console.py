@@ -17,14 +17,14 @@ _COLUMNS = 80  # of a terminal
 
 
 def console() -> Console:
-    """A console that prints text unchanged, without markup and highlighting."""
+    """A rich console that prints text unchanged: no markup, no highlighting, no emoji."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False)
 
 
 def empty_table(*headers: str, right: Sequence[str] = ()) -> Table:
-    """A table without frames and rows; the columns named in ``right`` are aligned to the right."""
+    """A rich table without rows and without frames; the columns in ``right`` are aligned to the right."""
     from rich import box
     from rich.table import Table
 
@@ -38,7 +38,7 @@ def empty_table(*headers: str, right: Sequence[str] = ()) -> Table:
 
 
 def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
-    """A table of names and values without headings."""
+    """A rich table of (name, value) rows, without headings."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
@@ -50,25 +50,23 @@ def key_value_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def raw_to_trusted_edge(devices: int, of: int) -> str:
-    """A line on how many of ``of`` devices trust an edge with raw updates, which ε towards edges leave
-    out.
-    """
+    """A line that says how many of ``of`` devices send raw updates to an edge that they trust."""
     return f"raw to a trusted edge: {devices:,} of {with_noun(of, 'device')}"
 
 
 def exit_of_interrupted(command: Sequence[str]) -> typer.Exit:
-    """Print the ``command``, as words, that continues what was interrupted; the exit to raise then."""
+    """Print the ``command`` (as words) that continues what was interrupted; returns the exit to raise."""
     print(f"\nsfumato: interrupted; continue with: {shlex.join(command)}", file=sys.stderr)
     return typer.Exit(130)
 
 
 def print_next(*commands: Sequence[str]) -> None:
-    """Print which commands one would give next: on one line of at most 80 columns, or else one a line."""
+    """Print commands (as words) that a user may run next: on one line of 80 columns, else one a line."""
     lines = [shlex.join(command) for command in commands]
     on_one = f"next: {'; '.join(lines)}"
     print(on_one if len(on_one) <= _COLUMNS else "next: " + "\n      ".join(lines))
 
 
 def with_noun(number: int, thing: str) -> str:
-    """A count with its noun: ``1 edge``, ``5 edges``."""
+    """A count with its noun, plural but for 1: ``1 edge``, ``5 edges``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -69,10 +69,12 @@ class HintingCommand(TyperCommand):
     """A command whose message about an option or an argument that it does not have says what to write."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments that are left after parsing.
+        """Parse the arguments as click does, but with an error that suggests what may have been meant.
+
+        Returns the arguments that are left after parsing.
 
         Raises:
-            SpecError: an option that there is not and that means another, or a key of the spec; a key without
+            SpecError: an unknown option that is like another or is a key of the spec; a key without
                 ``--set``, or a value without its key.
         """
         given = list(args)

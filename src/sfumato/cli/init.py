@@ -107,7 +107,7 @@ def init(
 def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
     """Write a spec for a table of one's own, and say who will learn what."""
     from sfumato.new_spec.decisions import (
-        check,
+        check_decisions,
         parsed_columns,
         parsed_delta,
         parsed_epsilon,
@@ -115,7 +115,7 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
         ranges_in,
     )
     from sfumato.new_spec.hints import hints
-    from sfumato.new_spec.questions import Given, answered
+    from sfumato.new_spec.questions import Given, ask_for_missing
     from sfumato.new_spec.table import open_own_table
     from sfumato.new_spec.written_spec import spec_path, table_summary, who_learns_what, write_checked_spec
 
@@ -144,9 +144,9 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
             candidates = table.categories()
             may = f"; columns of text with few values: {', '.join(candidates)}" if candidates else ""
             raise SpecError("init", None, f"needs {', '.join(missing)}; on a terminal it asks{may}")
-        given = answered(given, table, _ask, lambda text: typer.echo(f"  {text}", err=True))
+        given = ask_for_missing(given, table, _ask, lambda text: typer.echo(f"  {text}", err=True))
     decisions = given.with_defaults(table)
-    check(decisions, table)
+    check_decisions(decisions, table)
     report = write_checked_spec(path, decisions, table)
     for line in table_summary(path, decisions, table):
         print(line)

@@ -61,7 +61,11 @@ WorkerCount = Annotated[
 
 
 def folder_named(text: str) -> Path:
-    """The folder that ``--out DIR`` names; an empty text is refused."""
+    """The folder that the text of ``--out`` names.
+
+    Raises:
+        SpecError: the text is empty.
+    """
     if not text.strip():
         raise SpecError(Argument("out"), text, "is empty; give a folder")
     return Path(text)
@@ -77,11 +81,10 @@ class OptionSpelling:
     """``--resume``, ``--out runs/x``, ``sfumato run SPEC --resume``."""
 
     def argument(self, argument: Argument) -> str:
-        """An argument of a Python function as its option of the command line, with value and key if it has
-        them.
+        """An argument of a Python function as its option on the command line, with its value and key if any.
 
-        ``--resume`` for a value of ``True``, ``--name VALUE …`` else; a key follows, after a colon if the
-        value is ``True``. Values of ``None`` and "" are left out.
+        ``--resume`` for a value of ``True``, ``--name VALUE …`` otherwise; a key follows, after a colon if
+        the value is ``True``. Values of ``None`` and "" are left out.
         """
         option = _OPTIONS.get(argument.name, "--" + argument.name.replace("_", "-"))
         if argument.value is True:

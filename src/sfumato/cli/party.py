@@ -18,12 +18,12 @@ from sfumato.own_command import own_command
 
 
 def party_command(folder: Path) -> list[str]:
-    """The words that start the party of a folder, in a process of its own that ends with its starter."""
+    """The words of a command that starts the party in ``folder``, and that ends with its starter."""
     return own_command("party", folder.name, "--folder", str(folder.parent), "--with-starter")
 
 
 def say(sentence: str) -> None:
-    """Print a sentence; a log that is full, or that nobody reads, ends no party."""
+    """Print a sentence; where it cannot be written (a full disk, a closed pipe) nothing happens."""
     with suppress(OSError, ValueError):  # it is closed, or cannot hold a character
         print(sentence, flush=True)
 

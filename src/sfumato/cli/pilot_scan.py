@@ -54,10 +54,11 @@ _COSTS = {"rounds": "rounds", "energy": "energy J", "delay": "delay s", "noise":
 def refuse_parts_of_a_scan(
     minimize: str, accuracy: float | None, over: Sequence[str] | None, seeds: int, pilot: Path | None
 ) -> None:
-    """Refuse options of which one needs another.
+    """Refuse options of ``plan`` that are given without another option that they need.
 
     Raises:
-        SpecError: rounds are minimised without an accuracy, or of a scan only a part is there.
+        SpecError: rounds are minimised without ``--accuracy``, or some options of a scan are there and some
+            not.
     """
     if accuracy is None:
         if minimize == "rounds":
@@ -84,7 +85,7 @@ def run_scan(
     pilot: Path | None,
     **running: Any,
 ) -> PilotPlan:
-    """`sfumato.plan_by_pilot` with the arguments of the command line.
+    """Run `sfumato.plan_by_pilot` with the arguments of the command line.
 
     Args:
         spec: what the points vary.
@@ -97,7 +98,7 @@ def run_scan(
         running: device, workers and where they are, as of `PilotScan.run`.
 
     Raises:
-        SpecError: as it does; errors about the folder name ``--pilot``.
+        SpecError: as of `plan_by_pilot`; errors about the folder name ``--pilot``.
     """
     from sfumato.sweeps.grid import Axis
     from sfumato.sweeps.pilot_scan import PilotScan
@@ -116,7 +117,7 @@ def run_scan(
 
 
 def print_scan(found: PilotPlan, minimize: str) -> None:
-    """Print what was measured of every point, and where the runs are."""
+    """Print accuracy and cost of every point, which one was chosen, and where the runs are."""
     from sfumato.sweeps.grid import short_names
 
     keys = short_names(list(found.points[0].settings))

@@ -23,7 +23,7 @@ class PlanSummary(Protocol):
 
     @property
     def legend(self) -> str:
-        """A sentence on what the signs in the drawing mean, printed below it."""
+        """A sentence, printed below the drawing, that explains its signs."""
 
     def rows(self) -> Iterable[tuple[str, str]]:
         """(name, value) texts of the plan's properties."""
@@ -33,7 +33,7 @@ class PlanSummary(Protocol):
 
 
 def describe_section(section: object) -> str:
-    """A section of a spec, or a number in its place, in one line: its kind and the keys that are set."""
+    """A section of a spec, or a number in its place, as one line: its kind and the keys that are set."""
     from sfumato.spec.base import Section
 
     if not isinstance(section, Section):
@@ -45,14 +45,14 @@ def describe_section(section: object) -> str:
 
 
 def first_rows(spec: Spec) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) texts of the spec's name, its data and its model."""
+    """Yield (name, value) texts on the spec, its data and its model."""
     yield "spec", f"{spec.name}: protocol {spec.protocol}, seed {spec.seed}"
     yield "data", f"{spec.data.source}, {describe_section(spec.data.partition)}"
     yield "model", describe_model(spec)
 
 
 def describe_model(spec: Spec) -> str:
-    """The model and, for a built-in one, its number of parameters; a user's own code is not run."""
+    """The kind of model and, if it is built in, its number of parameters; a user's code is not run."""
     from sfumato.schedule.model_size import parameter_count
 
     if ":" in spec.model.kind:
@@ -73,7 +73,7 @@ def describe_dropouts(faults: Faults) -> Iterator[str]:
 
 
 def describe_training(spec: Spec) -> str:
-    """Rounds, batches, and how local steps move a model, in one line."""
+    """Rounds, batches, learning rate and optimizer as text of one line."""
     training = spec.training
     said = [f"{with_noun(training.rounds, 'round')}, batches of {training.batch_size}"]
     said.append(f"learning rate {describe_section(training.learning_rate)}")
@@ -87,7 +87,7 @@ def describe_training(spec: Spec) -> str:
 
 
 def describe_radio(spec: Spec, channels: Channels) -> str:
-    """The radio in one line, with the distances of devices if it has a geometry."""
+    """The radio as text of one line, with the distances of devices if it has a geometry."""
     from sfumato.spec.radio import AirRadio
 
     if not spec.counts_radio:

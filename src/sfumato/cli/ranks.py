@@ -22,10 +22,10 @@ OVER_RANKS = ("run",)
 
 
 def require_over_ranks(command: str | None, launch: Launch) -> None:
-    """Raise unless ``command`` may be started by torchrun in several processes.
+    """Check that ``command`` may be started by torchrun in several processes.
 
     Raises:
-        SpecError: each process would do the command by itself.
+        SpecError: it may not, as each process would do the whole command by itself.
     """
     if launch.alone or command in OVER_RANKS:
         return
@@ -35,9 +35,9 @@ def require_over_ranks(command: str | None, launch: Launch) -> None:
 
 @contextmanager
 def joined_ranks(device: str) -> Iterator[Ranks]:
-    """Context with the processes that share this run (torchrun's), of which this is one.
+    """Context with the group of processes (torchrun's) that share this run; this process is one of them.
 
-    Where several fail, one raises its error and the others end without a word. Only rank 0 gives warnings.
+    Where several fail, one raises its error and the others end silently. Only rank 0 gives warnings.
 
     Args:
         device: auto, cpu or cuda.

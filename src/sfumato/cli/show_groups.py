@@ -65,9 +65,7 @@ class GroupSummary:
         yield "privacy", f"δ = {number(spec.privacy.delta)}, neighbours {spec.privacy.neighbours}"
 
     def drawing(self) -> Table:
-        """A table with a row for each group: workers, neighbouring groups, trust, sampling, clip norm,
-        noise.
-        """
+        """A table with one row a group: workers, neighbouring groups, trust, sampling, clip norm, noise."""
         plan = self.plan
         shown = empty_table(
             "group", "workers", "neighbours", "master", "sampled", "clip", "noise",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
-    """The spec called ``source`` (a file or a built-in name), with ``--set`` changes.
+    """Load the spec ``source``, a file or a built-in name, with the changes that ``--set`` gives.
 
     Raises:
         SpecError: there is no such spec, or it is wrong.
@@ -26,7 +26,7 @@ def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
 
 
 def titles_of(spec: Spec) -> Callable[[str], str]:
-    """A function from a party's name, or several joined by commas, to the title that the topology gives."""
+    """The function that turns a party's name, or several joined by commas, into the title in the topology."""
     from sfumato.network.groups import titled
     from sfumato.network.tree import from_spec
     from sfumato.spec.topology import GroupTopology
@@ -39,9 +39,9 @@ def titles_of(spec: Spec) -> Callable[[str], str]:
 
 @contextmanager
 def locating_errors(source: str, changes: Iterable[str] | None = None) -> Iterator[None]:
-    """Context that puts ``source``, or the change that decided a key, before the key in spec errors.
+    """Context in which errors about keys of a spec also name the file ``source``, or the ``--set`` change.
 
-    Errors about arguments stay as they are.
+    The change is named where it set the key. Errors about arguments stay as they are.
     """
     from sfumato.spec.overrides import place_of_change
 

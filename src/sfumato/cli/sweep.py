@@ -76,7 +76,7 @@ def sweep(
 
 
 def line_printer(size: int) -> Callable[[PointProgress], None]:
-    """A callback for progress that prints a line for each of ``size`` runs when it is finished."""
+    """A progress callback that prints a line whenever one of ``size`` runs is finished."""
     from sfumato.sweeps.sweep_progress import title_of_point
 
     over = 0

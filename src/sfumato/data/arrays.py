@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.data.features import RowNumbers, taken
+from sfumato.data.features import RowNumbers, take_rows
 from sfumato.data.locate import Columns
 from sfumato.data.mapped import ArrayRows, array_files, map_array
 from sfumato.data.rows import Rows, target_columns
@@ -39,9 +39,9 @@ class ArrayHeader:
 
 
 def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
-    """The rows of an ``.npz`` file, and those to test on where it has ``test_features`` and ``test_labels``.
+    """The training rows of an ``.npz`` file, and its test rows if it has test features and labels.
 
-    Of the features only the header is read.
+    Labels, groups and sites are read at once; of the features only the header (shape and type) is read.
 
     Raises:
         SpecError: an array that the spec names is missing.
@@ -51,7 +51,9 @@ def open_npz(path: Path, columns: Columns) -> tuple[Rows, Rows | None]:
 
 
 def open_npy_folder(folder: Path, columns: Columns) -> tuple[Rows, Rows | None]:
-    """The rows of a folder of ``.npy`` files, as `open_npz` gives them; their features are taken when used.
+    """The training rows of a folder of ``.npy`` files, and its test rows, by the names in `open_npz`.
+
+    Features stay on disk as mapped arrays; each row is read when it is used.
 
     Raises:
         SpecError: an array that the spec names is missing.
@@ -126,14 +128,14 @@ def array_rows(
     """The rows of a data set whose features are one array.
 
     Args:
-        name: of the features, for messages.
+        name: of the array of features, for messages.
         header: shape and type of the features.
-        read: the features; a mapped array is left where it is.
+        read: returns the array of features, [N, F], [N, H, W] or [N, C, H, W]; called when rows are used.
         labels: [N], whole numbers or text; of other tasks numbers, [N] or [N, K]; ``None`` for next tokens.
         groups: natural group of each row [N].
         sites: name of the site of each row [N].
-        columns: says what is learnt.
-        is_mapped: whether ``read`` gives a mapped array, of which rows are taken when they are used.
+        columns: its ``task`` and ``vocabulary`` say what a model learns.
+        is_mapped: whether ``read`` gives a mapped array, whose rows are read one by one when they are used.
 
     Raises:
         DataError: an array has another shape or type than it should.
@@ -154,7 +156,7 @@ def array_rows(
         return ArrayRows(name, read(), (rows, *shape), in_bytes)
 
     def read_features(chosen: RowNumbers) -> NDArray[np.float32]:
-        return np.asarray(taken(source(), chosen), np.float32)
+        return np.asarray(take_rows(source(), chosen), np.float32)
 
     return Rows(
         name,

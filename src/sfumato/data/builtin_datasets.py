@@ -65,8 +65,11 @@ class DatasetFacts:
     persons: PersonCounts | None = None
 
     @property
-    def dealt_out(self) -> DatasetFacts:
-        """These facts with persons counted in place of rows, where persons are dealt out whole."""
+    def counted_in_persons(self) -> DatasetFacts:
+        """These sizes with persons counted in place of rows, for partitions that deal out whole persons.
+
+        The same sizes where the data name no persons. Counts by label become ``None``.
+        """
         if self.persons is None:
             return self
         sites = self.site_counts
@@ -85,7 +88,10 @@ class DatasetFacts:
 
     @property
     def outputs(self) -> int:
-        """The number of outputs of a model for an example, or for a token of one."""
+        """How many numbers a model puts out for an example (for a token: at each place of the sequence).
+
+        ``targets`` where it is known, else ``classes``.
+        """
         return self.classes if self.targets is None else self.targets
 
 
@@ -183,10 +189,13 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
 
 
 def tabulated_facts(name: str, *, test_fraction: float | None = None) -> DatasetFacts:
-    """Sizes of a built-in set, from the catalogue alone.
+    """Sizes of the built-in set ``name`` from the table in this module; nothing is read.
+
+    ``test_fraction``: share of the rows to hold out for testing, of a set without a test split.
 
     Raises:
-        SpecError: ``test_fraction`` is given for a set with a test split of its own.
+        KeyError: ``name`` is not built in.
+        SpecError: ``test_fraction`` is given for a set with a test split, or leaves one part empty.
     """
     built_in = BUILT_IN[name]
     if test_fraction is None or built_in.has_test_split:
@@ -198,7 +207,10 @@ def tabulated_facts(name: str, *, test_fraction: float | None = None) -> Dataset
 
 
 def scaling(built_in: BuiltIn | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel that standardise features; 0.5 each of a set not built in."""
+    """(mean, standard deviation) of each channel by which pixels in [0, 1] are standardised.
+
+    The published constants of a built-in set; (0.5,) and (0.5,) for ``None``, a set that is not built in.
+    """
     return ((0.5,), (0.5,)) if built_in is None else (built_in.mean, built_in.std)
 
 
@@ -219,10 +231,10 @@ def held_out_count(examples: int, test_fraction: float) -> int:
 
 
 def refuse_test_fraction(test_fraction: float | None, has_test_split: bool) -> None:
-    """Raise if a share to hold out is given for a source with a test split of its own.
+    """Refuse a share of rows to hold out for testing where the source has a test split.
 
     Raises:
-        SpecError: both are there.
+        SpecError: ``test_fraction`` is given and ``has_test_split`` is true.
     """
     if test_fraction is not None and has_test_split:
         raise SpecError(

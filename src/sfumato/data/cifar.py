@@ -27,12 +27,12 @@ _RELEASES: tuple[tuple[dict[str, tuple[str, ...]], int, int], ...] = (
 
 
 def holds_cifar(folder: Path) -> bool:
-    """Whether ``folder`` holds the first file of one of the releases."""
+    """Whether ``folder`` holds the first training file of CIFAR-10 or of CIFAR-100 in binary form."""
     return any((folder / files["train"][0]).is_file() for files, _, _ in _RELEASES)
 
 
 def cifar_files(folder: Path) -> list[Path]:
-    """The files that are read, of both splits.
+    """Paths of the binary files of the CIFAR release in ``folder``: training files first, then test files.
 
     Raises:
         DataError: one is missing.
@@ -41,7 +41,7 @@ def cifar_files(folder: Path) -> list[Path]:
 
 
 def read_cifar_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images ``[N, 3, 32, 32]`` and labels ``[N]`` of ``split``, train or test.
+    """Images ``[N, 3, 32, 32]`` in bytes and labels ``[N]`` of ``split``, ``"train"`` or ``"test"``.
 
     Raises:
         DataError: a file is missing or damaged.
@@ -51,10 +51,10 @@ def read_cifar_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArr
 
 
 def read_cifar_labels(folder: Path, split: str) -> NDArray[np.int64]:
-    """Labels ``[N]`` of ``split``.
+    """Labels ``[N]`` of ``split``, ``"train"`` or ``"test"``.
 
     Raises:
-        DataError: as ``read_cifar_split``.
+        DataError: a file is missing or damaged.
     """
     return _labels(_rows(folder, split))
 

@@ -22,11 +22,13 @@ SIGNS_IN_WORDS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
-    """A CSV file: a line of headings, UTF-8.
+    """The table in a CSV file in UTF-8 with a line of headings; only the types of columns are read.
+
+    ``written``: the separator and the decimal sign.
 
     Raises:
         SpecError: the headings have another separator.
-        DataError: it cannot be read.
+        DataError: the file cannot be read, or two columns have one name.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -61,10 +63,10 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
 
 
 def format_of(path: Path) -> CsvFormat:
-    """How a CSV file is written, by its headings and the first value of every column.
+    """Guess the separator and the decimal sign of a CSV file from its headings and its first row.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: the file cannot be read.
     """
     headings, first = _first_lines(path)
     separator = (
@@ -111,7 +113,7 @@ def _refuse_text(path: Path, name: str, texts: list[Any], written: CsvFormat) ->
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number or a usual mark of a missing one."""
+    """Whether ``text`` is a number, empty, or a usual mark of a missing one ("NA", "null", ...)."""
     try:
         float(text or "nan")
     except ValueError:

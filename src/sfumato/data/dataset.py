@@ -56,16 +56,19 @@ class Dataset:
 
     @property
     def test_label_counts(self) -> dict[str, int]:
-        """How many test examples have each label, by its text or its number as text, in the order of
-        classes.
+        """Label to number of test examples with it, in the order of classes.
+
+        A label is given by its text, or by its number as text where labels are numbers.
         """
         counts = np.bincount(self.test_labels, minlength=self.facts.classes).tolist()
         names = self.facts.label_names or map(str, range(len(counts)))
         return dict(zip(names, counts, strict=True))
 
     def learnt(self, task: Task) -> tuple[Targets, Targets]:
-        """What a model learns to predict (labels, targets or tokens), of the training and of the test
-        rows.
+        """What a model learns to predict with ``task``: (of the training rows, of the test rows).
+
+        Labels [N] with ``classification``, the features, token ids [N, T], with ``next-token``, else targets
+        [N, K].
         """
         if task == "classification":
             return self.train_labels, self.test_labels
@@ -87,10 +90,11 @@ def dataset_of(
     train_targets: NDArray[np.float32] | None = None,
     test_targets: NDArray[np.float32] | None = None,
 ) -> Dataset:
-    """A data set of these arrays; see `Dataset` for their shapes. ``train_sites`` names the site of each row.
+    """Check arrays and make a `Dataset` of them; ``train_sites`` names each training row's site [N].
 
-    Features may be mapped arrays (``numpy.load(..., mmap_mode="r")``) or `FeatureSource`s: then only those of
-    devices that take part are taken, each time they do, and checked then.
+    Shapes are those of the attributes of `Dataset`. Features may be mapped arrays (``numpy.load(...,
+    mmap_mode="r")``) or `FeatureSource`s: then only those of devices that take part are taken, each time they
+    do, and checked then.
 
     Raises:
         DataError: arrays of other types or of unequal lengths, values not finite, negative labels.
@@ -140,7 +144,7 @@ def _checked_when_taken(features: Features, name: str) -> Features:
 
 
 def stored_labels(labels: Labels, features: Features) -> Labels:
-    """Labels in int64 beside features in memory, else in the smallest type that holds them."""
+    """Labels in int64 if ``features`` are in memory, else in the smallest unsigned type that holds them."""
     return labels.astype(np.int64, copy=False) if in_memory(features) else in_smallest_type(labels)
 
 
@@ -172,7 +176,15 @@ def _checked_targets(
 
 
 def checked_dataset(made: Dataset, name: str) -> Dataset:
-    """The data set ``made`` by a user's code, if it is a valid `Dataset`; else `DataError`."""
+    """The data set ``made``, which a user's code returned, after all checks of `dataset_of`.
+
+    Args:
+        made: its arrays are checked; its facts are counted anew.
+        name: of the source, for messages.
+
+    Raises:
+        DataError: as of `dataset_of`.
+    """
     sites = None
     if made.train_sites is not None and made.facts.site_counts is not None:
         sites = np.array([site for site, _ in made.facts.site_counts])[made.train_sites].tolist()

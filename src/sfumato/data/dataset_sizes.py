@@ -36,7 +36,7 @@ _DECLARED: ContextVar[DatasetFacts | None] = ContextVar("declared sizes of a dat
 
 @contextmanager
 def declaring(facts: DatasetFacts) -> Iterator[None]:
-    """Context in which every spec's data set has ``facts``: nothing is opened or looked up for them."""
+    """Context in which `dataset_facts` answers ``facts`` for every spec: no data are opened or looked up."""
     token = _DECLARED.set(facts)
     try:
         yield
@@ -45,12 +45,12 @@ def declaring(facts: DatasetFacts) -> Iterator[None]:
 
 
 def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
-    """What the data section of a spec asks to read, for those who load the data and those who only count.
+    """What is to be read according to the data section of a spec.
 
     Args:
         data: the section.
-        devices: how many there are; the size of synthetic data is ``examples_per_device`` times that.
-        seed: of the run; only the values of synthetic data depend on it, so counting needs none.
+        devices: how many there are; a synthetic set has ``examples_per_device`` times that many rows.
+        seed: of the run; only the values of synthetic data depend on it, so it may be left out for counting.
     """
     columns = Columns(
         data.image_column,
@@ -91,10 +91,14 @@ def _group_column(data: Data) -> str | None:
 def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
     """Sizes of ``source`` without loading its features and without the network.
 
-    Built-in sets come from the catalogue; others, and group and site counts, from the labels, groups and
-    sites of the copy on this machine (of the features only the types of columns and one row are looked at,
-    for their shape). Arguments and errors as ``load_dataset``; a set neither built in nor on this machine is
-    a ``DataError``.
+    Built-in sets come from a table; others, and group and site counts, from the labels, groups and sites of
+    the copy on this machine (of the features only the types of columns and one row are looked at, for their
+    shape). Arguments as of `load_dataset`.
+
+    Raises:
+        SpecError: the source is of no known form, or an option does not fit it.
+        MissingExtraError: it needs an extra.
+        DataError: it is damaged, or neither built in nor on this machine.
     """
     place, columns = locate(source, request), request.columns
     if place.built_in is not None and columns.group is None and columns.site is None:
@@ -105,11 +109,13 @@ def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
 
 
 def dataset_facts(data: Data, devices: int) -> DatasetFacts:
-    """Sizes of the data set that the section ``data`` names, or those that are declared (`declaring`).
+    """Sizes of the data set that a spec's section ``data`` names; within `declaring`, those declared.
+
+    ``devices``: how many there are; a synthetic set grows with them.
 
     Raises:
         SpecError: the section does not fit the data set.
-        DataError: the set is neither tabulated nor on this machine.
+        DataError: the set is neither built in nor on this machine.
     """
     if (declared := _DECLARED.get()) is not None:
         return declared
@@ -126,7 +132,7 @@ def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> Dataset
 
 
 def state_of_file(path: str | None) -> object:
-    """Time of the last change and size of a file; ``None`` where there is none."""
+    """(time of the last change in ns, size in bytes) of a file; ``None`` where there is no such file."""
     try:
         found = os.stat(os.path.expanduser(path or ""))
     except (OSError, ValueError):
@@ -135,12 +141,14 @@ def state_of_file(path: str | None) -> object:
 
 
 def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
-    """Check that the partition can be kept, as far as counts tell; returns notes for the user.
+    """Check from counts alone that the data can be divided over the devices of ``tree`` as the spec says.
 
-    A data set that is not on this machine is left for the run to check: accounting never downloads.
+    Returns notes for the user, one line each. A data set that is not on this machine is left for the run to
+    check: accounting never downloads.
 
     Raises:
         SpecError: more labels than exist, more devices than examples, and the like.
+        DataError: the source is a file that cannot be read.
     """
     each = spec.data.examples_per_device or 0
     if each * tree.device_count > MAX_EXAMPLES:
@@ -157,7 +165,7 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
         return ()
     for place, part in _rules(spec.data).items():
         if isinstance(part, NaturalPartition) and known.group_counts is None:
-            raise division.no_groups(place, part)
+            raise division.no_groups_error(place, part)
     _sizes(spec, known, tree.devices)
     if known.site_counts is None:
         return ()
@@ -169,34 +177,35 @@ def check_population(spec: Spec, tree: Tree) -> tuple[str, ...]:
 def known_examples(spec: Spec, devices: IntArray) -> IntArray | None:
     """Number of examples of every device, ``[devices]``; ``None`` where the counts do not determine them.
 
-    Where persons are the unit they are the examples: each brings one row to a local step.
+    Where the data name persons, persons are counted in place of rows: each brings one row to a local step.
 
     Args:
         spec: of the data set and its partition.
-        devices: how many devices each place has that data are divided among.
+        devices: how many devices are under each edge (of a star: one number, of all).
 
     Raises:
-        DataError: the set is neither tabulated nor on this machine.
+        SpecError: the partition cannot be kept with these counts.
+        DataError: the set is neither built in nor on this machine.
     """
     known = dataset_facts(spec.data, int(devices.sum()))
     sizes = _sizes(spec, known, devices)
     zones = getattr(spec.topology, "zones", None)
     if sizes is None or zones is None:
         return sizes
-    from sfumato.data.zones import without_data
+    from sfumato.data.zones import order_without_labels
 
-    order = without_data(zones, devices, seed=spec.seed)
+    order = order_without_labels(zones, devices, seed=spec.seed)
     if order is not None:
         return sizes[order]
     return None if (sizes != sizes[0]).any() else sizes
 
 
 def device_examples(spec: Spec, tree: Tree) -> IntArray:
-    """Number of examples of every device, ``[devices]``.
+    """Number of examples of every device, ``[devices]``; refused where they are not determined.
 
     Raises:
-        SpecError: the counts of the data set do not settle them.
-        DataError: the set is neither tabulated nor on this machine.
+        SpecError: the counts of the data set do not determine them.
+        DataError: the set is neither built in nor on this machine.
     """
     sizes = known_examples(spec, tree.devices)
     if sizes is not None:
@@ -215,8 +224,8 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
     """Mean number of examples of a device.
 
     Raises:
-        SpecError: the partition may leave examples out, so the mean is not known beforehand.
-        DataError: the set is neither tabulated nor on this machine.
+        SpecError: the partition may leave examples out, so the mean is not known before the data are read.
+        DataError: the set is neither built in nor on this machine.
     """
     known = dataset_facts(spec.data, tree.device_count)
     sizes = _sizes(spec, known, tree.devices)
@@ -225,15 +234,18 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
     if not division.gives_out_all(spec.data.partition):
         allowed = "needs a partition that uses all examples, to know its sampling rate q"
         raise SpecError("privacy.noise.formula", "h2fdp", allowed)
-    return known.dealt_out.train_examples / tree.device_count
+    return known.counted_in_persons.train_examples / tree.device_count
 
 
 def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
-    """Examples of each label that every device of a run gets, ``[devices, labels]``.
+    """Examples of each label that every device of a run gets, ``[devices, labels]``, from counts alone.
+
+    ``seed``: of the run.
 
     Raises:
-        SpecError: the partition does not divide by labels, so that only the data would tell.
-        DataError: the set is neither tabulated nor on this machine.
+        SpecError: the partition is neither ``labels`` nor ``dirichlet``, the data name sites, or how many
+            examples have each label is not known.
+        DataError: the set is neither built in nor on this machine.
     """
     place, rule = ("topology.structure", "labels"), data.partition
     if not isinstance(rule, LabelsPartition | DirichletPartition):
@@ -256,7 +268,7 @@ def _sizes(spec: Spec, known: DatasetFacts, devices: IntArray) -> IntArray | Non
     """Examples of every device, ``[devices]``, or persons where these are the unit; ``None`` where the counts
     do not determine them.
     """
-    known = known.dealt_out
+    known = known.counted_in_persons
     rule, site_counts = spec.data.partition, None
     if isinstance(rule, FlowerPartition) and known.site_counts is None:
         return None

@@ -31,7 +31,7 @@ from sfumato.data.own_rows import own_rows
 from sfumato.data.rows import (
     TokenRows,
     features_of,
-    no_sequences,
+    no_sequences_error,
     refuse_too_many,
     split_of,
     targets_of_split,
@@ -126,7 +126,7 @@ def _as_tokens(data: Dataset, columns: Columns) -> Dataset:
         if in_memory(features):
             return token_ids(features, vocabulary, name)
         if len(features.shape) != 2:
-            raise no_sequences(name, features.shape)
+            raise no_sequences_error(name, features.shape)
         return TokenRows(features, vocabulary, name)
 
     return replace(

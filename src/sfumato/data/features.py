@@ -34,21 +34,21 @@ class FeatureSource(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``[N, ...]``, as of an array of all of them."""
+        """``[N, ...]``, the shape that one array of all features would have."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of what is taken: float32, or int64 for token ids."""
+        """The type that `take` writes: float32, or int64 for token ids."""
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of some rows.
+        """Write the features of ``rows`` into ``out``.
 
         Args:
-            rows: numbers from 0, ascending, each once, at least one, ``[n]``.
-            out: ``[n, ...]``, of `dtype`.
+            rows: row numbers from 0, ascending, each once, at least one, ``[n]``.
+            out: ``[n, ...]``, of `dtype`; overwritten.
 
         Raises:
-            DataError: they cannot be read, or are no finite numbers.
+            DataError: the features cannot be read, or one is not finite.
         """
 
 
@@ -56,17 +56,17 @@ Features: TypeAlias = Array | FeatureSource
 
 
 def row_numbers(count: int) -> RowNumbers:
-    """The numbers of so many rows, in the smaller of two types."""
+    """``[count]``: 0, 1, ..., ``count`` - 1, in int32 if ``count`` is at most `MAX_ROWS`, else int64."""
     return np.arange(count, dtype=np.int32 if count <= MAX_ROWS else np.int64)
 
 
 def in_memory(features: Features) -> TypeIs[Array]:
-    """Whether features are an array that is in memory already."""
+    """Whether ``features`` are an array in memory; false for mapped arrays and for a `FeatureSource`."""
     return isinstance(features, np.ndarray) and not isinstance(features, np.memmap)
 
 
-def taken(features: Features, rows: RowNumbers) -> Array:
-    """The features of ``rows``, ascending and each once, in an array of their own."""
+def take_rows(features: Features, rows: RowNumbers) -> Array:
+    """A new array ``[n, ...]`` of the features of ``rows`` [n], which ascend and hold each number once."""
     if isinstance(features, np.ndarray):
         return features[rows]
     out: Array = np.empty((len(rows), *features.shape[1:]), features.dtype)
@@ -75,9 +75,9 @@ def taken(features: Features, rows: RowNumbers) -> Array:
     return out
 
 
-def all_of(features: Features) -> Array:
-    """All features as an array in memory; the array itself where there is one."""
-    return features if in_memory(features) else taken(features, row_numbers(features.shape[0]))
+def read_all(features: Features) -> Array:
+    """All features ``[N, ...]`` as one array in memory; the array itself, not a copy, if they are one."""
+    return features if in_memory(features) else take_rows(features, row_numbers(features.shape[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,16 +94,16 @@ class ChosenRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `FeatureSource`."""
+        """``[N, ...]``: the number of chosen rows, then the shape of one row of the source."""
         return len(self.rows), *self.source.shape[1:]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """See `FeatureSource`."""
+        """The type of the source."""
         return self.source.dtype
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """See `FeatureSource`."""
+        """Write features; ``rows`` count chosen rows from 0. Otherwise as `FeatureSource.take`."""
         self.source.take(self.rows[rows], out)
 
 
@@ -117,22 +117,22 @@ class StandardisedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `FeatureSource`."""
+        """``[N, C, H, W]``, the shape of the source."""
         return self.source.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """See `FeatureSource`."""
+        """The type of the source."""
         return self.source.dtype
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """See `FeatureSource`."""
+        """Write (features - mean) / std of ``rows``. Arguments and errors as of `FeatureSource.take`."""
         self.source.take(rows, out)
         standardise_(out, self.mean, self.std)
 
 
 def standardise_(features: Array, mean: NDArray[np.float32], std: NDArray[np.float32]) -> None:
-    """Take ``mean`` off images ``[n, C, H, W]`` and divide them by ``std``, both ``[C, 1, 1]``, in place."""
+    """Subtract ``mean`` from images ``[n, C, H, W]``, divide by ``std``, both ``[C, 1, 1]``, in place."""
     features -= mean
     features /= std
 
@@ -151,16 +151,20 @@ class CheckedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `FeatureSource`."""
+        """``[N, ...]``, the shape of the source."""
         return self.source.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """See `FeatureSource`."""
+        """The type of the source."""
         return self.source.dtype
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """See `FeatureSource`."""
+        """Write the features of ``rows``; arguments as of `FeatureSource.take`.
+
+        Raises:
+            DataError: one of them is not finite.
+        """
         self.source.take(rows, out)
         refuse_not_finite(out, self.name, rows, "")
 
@@ -168,17 +172,17 @@ class CheckedRows:
 def refuse_not_finite(
     values: Array, name: str, rows: RowNumbers, what: str, *, kind: str = "feature"
 ) -> None:
-    """Refuse features that are missing, infinite or too large, with the first row that has one.
+    """Refuse features that are missing, infinite or too large for their type.
 
     Args:
         values: features, [n, ...].
-        name: of the source.
+        name: of the source, for the message, which names the first such row.
         rows: number of each row in the source, from 0, [n].
-        what: the column, for the message; empty where there is none.
-        kind: what the values are.
+        what: text after the row number that names the column; "" where there is none.
+        kind: what one value is called in the message.
 
     Raises:
-        DataError: one is not finite.
+        DataError: a value is not finite.
     """
     bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
     if len(bad):

@@ -23,22 +23,25 @@ def flower_partition(
     seed: int,
     place: str,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows device after device, and their numbers [devices], as a Flower partitioner deals them.
+    """Divide rows over devices by a partitioner of Flower (``flwr_datasets.partitioner``).
 
     Args:
         name: of a class in ``flwr_datasets.partitioner``.
         labels: of the training rows [N]; the partitioner sees them as column ``label``.
         groups: natural group of each row [N], seen as column ``group``.
         devices: how many parts it must make.
-        options: its arguments; ``num_partitions``, ``seed`` and ``partition_by: label`` are
-            supplied where it takes them and the options do not.
+        options: arguments of the class; ``num_partitions``, ``seed`` and ``partition_by: label`` are supplied
+            where it takes them and the options do not.
         seed: of the run.
-        place: where the rule stands in the spec.
+        place: key of the spec that holds the rule, for messages.
+
+    Returns:
+        Row numbers, device after device, and how many rows each device has [devices].
 
     Raises:
         MissingExtraError: flwr-datasets is not installed.
-        SpecError: there is no such partitioner, it refuses its arguments, or it makes another
-            number of parts.
+        SpecError: there is no such partitioner, it refuses its arguments, or it makes another number of
+            parts.
     """
     try:
         import datasets

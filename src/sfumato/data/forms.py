@@ -31,7 +31,7 @@ FORM_OF_SUFFIX: dict[str, Form] = {".csv": "csv", ".parquet": "parquet", ".arrow
 
 
 def form_of_contents(path: Path) -> Form:
-    """The form of a file that lists users, by how it begins.
+    """The form of a file with rows by user, from its first bytes: ``"leaf"`` (JSON) or ``"tff"`` (HDF5).
 
     Raises:
         DataError: it is neither, or cannot be read.
@@ -53,7 +53,7 @@ def form_of_contents(path: Path) -> Form:
 
 
 def form_of_folder(folder: Path) -> Form | None:
-    """The form of the data in a folder; ``None`` where there are none."""
+    """The form of the data in a folder, by names and first bytes of its files; ``None`` without data."""
     if not folder.is_dir():
         return None
     from sfumato.data.cifar import holds_cifar

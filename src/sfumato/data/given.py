@@ -32,7 +32,7 @@ _ALLOWED = (
 
 @contextmanager
 def given(data: Any) -> Iterator[None]:
-    """Context in which specs with ``data.source: python:TYPE`` mean ``data``; no effect if it is ``None``."""
+    """Context in which ``data.source: python:TYPE`` in a spec means ``data``; ``None`` changes nothing."""
     token = _DATA.set(data if data is not None else _DATA.get())
     try:
         yield
@@ -41,7 +41,7 @@ def given(data: Any) -> Iterator[None]:
 
 
 def with_given(spec: Spec, data: Any) -> Spec:
-    """``spec`` with ``data.source: python:TYPE`` for the data given in Python; unchanged for ``None``."""
+    """``spec`` with the source ``python:TYPE``, TYPE the class of ``data``; unchanged for ``None``."""
     if data is None:
         return spec
     source = f"{GIVEN}{type(data).__name__}"
@@ -50,10 +50,10 @@ def with_given(spec: Spec, data: Any) -> Spec:
 
 
 def given_data(source: str) -> Any:
-    """The data that `given` was called with.
+    """The data that the context `given` holds; ``source`` is named in the message.
 
     Raises:
-        DataError: there are none: a run from Python wrote the spec.
+        DataError: there are none: the spec is of a run that was started from Python with data.
     """
     data = _DATA.get()
     if data is None:
@@ -62,11 +62,11 @@ def given_data(source: str) -> Any:
 
 
 def given_rows(source: str, columns: Columns) -> Rows:
-    """The rows of the data given in Python; features of arrays and frames are not read yet.
+    """The rows of the data that `given` holds; features of arrays and frames are not read yet.
 
     Raises:
-        SpecError: it is none of the types allowed, or has no such column.
-        DataError: it is not given, or does not fit together.
+        SpecError: the data are none of the types allowed, or have no such column.
+        DataError: no data are given, or their parts do not fit together.
     """
     from sfumato.data.table_files import open_data_frame
     from sfumato.data.tables import table_rows

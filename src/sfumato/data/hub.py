@@ -49,7 +49,7 @@ class HubSplit:
 
 
 def open_folder(folder: Path, columns: Columns) -> tuple[HubSplit, HubSplit | None]:
-    """The training split and, if there is one, the test split of a saved folder.
+    """The training split and the test split (or ``None``) in a folder of ``datasets.save_to_disk``.
 
     Raises:
         MissingExtraError: ``datasets`` is not installed.
@@ -68,7 +68,7 @@ def open_folder(folder: Path, columns: Columns) -> tuple[HubSplit, HubSplit | No
 def open_hub(
     hub_id: str, columns: Columns, *, tried: str, download: bool
 ) -> tuple[HubSplit, HubSplit | None]:
-    """The training split and, if there is one, the test split of ``hub_id``.
+    """The training split and the test split (or ``None``) of the data set ``hub_id`` of the Hub.
 
     The local cache of ``datasets`` comes first, then, if ``download``, the network. Where
     ``HF_HUB_OFFLINE`` or ``HF_DATASETS_OFFLINE`` is set, the network is not asked. A Hub (``HF_ENDPOINT``, by
@@ -109,7 +109,7 @@ def open_hub(
 
 
 def read_labels(split: HubSplit) -> NDArray[Any]:
-    """Labels [N] as stored, integers or strings, without the features; 0 where no classes are learnt.
+    """Labels [N] as stored, integers or strings; zeros unless the task is classification.
 
     Raises:
         DataError: a label is missing or is neither an integer nor a string.
@@ -124,7 +124,7 @@ def read_labels(split: HubSplit) -> NDArray[Any]:
 
 
 def read_targets(split: HubSplit) -> NDArray[np.float32] | None:
-    """What a model learns to predict, [N, K], where that is not the label.
+    """Targets [N, K] of the tasks regression and multi-label; ``None`` with any other task.
 
     Raises:
         DataError: a value is missing or no number, or of a label set neither 0 nor 1.
@@ -197,7 +197,7 @@ def read_features(split: HubSplit, rows: NDArray[np.integer[Any]] | None = None)
 
 
 def is_image_table(split: HubSplit) -> bool:
-    """Whether the features are images, hence in [0, 1]."""
+    """Whether the features of ``split`` are images, which are read as pixels in [0, 1]."""
     return _is_image(split.rows, split.features)
 
 

@@ -31,7 +31,7 @@ def holds_idx(folder: Path) -> bool:
 
 
 def idx_files(folder: Path) -> list[Path]:
-    """The files that are read: images and labels of both splits.
+    """Paths of the four IDX files in ``folder``: training images and labels, then test images and labels.
 
     Raises:
         DataError: one is missing or ambiguous.
@@ -54,19 +54,19 @@ def read_idx_split(folder: Path, split: str) -> tuple[NDArray[np.uint8], NDArray
 
 
 def read_idx_labels(folder: Path, split: str) -> NDArray[np.int64]:
-    """Labels [N] of ``split``, without touching the images.
+    """Labels [N] of ``split``, ``"train"`` or ``"test"``, without reading the images.
 
     Raises:
-        DataError: as ``read_idx_split``.
+        DataError: the file is missing, ambiguous, truncated or not IDX.
     """
     return _read_file(_find_file(folder, split, "labels"), _LABELS_MAGIC).astype(np.int64)
 
 
 def read_idx_shape(folder: Path, split: str) -> tuple[int, ...]:
-    """(N, H, W) of the images of ``split``, from the header alone.
+    """(N, H, W) of the images of ``split``, ``"train"`` or ``"test"``, from the header of the file alone.
 
     Raises:
-        DataError: as ``read_idx_split``.
+        DataError: the file is missing, ambiguous or not IDX.
     """
     path = _find_file(folder, split, "images")
     try:

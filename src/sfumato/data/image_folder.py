@@ -20,12 +20,12 @@ MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBA": "RGB"}
 
 
 def is_image_folder(folder: Path) -> bool:
-    """Whether ``folder`` has a sub-folder with an image, or ``train`` with such sub-folders."""
+    """Whether ``folder`` holds one sub-folder of images a class, itself or in ``train`` and ``test``."""
     return bool(_image_classes(_train_folder(folder)))
 
 
 def image_files(folder: Path) -> list[Path]:
-    """All images that are read, in order."""
+    """Paths of all images in an image folder: training images, then test images, class by class."""
     parts = [_train_folder(folder), *([folder / _TEST] if _has_test(folder) else [])]
     return [path for part in parts for _, paths in _image_classes(part) for path in paths]
 

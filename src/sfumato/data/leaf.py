@@ -30,30 +30,31 @@ _LAYOUT = "a LEAF file is a JSON object with users, num_samples and user_data"
 
 
 def is_leaf_file(path: Path) -> bool:
-    """Whether a file begins as LEAF's do."""
+    """Whether a file begins with a JSON object whose first key is one of LEAF's."""
     with path.open("rb") as file:
         return _BEGINS.match(file.read(_LOOKED_AT)) is not None
 
 
 def holds_leaf(folder: Path) -> bool:
-    """Whether one of the files that would be read of ``folder`` begins as LEAF's do."""
+    """Whether one of `leaf_files` of ``folder`` begins as files of LEAF do."""
     return any(is_leaf_file(path) for files in leaf_files(folder) for path in files)
 
 
 def leaf_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The JSON files to train on and to test on, sorted: of ``train/`` and ``test/``, else all in ``folder``
-    to train on.
+    """(JSON files to train on, JSON files to test on), sorted.
+
+    They lie in ``train/`` and ``test/``; where ``train/`` has none, all in ``folder`` itself are to train on.
     """
     train, test = (_json_files(folder / part) for part in ("train", "test"))
     return (train, test) if train else (_json_files(folder), [])
 
 
 def open_leaf(path: Path, test_file: Path | None = None) -> tuple[Rows, Rows | None]:
-    """The rows of a file or folder, and those to test on where there are such files.
+    """The training rows of LEAF's JSON files, and the test rows (``None`` without test files).
 
     Args:
-        path: of a file, or of a folder.
-        test_file: rows to test on.
+        path: of one file to train on, or of a folder; see `leaf_files`.
+        test_file: a file of rows to test on, in place of those in the folder.
 
     Raises:
         DataError: a file is no LEAF file, or its parts do not fit together.

@@ -96,7 +96,7 @@ class CsvFormat:
 
     @property
     def separator_name(self) -> str:
-        """What a spec calls the separator."""
+        """The value of ``data.separator`` in a spec that stands for this separator."""
         return next(name for name, sign in SEPARATORS.items() if sign == self.separator)
 
 
@@ -147,10 +147,10 @@ class DataLocation:
 
 
 def locate(source: str, request: Request) -> DataLocation:
-    """Find out where and in which form ``source`` is, on this machine or on the Hub.
+    """Find where and in which form ``source`` is, on this machine or on the Hub; no data are read.
 
     Raises:
-        SpecError: the source is nothing we know, or an option is not for it.
+        SpecError: the source is of no known form, or an option of ``request`` does not go with its form.
         DataError: a file or folder does not exist or holds no data set.
     """
     place, columns = _search(source, request.examples), request.columns
@@ -190,15 +190,15 @@ def locate(source: str, request: Request) -> DataLocation:
 
 
 def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
-    """Name to path of the files on this machine that ``source`` is read from; {} where it lies elsewhere.
+    """Name to path of the files on this machine that ``source`` is read from; {} where there are none.
 
     Args:
         source: as the spec names it.
-        test_file: rows to test on, if they are in a file of their own.
+        test_file: path of a file of rows to test on; it is named ``test_file`` in what is returned.
 
     Raises:
-        SpecError: the source is nothing we know.
-        DataError: a folder does not exist or holds no data set.
+        SpecError: the source is of no known form, or ``test_file`` is no path.
+        DataError: a file or folder does not exist or holds no data set.
     """
     if source in ("synthetic", "digits"):
         return {}
@@ -302,11 +302,11 @@ def _search(source: str, examples: int | None) -> DataLocation:
 
 
 def existing_file(written: str, place: str) -> Path:
-    """The file that the spec names.
+    """The path of a file that the spec names at the key ``place``, ``~`` expanded.
 
     Raises:
-        SpecError: it is no path.
-        DataError: there is no such file; the message has a similar name in its folder.
+        SpecError: ``written`` is no path.
+        DataError: there is no such file (the message suggests a similar name), or it is no regular file.
     """
     try:
         path = Path(written).expanduser()

@@ -35,7 +35,7 @@ class ArrayRows:
     dtype: np.dtype[Any] = FLOAT32
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """See `FeatureSource`."""
+        """Write the features of ``rows``, divided by 255 if ``in_bytes``; see `FeatureSource.take`."""
         try:
             found = self.values[rows]
         except OSError as error:
@@ -48,13 +48,13 @@ class ArrayRows:
 
 
 def array_files(folder: Path) -> dict[str, Path]:
-    """The arrays of a folder: the ``.npy`` files in it, by name without ending, in order."""
+    """Name without ending to path of the ``.npy`` files in ``folder``, sorted."""
     found = sorted(path for path in folder.iterdir() if path.suffix == ".npy" and path.is_file())
     return {path.stem: path for path in found}
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """The array of a ``.npy`` file, mapped: a part of it is read when it is used.
+    """The array of a ``.npy`` file as a read-only memory map: only the parts that are used are read.
 
     Raises:
         DataError: it is damaged, or holds Python objects.

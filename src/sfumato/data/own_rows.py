@@ -18,7 +18,7 @@ from sfumato.data.tables import table_rows
 
 
 def own_rows(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]:
-    """Rows of a user's own file, folder or object: to train on, and to test on where these are apart.
+    """Training rows of a user's own file, folder or Python object, and test rows if the source has some.
 
     Raises:
         SpecError: a column is missing or holds something else.
@@ -59,10 +59,10 @@ def own_rows(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]:
 
 
 def open_table(path: Path, form: Form, written: CsvFormat) -> ColumnTable | None:
-    """The table in a CSV, Parquet or Arrow file; ``None`` where data of this form are no table.
+    """The table in a CSV, Parquet or Arrow file; ``None`` for any other ``form``, and nothing is read.
 
     Args:
-        path: of the file; of other forms it is not looked at.
+        path: of the file.
         form: of the data.
         written: how numbers and columns are separated, if it is a CSV file.
 

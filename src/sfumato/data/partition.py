@@ -26,7 +26,7 @@ from sfumato.data.split_counts import (
     plan_lognormal,
     plan_natural_groups,
 )
-from sfumato.data.splits import counts_of
+from sfumato.data.splits import count_occurrences
 from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
 from sfumato.spec.data import (
@@ -72,7 +72,7 @@ class Partition:
         return np.diff(self.offsets)
 
     def indices(self, device: int) -> IntArray:
-        """Row numbers of the data set that one device holds, a view."""
+        """Row numbers of the training set that ``device`` holds, ``[its examples]``, a copy in int64."""
         return self.rows[self.offsets[device] : self.offsets[device + 1]].astype(np.int64)
 
     def reordered(self, order: IntArray) -> Partition:
@@ -86,9 +86,9 @@ class Partition:
         return Partition(np.concatenate(rows) if rows else self.rows, offsets, starts)
 
     def persons_of(self, devices: Iterable[int]) -> list[IntArray] | None:
-        """For each of ``devices``: where the rows of each of its persons begin in `indices`, and their end.
+        """For each device: where in `indices` each person's rows begin, and where the last one's end.
 
-        ``None`` where rows are not told apart by persons.
+        ``None`` where the data name no persons.
         """
         if self.persons is None:
             return None
@@ -110,7 +110,7 @@ def partition(
     Args:
         labels: of the training rows, 0, 1, ...
         devices_per_edge: devices under each edge, at least one; of a star, the one number of all.
-        rule: how.
+        rule: the section ``data.partition`` of a spec.
         seed: of the run.
         groups: natural group of each row [N], 0, 1, ...; needed by ``natural``.
         sites: the edge that each row belongs to [N], if the data say so; the rule then divides the rows of
@@ -151,16 +151,18 @@ def partition_of_persons(
     groups: NDArray[np.int64] | None = None,
     sites: NDArray[np.int64] | None = None,
 ) -> Partition:
-    """Divide persons over devices, each with all of its rows; arguments as of `partition`.
+    """Divide persons over devices, each with all of its rows.
 
     Args:
-        persons: number of each training row's person [N], from 0; its group and its site are those of any of
-            its rows.
-        devices_per_edge: as of `partition`, as are the rest.
-        rule: by labels must not be: a person has none.
+        persons: number of each training row's person [N], from 0.
+        devices_per_edge: as of `partition`.
+        rule: as of `partition`, but not by labels: a person has none.
         seed: of the run.
-        groups: natural group of each row [N].
-        sites: the edge that each row belongs to [N].
+        groups: natural group of each row [N]; that of a person's first row counts.
+        sites: the edge that each row belongs to [N]; that of a person's first row counts.
+
+    Raises:
+        SpecError: the rule cannot be kept with these persons and devices.
     """
     first, counts = first_row_of_each(persons), np.bincount(persons)
     dealt = partition(
@@ -188,7 +190,7 @@ def partition_sizes(
     group_counts: Sequence[int] | None = None,
     site_counts: Sequence[int] | IntArray | None = None,
 ) -> IntArray | None:
-    """The sizes ``partition`` would give each device [devices], from counts alone.
+    """How many examples `partition` would give each device, from counts alone.
 
     Args:
         rule: as for ``partition``.
@@ -200,7 +202,7 @@ def partition_sizes(
         site_counts: training rows that belong to each edge, if the data say so.
 
     Returns:
-        The sizes, or ``None`` where the counts do not settle them: they were not given, a second
+        The sizes [devices], or ``None`` where the counts do not determine them: they were not given, a second
         level divides by labels or groups what the first did not, or Flower decides.
 
     Raises:
@@ -246,7 +248,7 @@ def planned_label_counts(
 
 
 def gives_out_all(rule: PartitionRule) -> bool:
-    """Whether the rule gives every row to some device, whatever the counts are."""
+    """Whether the rule gives every training row to some device, however many rows and groups there are."""
     match rule:
         case TwoLevelPartition():
             return gives_out_all(rule.edge) and gives_out_all(rule.device)
@@ -332,11 +334,11 @@ class _Step:
             own_labels, own_groups, pool = labels[:0], None, Pool(len(rows))
         else:
             own_labels, own_groups = labels[rows], None if groups is None else groups[rows]
-            group_counts = None if own_groups is None else counts_of(own_groups)
-            pool = Pool(len(rows), counts_of(own_labels), group_counts)
+            group_counts = None if own_groups is None else count_occurrences(own_groups)
+            pool = Pool(len(rows), count_occurrences(own_labels), group_counts)
         plan = self.plan(pool, weights)
         if plan is None:
-            raise no_groups(self.place, self.rule)
+            raise no_groups_error(self.place, self.rule)
         rng = generator(self.seed, Stream.PARTITION, *self.key, _DEAL)
         return plan.deal(rows, own_labels, own_groups, rng), plan.sizes
 
@@ -364,8 +366,8 @@ class _Step:
         return np.concatenate([part for part, _ in inside]), np.concatenate([counts for _, counts in inside])
 
 
-def no_groups(place: str, rule: PartitionRule) -> SpecError:
-    """The error for a rule by natural groups and data that have none."""
+def no_groups_error(place: str, rule: PartitionRule) -> SpecError:
+    """The error for a rule by natural groups where the data have none; ``place``: the key of the rule."""
     return SpecError(f"{place}.kind", rule.kind, "a data set with a group column (group_column)")
 
 

@@ -15,8 +15,9 @@ from sfumato.errors import DataError
 
 
 def numbered_persons(persons: NDArray[np.str_] | None, rows: RowNumbers) -> NDArray[np.int64] | None:
-    """The person of each of ``rows``, numbered from 0; ``None`` where ``persons``, whose names all rows have,
-    are not known.
+    """Number of the person of each of ``rows`` [n], from 0 in sorted order of the names that occur.
+
+    ``persons``: name of the person of every row of the source [N]; ``None`` gives ``None``.
     """
     if persons is None:
         return None
@@ -26,16 +27,16 @@ def numbered_persons(persons: NDArray[np.str_] | None, rows: RowNumbers) -> NDAr
 def refuse_divided(
     name: str, persons: NDArray[np.str_], parts: NDArray[np.str_] | NDArray[np.int64], what: str
 ) -> None:
-    """Refuse a person who has rows in two parts: nothing would bound what is learned of both together.
+    """Refuse a person who has rows in two parts (sites or groups): no bound would hold for both together.
 
     Args:
         name: of the source, for the message.
         persons: name of each row's person [N].
         parts: name or number of the part that each row is in [N].
-        what: what a part is called.
+        what: what one part is called in the message.
 
     Raises:
-        DataError: one has.
+        DataError: a person has rows in two parts.
     """
     codes = np.unique(persons, return_inverse=True)[1]
     order = np.lexsort((parts, codes))
@@ -50,13 +51,16 @@ def refuse_divided(
     )
 
 
-def refuse_tested(name: str, trained: NDArray[np.str_], tested: NDArray[np.str_]) -> None:
-    """Refuse a person who has rows to train on and rows to test on, by the names of these rows' persons.
+def refuse_trained_and_tested(name: str, trained: NDArray[np.str_], tested: NDArray[np.str_]) -> None:
+    """Refuse a person who has both training and test rows: accuracies on test rows are not accounted for.
 
-    Accuracies on the test rows are no part of what is accounted for.
+    Args:
+        name: of the source, for the message.
+        trained: name of the person of each training row.
+        tested: name of the person of each test row.
 
     Raises:
-        DataError: one has.
+        DataError: a name is in both.
     """
     both = np.intersect1d(trained, tested)
     if len(both):
@@ -72,7 +76,7 @@ def counts_of_persons(
     sites: NDArray[np.int64] | None,
     site_count: int,
 ) -> PersonCounts:
-    """How many persons there are, of each group and at each site.
+    """How many persons there are: in all, in each group and at each site.
 
     Args:
         persons: number of each training row's person [N], from 0.
@@ -87,5 +91,5 @@ def counts_of_persons(
 
 
 def first_row_of_each(persons: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first row of every person, in the order of their numbers."""
+    """Number of the first row of every person ``[persons]``, in the order of the persons' numbers."""
     return np.unique(persons, return_index=True)[1].astype(np.int64)

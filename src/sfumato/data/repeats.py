@@ -19,20 +19,20 @@ _ID_NAME = re.compile(
 
 
 def looks_like_id(column: str) -> bool:
-    """Whether a column is called as columns of identifiers are."""
+    """Whether the name of a column suggests identifiers ("patient_id", "caseNo" and the like)."""
     return _ID_NAME.fullmatch(column.strip()) is not None
 
 
 def repeating_ids(data: Data) -> tuple[str, ...]:
-    """The columns of a CSV, Parquet or Arrow file that look like identifiers and have a value twice.
+    """Names of the columns of a CSV, Parquet or Arrow file that look like identifiers and hold a value twice.
 
-    Those that look like identifiers are read, no others.
+    Only columns whose names pass `looks_like_id` are read.
 
     Args:
         data: the section of the spec.
 
     Returns:
-        Names, in the order of the file; none where the data are no such file.
+        Names in the order of the file; empty where the data are no such file.
 
     Raises:
         SpecError: the section does not fit the data set.

@@ -51,11 +51,14 @@ class GroupedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `FeatureSource`."""
+        """``[N, F]``: rows of all groups, columns of features."""
         return sum(self.groups.sizes), len(self.names)
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """See `FeatureSource`."""
+        """Write the features of ``rows``; each group of rows that has one of them is read as a whole.
+
+        Arguments and errors as of `FeatureSource.take`.
+        """
         starts = np.concatenate([[0], np.cumsum(self.groups.sizes)]).astype(np.int64)
         cuts = np.searchsorted(rows, starts)
         for group in np.flatnonzero(np.diff(cuts)).tolist():

@@ -20,10 +20,10 @@ from sfumato.data.features import (
     FeatureSource,
     RowNumbers,
     row_numbers,
-    taken,
+    take_rows,
 )
 from sfumato.data.locate import Columns
-from sfumato.data.persons import refuse_divided, refuse_tested
+from sfumato.data.persons import refuse_divided, refuse_trained_and_tested
 from sfumato.data.splits import RowSplit, split_rows
 from sfumato.errors import DataError
 from sfumato.spec.limits import MAX_DATA_VALUES, MAX_ROWS
@@ -63,12 +63,17 @@ class Rows:
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The text of the label of each class, as `numbered` numbers them; empty where labels are numbers."""
+        """Text of each class's label, in the order of class numbers; empty where labels are numbers."""
         return () if self.labels.dtype.kind in "iu" else tuple(map(str, np.unique(self.labels)))
 
 
 def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> RowSplit:
-    """Which rows are trained on and which are tested on.
+    """Check the rows of a source, and say which are trained on and which are tested on.
+
+    Args:
+        train: the rows; a share of them is held out if there are no others to test on.
+        test: the source's own test rows.
+        test_fraction: share to hold out, strictly between 0 and 1; ``None``: 10 %.
 
     Raises:
         SpecError: a share to hold out beside a test split.
@@ -109,23 +114,23 @@ def _refuse_divided_persons(train: Rows, test: Rows | None) -> None:
         if parts is not None:
             refuse_divided(train.name, train.persons, parts, what)
     if test is not None and test.persons is not None:
-        refuse_tested(test.name, train.persons, test.persons)
+        refuse_trained_and_tested(test.name, train.persons, test.persons)
     elif train.is_test is not None:
-        refuse_tested(train.name, train.persons[~train.is_test], train.persons[train.is_test])
+        refuse_trained_and_tested(train.name, train.persons[~train.is_test], train.persons[train.is_test])
 
 
 def refuse_too_many(name: str, rows: int) -> None:
-    """Refuse more rows than a run can number.
+    """Refuse more than `MAX_ROWS` rows.
 
     Raises:
-        DataError: there are.
+        DataError: there are more; the message begins with ``name``, the source.
     """
     if rows > MAX_ROWS:
         raise DataError(f"{name}: {rows:,} rows are too many; at most {MAX_ROWS:,}")
 
 
 def features_of(train: Rows, test: Rows | None, split: RowSplit) -> tuple[Features, Features]:
-    """Features to train on and to test on: read, or to be taken when they are used."""
+    """(training features, test features) of a split: arrays in memory, or sources read when used."""
 
     def part(rows: Rows, chosen: RowNumbers) -> Features:
         if rows.source is None:
@@ -141,7 +146,7 @@ def features_of(train: Rows, test: Rows | None, split: RowSplit) -> tuple[Featur
 def targets_of_split(
     train: Rows, test: Rows | None, split: RowSplit
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """Targets to train on and to test on, where labels are not what is learnt.
+    """(training targets [N, K], test targets [M, K]); ``None`` where labels or tokens are learnt.
 
     Raises:
         DataError: the rows to test on have another number of targets.
@@ -157,16 +162,16 @@ def targets_of_split(
     return train.targets[split.rows], test.targets
 
 
-def no_sequences(name: str, shape: tuple[int, ...]) -> DataError:
-    """For token ids that are no sequences."""
+def no_sequences_error(name: str, shape: tuple[int, ...]) -> DataError:
+    """The error for token ids whose ``shape`` is not [N, T]."""
     return DataError(f"{name}: token ids must have the shape [N, T], not {shape}")
 
 
 def target_columns(columns: Columns, values: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """Targets ``[N, K]`` of a regression or of label sets.
+    """``values`` as targets ``[N, K]`` in float32, for the task regression or multi-label.
 
     Args:
-        columns: says which task it is.
+        columns: its ``task`` says which of the two.
         values: as stored, ``[N]`` or ``[N, K]``.
         name: of the source, for messages.
 
@@ -204,24 +209,30 @@ class TokenRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `FeatureSource`."""
+        """``[N, T]``, the shape of the source."""
         return self.source.shape
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """See `FeatureSource`."""
-        out[...] = token_ids(taken(self.source, rows), self.vocabulary, self.name, rows)
+        """Write the token ids of ``rows``; arguments as of `FeatureSource.take`, errors as of `token_ids`."""
+        out[...] = token_ids(take_rows(self.source, rows), self.vocabulary, self.name, rows)
 
 
 def token_ids(
     features: Array, vocabulary: int, name: str, rows: RowNumbers | None = None
 ) -> NDArray[np.int64]:
-    """Features as token ids ``[N, T]``; ``rows``: which of the source they are, if not all of them.
+    """Features as token ids ``[N, T]`` in int64.
+
+    Args:
+        features: ``[N, T]``.
+        vocabulary: how many tokens there are.
+        name: of the source, for messages.
+        rows: number of each row in the source [N], for messages; by default 0, 1, ...
 
     Raises:
-        DataError: examples are no sequences, or a value is no whole number below ``vocabulary``.
+        DataError: examples are no sequences, or a value is no whole number from 0 to ``vocabulary`` - 1.
     """
     if features.ndim != 2:
-        raise no_sequences(name, features.shape)
+        raise no_sequences_error(name, features.shape)
     found = features.astype(np.int64)
     bad = (found != features) | (found < 0) | (found >= vocabulary)
     if bad.any():

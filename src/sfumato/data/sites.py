@@ -42,8 +42,8 @@ class SitePlaces:
     counts: IntArray
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of sites in the order in which they are numbered: whole numbers by value, then others as text."""
+def sort_sites(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of sites sorted as sites are numbered: whole numbers by value, then others as text."""
     return tuple(
         sorted(
             names,
@@ -62,12 +62,12 @@ class _Named:
 
 
 def site_places(spec: Spec, known: DatasetFacts, devices: IntArray) -> SitePlaces | None:
-    """Where the rows of every site go; ``None`` for data that name no sites.
+    """Which place of the topology (an edge, or a device) the rows of each site go to; ``None`` without sites.
 
     Args:
         spec: whose topology names the places.
         known: the sizes of the data set.
-        devices: how many devices each place has that data are divided among without sites.
+        devices: how many devices are under each edge (of a star: one number, of all).
 
     Raises:
         SpecError: the sites of the data are not those of the topology, one has no rows to train on, or
@@ -99,7 +99,7 @@ def site_places(spec: Spec, known: DatasetFacts, devices: IntArray) -> SitePlace
 
 
 def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
-    """Notes on which device is which site, where devices are sites and nothing else says it; else ()."""
+    """A note for the user on which device is which site, where the topology names no devices; else ()."""
     if known.site_counts is None or _names(spec) is not None:
         return ()
     named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]

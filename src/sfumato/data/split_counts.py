@@ -47,13 +47,20 @@ class SplitPlan(Protocol):
         ...
 
     def pools(self) -> list[Pool]:
-        """The pool of each part (examples, and labels or groups as far as known), to be divided further."""
+        """What each part has (examples, and labels or groups as far as known), to be divided further."""
         ...
 
     def deal(
         self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
     ) -> RowNumbers:
-        """The rows dealt out, part after part, ``[sum of sizes]``; labels and groups are of ``rows``."""
+        """Deal rows out by this plan: all rows of part 0, then of part 1, and so on, ``[sum of sizes]``.
+
+        Args:
+            rows: row numbers to deal [n].
+            labels: label of each of ``rows`` [n].
+            groups: natural group of each of ``rows`` [n]; ``None`` where there are none.
+            rng: source of the random order.
+        """
         ...
 
 
@@ -64,13 +71,13 @@ class SizeSplitPlan:
     sizes: IntArray
 
     def pools(self) -> list[Pool]:
-        """The pool of each part: its size, and nothing about labels or groups."""
+        """What each part has: its number of examples; labels and groups are not known."""
         return [Pool(size) for size in self.sizes.tolist()]
 
     def deal(
         self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
     ) -> RowNumbers:
-        """A random permutation of ``rows``; see `SplitPlan.deal`."""
+        """Deal rows in random order, whatever their labels; see `SplitPlan.deal`."""
         return rng.permutation(rows)[: int(self.sizes.sum())]
 
 
@@ -87,13 +94,13 @@ class ClassSplitPlan:
         return sizes
 
     def pools(self) -> list[Pool]:
-        """The pool of each part, with its examples of each label."""
+        """What each part has: its number of examples of each label."""
         return [Pool(int(counts.sum()), counts) for counts in self.table]
 
     def deal(
         self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
     ) -> RowNumbers:
-        """Deal rows in random order, of each label as many to each part as planned; see `SplitPlan.deal`."""
+        """Deal to each part as many rows of each label as planned, in random order; see `SplitPlan.deal`."""
         order = rng.permutation(len(rows))
         order = order[np.argsort(labels[order], kind="stable")]
         # One row more, for what nobody gets: it sorts to the end and is cut off.
@@ -119,14 +126,14 @@ class GroupSplitPlan:
         return sums.astype(np.int64)
 
     def pools(self) -> list[Pool]:
-        """The pool of each part, with its natural groups, numbered as before."""
+        """What each part has: its number of examples of each natural group, 0 for groups of other parts."""
         kept = [np.where(self.owners == part, self.group_counts, 0) for part in range(self.parts)]
         return [Pool(int(counts.sum()), None, counts) for counts in kept]
 
     def deal(
         self, rows: RowNumbers, labels: RowNumbers, groups: IntArray | None, rng: np.random.Generator
     ) -> RowNumbers:
-        """The rows of each part's groups, in their own order; see `SplitPlan.deal`."""
+        """Deal to each part the rows of its groups, in the order of ``rows``; see `SplitPlan.deal`."""
         assert groups is not None  # this plan was made from their counts
         owners = self.owners.astype(np.int32)[groups]
         order = np.argsort(owners, kind="stable")
@@ -134,22 +141,23 @@ class GroupSplitPlan:
 
 
 def apportion(total: int, weights: IntArray) -> IntArray:
-    """Whole shares of ``total`` in proportion to whole ``weights`` [parts], each within 1 of exact."""
+    """Whole shares of ``total`` in proportion to ``weights`` [parts], each off by less than 1, [parts]."""
     cuts = np.cumsum(weights) * total // max(int(weights.sum()), 1)
     return np.diff(cuts, prepend=0)
 
 
 def plan_equal(pool: Pool, weights: IntArray) -> SizeSplitPlan:
-    """A split of the pool in proportion to ``weights``, as far as it divides: equal for devices."""
+    """A split in which sizes are in proportion to ``weights`` [parts], up to rounding by less than 1."""
     return SizeSplitPlan(apportion(pool.examples, weights))
 
 
 def plan_lognormal(
     pool: Pool, weights: IntArray, *, sigma: float, floor: int, rng: np.random.Generator
 ) -> SizeSplitPlan:
-    """A split of the pool in proportion to weight times exp(sigma * N(0, 1)).
+    """A split in which part p has a size in proportion to ``weights[p]`` times exp(``sigma`` * N(0, 1)).
 
-    Each part gets at least ``floor`` examples for each of its devices (its weight) if there are enough.
+    Each part gets at least ``floor`` examples for each of its devices (its weight), or an equal number for
+    each device where there are fewer.
     """
     weight = int(weights.sum())
     floors = min(floor, pool.examples // weight) * weights
@@ -169,21 +177,21 @@ def plan_labels(
     place: str,
     rng: np.random.Generator,
 ) -> ClassSplitPlan:
-    """Each part gets exactly ``labels_each`` labels, every label goes to equally many parts (within 1).
+    """A split in which each part has ``labels_each`` labels, each label equally many parts (within 1).
 
-    The examples of a label are cut into equal shards (within 1) for the parts that hold it, larger
-    for heavier parts. All examples are used, but for labels nobody holds where parts times
-    ``labels_each`` is less than the number of labels. Labels are given out one after the other: a
-    part that still needs r of the L labels left gets the next with probability r / L (systematic
-    sampling in random order): both promises are kept exactly, all combinations of labels can occur.
+    The examples of a label are cut into equal shards (within 1) for the parts that hold it, larger for
+    heavier parts. All examples are used, but for labels nobody holds where parts times ``labels_each`` is
+    less than the number of labels. Labels are given out one after the other: a part that still needs r of the
+    L labels left gets the next with probability r / L (systematic sampling in random order): both promises
+    are kept exactly, all combinations of labels can occur.
 
     Args:
-        counts: examples of each label [K]; so in the other plans.
-        weights: of the parts.
+        counts: examples of each label [K].
+        weights: devices of each part [parts].
         labels_each: labels of a part.
         allow_empty: whether a shard may be empty.
-        place: of the rule in the spec.
-        rng: randomness.
+        place: key of the rule in the spec, for messages.
+        rng: source of the random order.
 
     Raises:
         SpecError: there are fewer labels, or some shard would be empty and ``allow_empty`` is not set.
@@ -215,12 +223,12 @@ def plan_labels(
 def plan_dirichlet(
     counts: IntArray, weights: IntArray, *, alpha: float, floor: int, place: str, rng: np.random.Generator
 ) -> ClassSplitPlan:
-    """Each label is divided over the parts by proportions from Dirichlet(alpha); small is uneven.
+    """Each label is divided over the parts by proportions from Dirichlet(alpha); small alpha is uneven.
 
-    The size rule is that of Li et al. (NIID-Bench) and Flower's self-balancing: a part that already
-    holds its even share of all examples gets nothing of later labels (they come in random order).
-    Then parts with fewer than ``floor`` a device are filled up from the largest labels of the parts
-    with most to spare. All examples are used.
+    The size rule is that of Li et al. (NIID-Bench) and Flower's self-balancing: a part that already holds its
+    even share of all examples gets nothing of later labels (they come in random order). Then parts with fewer
+    than ``floor`` a device are filled up from the largest labels of the parts with most to spare. All
+    examples are used. Arguments as of `plan_labels`.
 
     Raises:
         SpecError: there are fewer than ``floor`` examples a device, or ``alpha`` is too large.
@@ -256,9 +264,16 @@ def plan_natural_groups(
     place: str,
     rng: np.random.Generator,
 ) -> GroupSplitPlan:
-    """Natural groups in random order, dealt to the parts: all of them, or ``groups_each`` a device.
+    """Natural groups in random order, dealt whole to the parts: all of them, or ``groups_each`` a device.
 
-    Groups with fewer than ``floor`` examples are left out.
+    Args:
+        counts: examples of each group [G].
+        weights: devices of each part [parts].
+        groups_each: groups of a device; ``None``: all groups are dealt out.
+        floor: groups with fewer examples are left out.
+        allow_empty: whether a device may get no group.
+        place: key of the rule in the spec, for messages.
+        rng: source of the random order.
 
     Raises:
         SpecError: there are fewer groups than are needed, and ``allow_empty`` is not set.

@@ -19,7 +19,7 @@ from sfumato.data.builtin_datasets import (
 )
 from sfumato.data.features import RowNumbers, row_numbers
 from sfumato.data.persons import counts_of_persons, numbered_persons
-from sfumato.data.sites import in_order
+from sfumato.data.sites import sort_sites
 from sfumato.errors import DataError
 from sfumato.random import Stream, generator
 
@@ -61,16 +61,16 @@ def split_rows(
 
     Args:
         labels: as stored, integers or strings, [N].
-        test_labels: of the source's own test split, if it has one.
-        test_fraction: share to hold out where there is neither a test split nor ``is_test``.
+        test_labels: of the source's own test split [M], if it has one.
+        test_fraction: share to hold out where there is neither a test split nor ``is_test``; ``None``: 10 %.
         groups: natural group of each row [N], numbered from 0.
         sites: name of the site of each row [N].
         is_test: the rows to test on [N], where the source says it row by row.
-        persons: name of the person of each row [N], if it matters: a share is then held out of persons.
+        persons: name of the person of each row [N]; a share is then held out of persons, not of rows.
 
     Raises:
-        SpecError: a share is given for a source that has a test split of its own.
-        DataError: labels that are no class numbers.
+        SpecError: a share is given for a source that has a test split of its own, or leaves one part empty.
+        DataError: a label is negative.
     """
     refuse_test_fraction(test_fraction, test_labels is not None or is_test is not None)
     if test_labels is not None:
@@ -133,7 +133,7 @@ def facts_of(
         raise DataError(
             f"{name}: a label of {classes - 1:,} in a set of {len(labels):,} rows is not a class number"
         )
-    counts = tuple(counts_of(labels, classes).tolist())
+    counts = tuple(count_occurrences(labels, classes).tolist())
     groups = None if split.groups is None else tuple(np.bincount(split.groups).tolist())
     sites = None
     if split.sites is not None:
@@ -147,8 +147,11 @@ def facts_of(
     return DatasetFacts(name, *sizes, shape, counts, groups, sites, targets, persons=persons)
 
 
-def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.int64]:
-    """How often each number from 0 occurs, ``[at least so many]``; NumPy would copy all of them to int64."""
+def count_occurrences(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.int64]:
+    """How often each of 0, 1, ... occurs in ``numbers``, with at least ``least`` entries.
+
+    Counts block by block: ``numpy.bincount`` would copy all numbers to int64 at once.
+    """
     found = np.zeros(max(least, int(numbers.max()) + 1 if len(numbers) else 0), np.int64)
     for first in range(0, len(numbers), _COUNTED_AT_ONCE):
         found += np.bincount(numbers[first : first + _COUNTED_AT_ONCE].astype(np.int64), minlength=len(found))
@@ -156,7 +159,7 @@ def counts_of(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.i
 
 
 def in_smallest_type(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-    """Numbers from 0 in the smallest unsigned type that holds them."""
+    """``numbers``, none negative, in the smallest unsigned type that holds them; copied if it differs."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))), copy=False)
 
 
@@ -169,6 +172,6 @@ def _sites(
     """
     if sites is None:
         return None, ()
-    names = in_order(np.unique(sites).tolist())
+    names = sort_sites(np.unique(sites).tolist())
     number = {name: code for code, name in enumerate(names)}
     return np.array([number[name] for name in sites[rows].tolist()], dtype=np.int64), names

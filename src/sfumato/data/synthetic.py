@@ -35,7 +35,7 @@ def synthetic_facts(examples: int) -> DatasetFacts:
 
 
 def synthetic_labels(examples: int) -> NDArray[np.integer[Any]]:
-    """Labels 0, 1, ..., 9, 0, 1, ... [``examples``]: int64, or uint8 of a large set."""
+    """Labels 0, 1, ..., 9, 0, 1, ... ``[examples]``: int64 if drawn at once, uint8 of a larger set."""
     if examples <= LARGEST_DRAWN_AT_ONCE:
         return np.arange(examples, dtype=np.int64) % CLASSES
     return np.resize(np.arange(CLASSES, dtype=np.uint8), examples)
@@ -44,10 +44,10 @@ def synthetic_labels(examples: int) -> NDArray[np.integer[Any]]:
 def make_synthetic(
     examples: int, *, seed: int
 ) -> tuple[Features, NDArray[np.integer[Any]], NDArray[np.float32], NDArray[np.int64]]:
-    """Training features [N, F] and labels [N], test features and labels.
+    """Draw the synthetic set: training features [N, 16] and labels [N], test features [M, 16] and labels [M].
 
-    Class c is N(mu_c, I) around a centre mu_c drawn from N(0, s^2 I), with s such that two centres
-    lie 5 standard deviations apart on average; labels run 0, 1, ..., 9, 0, 1, ...: balanced.
+    Class c is N(mu_c, I) around a centre mu_c drawn from N(0, s^2 I), with s such that two centres lie 5
+    standard deviations apart on average; labels run 0, 1, ..., 9, 0, 1, ...: balanced.
     """
     scale = _SEPARATION / np.sqrt(2 * FEATURES)
     centres = generator(seed, Stream.SYNTHETIC, _CENTRES).standard_normal((CLASSES, FEATURES), np.float32)
@@ -86,7 +86,7 @@ class DrawnRows:
     dtype: np.dtype[Any] = FLOAT32
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """See `FeatureSource`."""
+        """Draw the features of ``rows`` into ``out``; arguments as of `FeatureSource.take`."""
         for first in range(0, len(rows), _ROWS_AT_ONCE):
             some = slice(first, first + _ROWS_AT_ONCE)
             self._draw(rows[some].astype(np.uint64), out[some])

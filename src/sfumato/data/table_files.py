@@ -36,15 +36,15 @@ class ColumnTable:
     decimal: str | None = None
 
     def column(self, name: str, values: str | None = None) -> pa.ChunkedArray:
-        """One column, as text if ``values`` is ``text``."""
+        """The values of column ``name``: converted to text if ``values`` is ``"text"``, else as stored."""
         return self.read({name: True if values == "text" else None})[name]
 
 
 def open_parquet(path: Path) -> ColumnTable:
-    """A Parquet file.
+    """The table in a Parquet file, whose row groups can be read one by one; values are not read yet.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: it cannot be read, or two columns have one name.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -74,10 +74,10 @@ def open_parquet(path: Path) -> ColumnTable:
 
 
 def open_arrow(path: Path) -> ColumnTable:
-    """An Arrow file, in the format of files or of streams; it is mapped.
+    """The table in an Arrow file, file or stream format; it is mapped, so values are read when used.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: it cannot be read, or two columns have one name.
     """
     import pyarrow as pa
 
@@ -115,7 +115,7 @@ def _mapped_table(path: Path) -> pa.Table:
 
 
 def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
-    """A data frame, its index left out.
+    """The table of a pandas data frame, without its index; ``name`` is used in messages.
 
     Raises:
         DataError: its columns mix types, or have no names or the same name.
@@ -145,7 +145,11 @@ def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Ma
 
 
 def column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
-    """The type of every column by its name; refused where two have one name."""
+    """Name to type of every column; ``name`` of the table is for the message.
+
+    Raises:
+        DataError: two columns have one name.
+    """
     twice = [column for column in schema.names if schema.names.count(column) > 1]
     if twice:
         raise DataError(f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own")

@@ -31,7 +31,11 @@ _TESTED = {"true": True, "1": True, "test": True, "false": False, "0": False, "t
 
 
 def table_rows(table: ColumnTable, columns: Columns) -> Rows:
-    """The rows of a table as a source of data; labels, groups, sites and persons are read, features are not.
+    """The rows of a table; labels, groups, sites and persons are read at once, features when they are used.
+
+    Args:
+        table: the table.
+        columns: which columns hold what; without feature columns, all other columns of numbers are features.
 
     Raises:
         SpecError: a column is missing or holds something else.
@@ -135,7 +139,7 @@ def _decimal_comma(table: ColumnTable, names: Sequence[str]) -> str:
 
 
 def is_decimal_comma(text: str) -> bool:
-    """Whether a text is a number with a decimal comma."""
+    """Whether ``text`` is digits, a comma and digits, as "3,14"."""
     return re.fullmatch(r"[+-]?\d+,\d+", text.strip()) is not None
 
 
@@ -248,7 +252,7 @@ def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
 
 
 def holds_numbers(kind: pa.DataType) -> bool:
-    """Whether a type of column is numeric."""
+    """Whether values of the column type ``kind`` are whole, floating or decimal numbers."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

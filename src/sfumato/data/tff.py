@@ -25,7 +25,7 @@ from sfumato.data.features import (
     Array,
     RowNumbers,
     refuse_not_finite,
-    taken,
+    take_rows,
 )
 from sfumato.data.locate import Columns
 from sfumato.data.rows import Rows
@@ -41,21 +41,21 @@ _LAYOUT = "a file of TensorFlow Federated has a group 'examples' with a group fo
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether a file begins as HDF5 files do."""
+    """Whether a file begins with the signature of HDF5."""
     with path.open("rb") as file:
         return file.read(len(_SIGNATURE)) == _SIGNATURE
 
 
 def holds_hdf5(folder: Path) -> bool:
-    """Whether a file of ``folder`` is HDF5 by its name and its contents."""
+    """Whether ``folder`` holds a file that is HDF5 by the ending of its name and by its first bytes."""
     return any(is_hdf5(path) for path in _hdf5_files(folder))
 
 
 def tff_files(folder: Path) -> tuple[Path, Path | None]:
-    """The file to train on, and that to test on if there is one.
+    """(HDF5 file to train on, HDF5 file to test on or ``None``): the name of the latter contains "test".
 
     Raises:
-        DataError: there are several of a kind, or only one to test on.
+        DataError: not exactly one to train on, or several to test on.
     """
     found = _hdf5_files(folder)
     test = [path for path in found if "test" in path.stem.lower()]
@@ -68,14 +68,14 @@ def tff_files(folder: Path) -> tuple[Path, Path | None]:
 
 
 def open_tff(path: Path, columns: Columns, test_file: Path | None = None) -> tuple[Rows, Rows | None]:
-    """The rows of a file or folder, and those to test on where there is such a file.
+    """The training rows of an HDF5 file of TensorFlow Federated, and the test rows or ``None``.
 
-    Of the features only shapes and types are read. They are taken when they are used if they are large.
+    Of the features only shapes and types are read now; large ones are read client by client when used.
 
     Args:
-        path: of a file, or of a folder.
+        path: of a file, or of a folder; see `tff_files`.
         columns: names of the images and labels, if the spec says them.
-        test_file: rows to test on.
+        test_file: a file of rows to test on, in place of that in the folder.
 
     Raises:
         MissingExtraError: h5py is not installed.
@@ -114,7 +114,13 @@ class ClientRows:
     dtype: np.dtype[Any] = FLOAT32
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """See `FeatureSource`."""
+        """Write the features of ``rows``, read client by client; bytes are divided by 255.
+
+        Arguments as of `FeatureSource.take`.
+
+        Raises:
+            DataError: the file has changed, a value is not finite, or a pixel is not in [0, 1].
+        """
         cuts = np.searchsorted(rows, self.starts)
         with _opened(self.path) as file:
             for client in np.flatnonzero(np.diff(cuts)).tolist():
@@ -182,7 +188,7 @@ def _rows_of(path: Path, columns: Columns) -> Rows:
     source = ClientRows(path, clients, starts, names[0], stored, (int(starts[-1]), *one))
 
     def read_features(rows: RowNumbers) -> NDArray[np.float32]:
-        return np.asarray(taken(source, rows), np.float32)
+        return np.asarray(take_rows(source, rows), np.float32)
 
     is_large = 4 * int(np.prod(source.shape)) > LARGEST_IN_MEMORY
     return rows_of_users(str(path), labels, one, read_features, source if is_large else None)

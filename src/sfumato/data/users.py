@@ -23,11 +23,11 @@ def rows_of_users(
     read_features: Callable[[RowNumbers], NDArray[np.float32]],
     source: FeatureSource | None = None,
 ) -> Rows:
-    """The rows of all users, one user after the other.
+    """The rows of all users, one user after the other; each user is a natural group.
 
     Args:
         name: of the source, for messages.
-        labels: of the rows of each user, whole numbers or text; there are rows.
+        labels: labels of the rows of each user, whole numbers or text, one array a user; not all empty.
         shape: of the features of one row; of images ``[C, H, W]``.
         read_features: as of `Rows`.
         source: as of `Rows`.
@@ -44,14 +44,14 @@ def rows_of_users(
 
 
 def labels_of_user(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """Labels ``[n]`` as int64 or text.
+    """Labels ``[n]`` of one user's rows, as int64 or text.
 
     Args:
         values: as stored; whole numbers may be written 1.0.
         name: of the file and the user, for messages.
 
     Raises:
-        DataError: they are something else.
+        DataError: they are neither whole numbers nor text, or not one a row.
     """
     if values.dtype.kind == "f" and (values == np.floor(values)).all():
         values = values.astype(np.int64)  # of no rows, too
@@ -62,15 +62,15 @@ def labels_of_user(values: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def refuse_no_pixels(features: Array, name: str, rows: RowNumbers) -> None:
-    """Refuse images with a value that is no pixel, with the first row that has one.
+    """Refuse images with a value outside [0, 1].
 
     Args:
         features: images ``[n, C, H, W]``.
-        name: of the source, for messages.
+        name: of the source, for the message, which names the first such row.
         rows: number of each row in the source, from 0, ``[n]``.
 
     Raises:
-        DataError: a value is not a number from 0 to 1.
+        DataError: there is one.
     """
     pixels = features.reshape(len(features), -1)
     bad = np.flatnonzero(~((pixels >= 0) & (pixels <= 1)).all(axis=1))

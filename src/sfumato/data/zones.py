@@ -22,14 +22,14 @@ _PLACE = "topology.zones"
 _SHUFFLE, _POSITIONS, _SPEEDS = 0, 1, 2  # addresses within Stream.ZONES; part of the file format
 
 
-def by_data(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> IntArray:
-    """The order of the shares for zones by data, ``[devices]``.
+def order_by_label(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> IntArray:
+    """Shares of the data in the order in which zones by data take them, ``[devices]``: device d gets entry d.
 
     Shares are sorted by their most frequent label, those that hold most of it first.
 
     Args:
-        partition: the shares.
-        labels: of all training rows.
+        partition: the shares, one a device.
+        labels: of all training rows [N].
     """
     classes = int(labels.max(initial=0)) + 1
     owner = np.repeat(np.arange(partition.devices), partition.sizes)
@@ -39,15 +39,15 @@ def by_data(partition: Partition, labels: npt.NDArray[np.integer[Any]]) -> IntAr
     return np.lexsort((-share, histograms.argmax(axis=1))).astype(np.int64)
 
 
-def without_data(zones: Zones, devices: IntArray, *, seed: int) -> IntArray | None:
-    """Which share each device holds, ``[devices]``; ``None`` where that depends on the data.
+def order_without_labels(zones: Zones, devices: IntArray, *, seed: int) -> IntArray | None:
+    """Which share of the data each device holds, ``[devices]``; ``None`` where that depends on the labels.
 
     ``random``: shuffled. ``distance``: positions are uniform over a disc, a zone is a sector of it.
-    ``compute``: speeds are log-normal, the slowest are together.
+    ``compute``: speeds are log-normal, the slowest are together. ``list``: as the spec lists them.
 
     Args:
-        zones: the rule.
-        devices: of every zone.
+        zones: the section ``topology.zones`` of a spec.
+        devices: how many devices each zone has.
         seed: of the run.
 
     Raises:
@@ -71,13 +71,15 @@ def without_data(zones: Zones, devices: IntArray, *, seed: int) -> IntArray | No
 def regrouped(
     partition: Partition, zones: Zones, devices: IntArray, labels: npt.NDArray[np.integer[Any]], *, seed: int
 ) -> Partition:
-    """``partition`` with its shares handed out by the rule; see `without_data` and `by_data`.
+    """``partition`` with its shares handed to devices by the rule of ``zones``.
+
+    The order is that of `order_without_labels`, or of `order_by_label` where it depends on the labels [N].
 
     Raises:
         SpecError: listed members do not fit the zones.
     """
-    order = without_data(zones, devices, seed=seed)
-    return partition.reordered(by_data(partition, labels) if order is None else order)
+    order = order_without_labels(zones, devices, seed=seed)
+    return partition.reordered(order_by_label(partition, labels) if order is None else order)
 
 
 def _order_of_members(members: tuple[tuple[int, ...], ...], devices: IntArray) -> IntArray:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sfumato.data.dataset import Dataset
-from sfumato.data.features import taken
+from sfumato.data.features import take_rows
 from sfumato.data.partition import Partition
 from sfumato.deployment.calls import Calls, in_turn
 from sfumato.deployment.carrier import FrameReceiver, InProcess
@@ -116,7 +116,7 @@ def rows_of(data: Dataset, partition: Partition, device: int) -> Dataset:
     targets = None if data.train_targets is None else data.train_targets[rows]
     return replace(
         data,
-        train_features=taken(data.train_features, rows),
+        train_features=take_rows(data.train_features, rows),
         train_labels=data.train_labels[rows],
         train_targets=targets,
         train_groups=None,

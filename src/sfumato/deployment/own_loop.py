@@ -55,7 +55,7 @@ from sfumato.deployment.messages import Model, RoundPosition
 from sfumato.deployment.refusals import require_own_loop_fits
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import SpecError, first_line
-from sfumato.interrupts import came_from_elsewhere, raise_lost
+from sfumato.interrupts import may_come_from_signal, raise_lost_interrupt
 from sfumato.learning.norms import row_norms
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.protocols.tree.local_work import local_task
@@ -153,11 +153,11 @@ class OwnLoop:
         try:
             returned = call_user_code(place, named, "the loop failed", partial(self.train, model, rows, task))
         except KeyboardInterrupt as error:
-            if came_from_elsewhere():
+            if may_come_from_signal():
                 raise
             raise SpecError(place, named, "the loop failed: it raised KeyboardInterrupt") from error
         finally:
-            raise_lost()
+            raise_lost_interrupt()
         wrong = "the loop must return the model that it trained, or its parameters by name"
         return call_user_code(place, named, wrong, partial(_flat, returned, layout))
 

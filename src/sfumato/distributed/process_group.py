@@ -20,7 +20,7 @@ from sfumato.arguments import Argument
 from sfumato.distributed.launch import Launch
 from sfumato.distributed.ranks import IntArray
 from sfumato.errors import RunError, first_line
-from sfumato.interrupts import ended_by, interrupted_by, raise_lost
+from sfumato.interrupts import ended_by, interrupted_by, raise_lost_interrupt
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class ProcessGroup:
                 the same signal ended are then no failure.
             RunError: another rank has ended, or has not come for `PATIENCE`.
         """
-        raise_lost()
+        raise_lost_interrupt()
         try:
             work, pause = begin(), 2e-5
             while not work.is_completed():
@@ -143,7 +143,7 @@ class ProcessGroup:
                 pause = min(1.5 * pause, _LONGEST_SLEEP)
             work.wait()
         except RuntimeError as error:
-            raise_lost()
+            raise_lost_interrupt()
             minutes = PATIENCE.seconds // 60
             raise RunError(
                 f"another of the {self.count} processes of this run has ended, or gave no answer for "

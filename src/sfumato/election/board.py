@@ -31,11 +31,11 @@ class Board:
 
     @property
     def posts(self) -> tuple[bytes, ...]:
-        """All posts accepted so far, as bytes, in order."""
+        """All accepted posts, as bytes, in the order in which they came."""
         return tuple(self._posts)
 
     def post(self, data: bytes) -> None:
-        """Accept a post of the open phase.
+        """Check a post of the open phase and append it to the board.
 
         Raises:
             MessageError: it is not authentic, not of this election, late, early, the second of its kind,
@@ -50,7 +50,7 @@ class Board:
         self._posts.append(data)
 
     def close(self) -> None:
-        """End the open phase and open the next; after the last one nothing can be posted."""
+        """End the open phase and open the next; after the last phase nothing can be posted."""
         if self.phase is not None:
             self.phase = (
                 None if self.phase is ElectionMessageKind.RECOVER else ElectionMessageKind(self.phase + 1)

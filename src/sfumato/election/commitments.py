@@ -21,9 +21,10 @@ from sfumato.wire.keys import digest
 
 
 def deal(terms: ElectionTerms, dealer: int, nonce: bytes, holders: Iterable[int]) -> dict[int, int]:
-    """The share of ``nonce``, a field element, for each of ``holders``, by its number.
+    """Shares of ``nonce`` for each of ``holders``: holder's number to field element.
 
-    The sharing polynomial follows from the nonce and the dealer.
+    The sharing polynomial follows from the nonce and the dealer, so that everybody can compute it once the
+    nonce is known.
     """
     stream = KeyStream(digest(b"polynomial", terms.session, dealer.to_bytes(4, "big"), nonce))
     coefficients = shares.draw_coefficients(nonce, terms.threshold, stream.take)
@@ -34,18 +35,18 @@ def deal(terms: ElectionTerms, dealer: int, nonce: bytes, holders: Iterable[int]
 
 
 def nonce_hash(terms: ElectionTerms, dealer: int, nonce: bytes) -> bytes:
-    """The 32-byte hash by which ``dealer`` commits to ``nonce``."""
+    """The 32-byte hash by which ``dealer`` commits to its ``nonce`` (32 bytes)."""
     return digest(b"nonce", terms.session, dealer.to_bytes(4, "big"), nonce)
 
 
 def share_hash(terms: ElectionTerms, dealer: int, holder: int, share: int) -> bytes:
-    """The 32-byte hash that ``dealer`` posts of the share of ``holder``."""
+    """The 32-byte hash by which ``dealer`` commits to the share that it gives to ``holder``."""
     ends = dealer.to_bytes(4, "big") + holder.to_bytes(4, "big")
     return digest(b"share", terms.session, ends, share.to_bytes(shares.SHARE_BYTES, "big"))
 
 
 def is_opening(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
-    """Whether ``nonce`` is the committed one, and all hashed shares of ``commitment`` are shares of it."""
+    """Whether ``nonce`` is the one that ``commitment`` hashes, and all its hashed shares are shares of it."""
     if nonce_hash(terms, dealer, nonce) != commitment.nonce:
         return False
     dealt = deal(terms, dealer, nonce, commitment.shares)

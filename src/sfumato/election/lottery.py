@@ -10,23 +10,23 @@ from sfumato.wire.keys import Entropy, digest
 
 
 def draw_nonces(parties: int, entropy: Entropy) -> dict[int, bytes]:
-    """A random nonce of 32 bytes for each of ``parties`` parties, from ``entropy``."""
+    """Draw a random nonce of 32 bytes for each of ``parties`` parties, by number, from ``entropy``."""
     return {party: entropy(32) for party in range(parties)}
 
 
 def beacon(session: bytes, nonces: Mapping[int, bytes]) -> bytes:
-    """Public randomness: a 32-byte hash of the session and all nonces.
+    """Public randomness: a 32-byte hash of the session and all ``nonces`` (by party).
 
-    Uniform if one of them is, and the others were fixed before that one was known.
+    It is uniform if at least one nonce is, and the others were fixed before that one was known.
     """
     ordered = sorted(nonces.items())
     return digest(b"beacon", session, *(party.to_bytes(4, "big") + nonce for party, nonce in ordered))
 
 
 def succession(randomness: bytes, candidates: Collection[int]) -> tuple[int, ...]:
-    """All ``candidates`` in a uniform order: the first is elected, the next follows when it fails.
+    """All ``candidates`` in a uniformly random order: the first is elected, the next follows if it fails.
 
-    Indices are drawn by rejection from the key stream of ``randomness``: no modulo bias.
+    The order follows from ``randomness``, the `beacon`. Indices are drawn by rejection, without modulo bias.
     """
     return tuple(KeyStream(digest(b"succession", randomness)).permutation(sorted(candidates)))
 

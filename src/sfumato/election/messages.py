@@ -40,7 +40,7 @@ class Commitment:
     shares: dict[int, tuple[bytes, bytes]]
 
     def encode(self) -> bytes:
-        """The commitment as the bytes that `decode_commitment` reads."""
+        """The commitment as a payload, the inverse of `decode_commitment`."""
         rows = [_COUNT.pack(holder) + hashed + box for holder, (hashed, box) in sorted(self.shares.items())]
         return self.nonce + _COUNT.pack(len(rows)) + b"".join(rows)
 
@@ -64,7 +64,7 @@ def decode_commitment(payload: bytes) -> Commitment:
 
 
 def encode_shares(shares: Mapping[int, int]) -> bytes:
-    """A table from parties to field elements as bytes that `decode_shares` reads."""
+    """Shares (party to field element) as a payload, the inverse of `decode_shares`."""
     rows = [
         _COUNT.pack(party) + share.to_bytes(SHARE_BYTES, "big") for party, share in sorted(shares.items())
     ]
@@ -72,7 +72,7 @@ def encode_shares(shares: Mapping[int, int]) -> bytes:
 
 
 def decode_shares(payload: bytes) -> dict[int, int]:
-    """The field elements by party in a payload of `encode_shares`.
+    """Party to field element, from a payload of `encode_shares`.
 
     Raises:
         MalformedMessageError: it is no such table, or holds a party twice.

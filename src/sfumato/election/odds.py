@@ -11,7 +11,9 @@ Adversary: TypeAlias = Literal["crash", "byzantine"]
 
 
 def most_colluders(parties: int, adversary: Adversary) -> int:
-    """How many colluders an election of ``parties`` tolerates: fewer than 1/2 (crash) or 1/3 (Byzantine).
+    """The largest number of colluders that an election of ``parties`` tolerates.
+
+    It is below 1/2 of the parties for a ``crash`` adversary, below 1/3 for a ``byzantine`` one.
 
     Raises:
         ValueError: no such adversary.
@@ -22,10 +24,10 @@ def most_colluders(parties: int, adversary: Adversary) -> int:
 
 
 def require_minority(parties: int, colluders: int, adversary: Adversary) -> None:
-    """Raise an error if ``colluders`` of ``parties`` could decide an election.
+    """Refuse more colluders than an election of ``parties`` tolerates.
 
     Raises:
-        TooManyColludersError: more than `most_colluders`.
+        TooManyColludersError: more than `most_colluders`, or a negative number.
     """
     most = most_colluders(parties, adversary)
     if not 0 <= colluders <= most:
@@ -36,15 +38,15 @@ def require_minority(parties: int, colluders: int, adversary: Adversary) -> None
 
 
 def probability_elected(parties: int, elections: int, *, group: int = 1, terms: int = 1) -> float:
-    """Probability that a group holds at least ``terms`` terms of office in several uniform elections.
+    """Probability that members of a group are elected at least ``terms`` times in several uniform elections.
 
     For one client and one term 1 − (1 − 1/m)^T.
 
     Args:
-        parties: m, in every election.
+        parties: m, candidates in every election.
         elections: T.
-        group: how many parties it has.
-        terms: number of terms.
+        group: number of members.
+        terms: number of terms of office.
 
     Raises:
         ValueError: a number is out of range.
@@ -58,7 +60,7 @@ def probability_elected(parties: int, elections: int, *, group: int = 1, terms: 
 
 
 def probability_of_terms(parties: int, elections: int, terms: int, *, group: int = 1) -> float:
-    """Probability that a group of ``group`` parties holds exactly ``terms`` terms of office.
+    """Probability that members of a group are elected exactly ``terms`` times in several uniform elections.
 
     By Binomial(elections, group / parties); 0 for more terms than elections.
     """

@@ -15,7 +15,7 @@ from sfumato.election.commitments import deal, nonce_hash, share_hash
 from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.reading import Reading, board_digest
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import read
+from sfumato.election.transcript import read_board
 from sfumato.secure_aggregation.shares import PRIME, SHARE_BYTES
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, Frame, seal_frame
@@ -71,13 +71,13 @@ class Candidate:
         self._checked: set[bytes] = set()
 
     def post(self, kind: ElectionMessageKind, board: Sequence[bytes]) -> bytes | None:
-        """This party's post of the phase ``kind``, given the board so far; ``None`` where it has none.
+        """Make this party's signed post of the phase ``kind`` from the board so far; ``None`` without one.
 
         Raises:
-            DuplicateMessageError: it posted in this phase before.
-            OmittedPostError: asked to go on, up to vouching, with a board that lacks a post of its own.
-            NotAgreedError: asked to reveal before a quorum vouched for the board that this party saw.
-            MessageError: the board is not authentic or makes no sense.
+            DuplicateMessageError: it posted in this phase before, perhaps before a restart.
+            OmittedPostError: up to the phase of vouching, the board lacks a post of its own.
+            NotAgreedError: after it, the board is not the one it vouched for, or no quorum vouched for that.
+            MessageError: the board is not authentic or malformed.
             ElectionError: its posts contradict each other.
         """
         if kind in self._posted:
@@ -86,7 +86,7 @@ class Candidate:
             self._require_own_posts(board)
         elif board_digest(self._terms, board) != self._vouched:
             raise errors.NotAgreedError(f"party {self.number}: not the board it vouched for")
-        reading = read(self._terms, board, self._checked, agreed=kind > ElectionMessageKind.VOUCH)
+        reading = read_board(self._terms, board, self._checked, agreed=kind > ElectionMessageKind.VOUCH)
         payload = {
             ElectionMessageKind.KEY: self._key,
             ElectionMessageKind.COMMIT: self._commit,

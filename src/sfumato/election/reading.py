@@ -35,14 +35,14 @@ class Reading:
     _digest: bytes = field(default=b"", init=False, repr=False)
 
     def admit(self, frame: Frame, data: bytes) -> None:
-        """Take in the content of an authentic post; if something is wrong with it, nothing changes.
+        """Check the content of an authentic post and add it to this reading, or leave that unchanged.
 
         Args:
             frame: the opened post.
             data: its bytes.
 
         Raises:
-            MessageError: it makes no sense, or not after what was posted before.
+            MessageError: it is malformed, or contradicts what was posted before.
             CopiedCommitmentError: it commits to what another party committed to.
             InvalidOpeningError: it opens a commitment wrongly.
             NotAgreedError: it vouches for another board.
@@ -61,7 +61,7 @@ class Reading:
 
     @property
     def disqualified(self) -> set[int]:
-        """Dealers with a complaint that they did not answer with the share they had hashed."""
+        """Dealers with a complaint that they did not answer by the share whose hash they had posted."""
         return {
             dealer
             for holder, dealers in self.complaints.items()
@@ -75,7 +75,7 @@ class Reading:
         return sorted(self.commitments.keys() - self.disqualified - self.reveals.keys())
 
     def fits(self, dealer: int, holder: int, share: int) -> bool:
-        """Whether ``share`` is the one that ``dealer`` hashed for ``holder``."""
+        """Whether ``share`` has the hash that ``dealer`` posted for ``holder``."""
         row = self.commitments[dealer].shares.get(holder) if dealer in self.commitments else None
         return row is not None and share_hash(self.terms, dealer, holder, share) == row[0]
 
@@ -189,12 +189,12 @@ def open_post(
     seen: set[tuple[int, int]],
     authenticate: bool = True,
 ) -> Frame:
-    """The frame of a post, checked in all that does not depend on its content.
+    """Decode a post and check everything that does not depend on its content.
 
     Args:
         terms: of the election.
         data: as posted.
-        expected: the kind that may come now.
+        expected: the kind of post that may come now.
         seen: (kind, sender) of what was posted before.
         authenticate: whether to check the signature.
 
@@ -217,7 +217,7 @@ def open_post(
 def open_posts(
     terms: ElectionTerms, board: Iterable[bytes], checked: set[bytes] | None = None
 ) -> Iterator[tuple[Frame, bytes]]:
-    """The frames of a whole board with their bytes, checked in all that does not depend on contents.
+    """Yield (frame, bytes) of every post of a board, checked in everything that does not depend on contents.
 
     Args:
         terms: of the election.
@@ -240,6 +240,6 @@ def open_posts(
 
 
 def board_digest(terms: ElectionTerms, board: Iterable[bytes]) -> bytes:
-    """The hash that parties vouch for: of everything posted before the vouching, in any order."""
+    """The 32-byte hash that parties vouch for: of all posts before that phase, whatever their order."""
     before = sorted(data for data in board if parse_frame(data).kind < ElectionMessageKind.VOUCH)
     return digest(b"board", terms.session, *before)

@@ -44,14 +44,14 @@ def elect(
 ) -> Election:
     """Run an election in this process.
 
-    A party that meets an error falls silent; the error is kept in the result.
+    A party that meets an error sends nothing more; the error is kept in the result.
 
     Args:
         terms: of the election.
         identities: the parties', in order.
-        drop: who falls silent, for good, before its post of a phase.
-        entropy: each party's, by number.
-        wire: what becomes of posts.
+        drop: phase to the parties that stop, for good, before their post of it.
+        entropy: party number to its source of random bytes.
+        wire: decides what arrives of each post.
 
     Raises:
         ElectionError: there is no result.

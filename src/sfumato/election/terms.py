@@ -50,7 +50,7 @@ class ElectionTerms:
 
     @property
     def threshold(self) -> int:
-        """Shares that rebuild a nonce: a majority. No tolerated coalition has it; the rest always has."""
+        """Shares that rebuild a nonce: a majority, more than any tolerated coalition has."""
         return self.parties // 2 + 1
 
     @property
@@ -60,6 +60,6 @@ class ElectionTerms:
 
     @cached_property
     def session(self) -> bytes:
-        """The name of the election, 32 bytes: a hash of its terms."""
+        """The 32-byte identifier of the election: a hash of its terms."""
         numbers = struct.pack(">I?", self.colluders, self.adversary == "byzantine")
         return digest(b"election", self.label.encode(), b"".join(self.public_keys), numbers)

@@ -39,20 +39,20 @@ class Result:
     randomness: bytes
 
 
-def read(
+def read_board(
     terms: ElectionTerms,
     board: Sequence[bytes],
     checked: set[bytes] | None = None,
     *,
     agreed: bool = False,
 ) -> Reading:
-    """What a board says, once all its posts are checked.
+    """Check all posts of a board and collect what they say.
 
     Args:
         terms: of the election.
         board: in the order of the phases.
         checked: posts whose signatures the reader has checked before; those checked now are added.
-        agreed: whether to insist on a quorum that vouches for it.
+        agreed: whether a quorum must vouch for the board.
 
     Raises:
         MessageError: a post is not authentic, not of this election, out of order, there twice or malformed.
@@ -70,10 +70,10 @@ def read(
 
 
 def require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: bytes) -> None:
-    """Raise an error unless a quorum vouched, in ``frames``, for the board digest ``expected``.
+    """Check that a quorum of parties vouches, in ``frames``, for the board digest ``expected``.
 
     Raises:
-        NotAgreedError: fewer did.
+        NotAgreedError: fewer do.
     """
     count = sum(frame.kind == ElectionMessageKind.VOUCH and frame.payload == expected for frame in frames)
     if count < terms.quorum:
@@ -89,9 +89,9 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
         MessageError: a post is not authentic, not of this election, out of order, there twice or malformed.
         ElectionError: posts contradict each other, or no quorum vouches for the board.
         UnrecoverableError: a nonce was neither revealed nor rebuilt.
-        NoCandidateError: nobody dealt rightly.
+        NoCandidateError: no party committed to a nonce and answered all complaints.
     """
-    reading = read(terms, board, agreed=True)
+    reading = read_board(terms, board, agreed=True)
     excluded, nonces = reading.disqualified, dict[int, bytes]()
     for dealer in sorted(reading.commitments.keys() - excluded):
         nonce = reading.reveals.get(dealer) or _rebuild_nonce(terms, reading, dealer)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sfumato.data.dataset import Targets
-from sfumato.data.features import FeatureSource, RowNumbers, taken
+from sfumato.data.features import FeatureSource, RowNumbers, take_rows
 from sfumato.learning.batches import BatchPlan
 
 
@@ -42,7 +42,7 @@ class TakenSlices:
     def __getitem__(self, part: slice, /) -> Tensor:
         """The features of a part ``[n, ...]``."""
         rows = np.arange(*part.indices(len(self)))
-        return torch.from_numpy(taken(self.source, rows)).to(self.device)
+        return torch.from_numpy(take_rows(self.source, rows)).to(self.device)
 
 
 def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
@@ -71,7 +71,7 @@ def examples_at(values: Tensor | FeatureSource, rows: RowNumbers, device: str) -
     if isinstance(values, Tensor):
         return values[torch.from_numpy(rows.astype(np.int64)).to(values.device)].to(device)
     order = np.argsort(rows)
-    ascending = taken(values, rows[order])
+    ascending = take_rows(values, rows[order])
     found = np.empty_like(ascending)
     found[order] = ascending
     return torch.from_numpy(found).to(device)
@@ -172,7 +172,7 @@ class Examples:
     def _taken(self, rows: np.ndarray[tuple[int], np.dtype[np.integer]]) -> tuple[Tensor, Tensor]:
         """Features and targets of ``rows``, ascending."""
         assert not isinstance(self.features, Tensor)
-        features = torch.from_numpy(taken(self.features, rows)).to(self.device)
+        features = torch.from_numpy(take_rows(self.features, rows)).to(self.device)
         if isinstance(self.targets, Tensor):
             targets = self.targets[torch.from_numpy(rows)]
             return features, (targets if targets.is_floating_point() else targets.long()).to(self.device)

@@ -53,20 +53,20 @@ class Decisions:
 
     @property
     def units(self) -> str:
-        """What is counted at a site, in words: rows, or persons where each is one unit."""
+        """The word for what is counted at a site: "persons" if a column tells whose a row is, else "rows"."""
         return "rows" if self.person is None else "persons"
 
     def features(self, table: OwnTable) -> tuple[str, ...]:
-        """The columns that a model sees: all other columns of numbers."""
+        """The columns of numbers but those of labels, sites, persons and identifiers: a model's input."""
         others = {self.label, self.site, self.person, *self.ids}
         return tuple(name for name in table.numeric if name not in others)
 
 
-def check(decisions: Decisions, table: OwnTable) -> None:
-    """Refuse what contradicts the table.
+def check_decisions(decisions: Decisions, table: OwnTable) -> None:
+    """Check that the decisions fit the table.
 
     Raises:
-        SpecError: a column that there is not, that is used twice, or that cannot be what it should.
+        SpecError: a column does not exist, is used twice, or cannot be what it is to be.
     """
     label, site = Argument("label"), Argument("site")
     table.column_called(decisions.label, label)
@@ -141,9 +141,7 @@ def _check_gaps(names: Sequence[str], table: OwnTable) -> None:
 
 
 def is_regression(label: str, table: OwnTable) -> bool:
-    """Whether the column ``label`` holds numbers of which some are not whole, so that quantities are
-    predicted.
-    """
+    """Whether the column ``label`` holds numbers, not all whole, so that quantities are predicted."""
     return label in table.numeric and any(not float(value).is_integer() for value in table.labels(label))
 
 
@@ -167,7 +165,7 @@ def _check_labels(label: str, table: OwnTable) -> None:
 
 
 def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """The ranges that ``COLUMN=LOW:HIGH[,COLUMN=LOW:HIGH...]`` state.
+    """Column to its range (low, high), from texts ``COLUMN=LOW:HIGH[,COLUMN=LOW:HIGH...]``.
 
     Raises:
         SpecError: a text has another form, or a low number is not below its high one.
@@ -188,10 +186,10 @@ def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
 
 
 def range_of(text: str, argument: Argument, column: str) -> tuple[float, float]:
-    """The two numbers of a ``text`` of the form ``LOW:HIGH``, the public range of ``column``.
+    """(low, high) of a ``text`` ``LOW:HIGH``, the public range of ``column``; errors name ``argument``.
 
     Raises:
-        SpecError: it is something else, or the first is not below the second; about ``argument``.
+        SpecError: it has another form, or the first number is not below the second.
     """
     low, colon, high = text.partition(":")
     try:
@@ -204,10 +202,10 @@ def range_of(text: str, argument: Argument, column: str) -> tuple[float, float]:
 
 
 def parsed_unit(text: str, allowed: Sequence[Protected] = _UNITS) -> Protected:
-    """The unit that a text names.
+    """``text`` as a privacy unit.
 
     Raises:
-        SpecError: it names none of those that are ``allowed``.
+        SpecError: it is none of ``allowed``.
     """
     if text not in allowed:
         known = " or ".join([", ".join(allowed[:-1]), allowed[-1]])
@@ -217,22 +215,30 @@ def parsed_unit(text: str, allowed: Sequence[Protected] = _UNITS) -> Protected:
 
 
 def parsed_epsilon(text: str) -> float:
-    """The ε that a text says; `SpecError` if it is none of 0.001 to 1,000."""
+    """The ε that ``text`` gives.
+
+    Raises:
+        SpecError: it is no number from 0.001 to 1,000.
+    """
     return parsed_number(text, "epsilon", 1e-3, 1e3, "; 1 to 8 are usual, and a smaller one protects more")
 
 
 def parsed_delta(text: str) -> float:
-    """The δ that a text says; `SpecError` if it is none of 1e-30 to 0.1."""
+    """The δ that ``text`` gives.
+
+    Raises:
+        SpecError: it is no number from 1e-30 to 0.1.
+    """
     return parsed_number(
         text, "delta", 1e-30, 0.1, "; it should be far below 1 over the number of rows, like 1e-5"
     )
 
 
 def parsed_number(text: str, option: str, least: float, most: float, hint: str = "") -> float:
-    """The number in a text.
+    """The number that ``text`` gives for ``option``; ``hint`` is added to the message of an error.
 
     Raises:
-        SpecError: it is none, or not from ``least`` to ``most``, and whole for ``sites``; says the ``hint``.
+        SpecError: it is no number from ``least`` to ``most``, or not whole for the option ``sites``.
     """
     try:
         number = float(text)
@@ -245,7 +251,7 @@ def parsed_number(text: str, option: str, least: float, most: float, hint: str =
 
 
 def parsed_columns(text: str, option: str, table: OwnTable) -> tuple[str, ...]:
-    """The columns that a text names: one, or several with commas between them.
+    """The columns of ``table`` that ``text`` names for ``option``: one, or several with commas between them.
 
     Raises:
         SpecError: one of them is no column.

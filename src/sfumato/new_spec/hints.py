@@ -25,7 +25,7 @@ _ROWS_OF_ONE = {"text": 100, "whole": 10}
 
 
 def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """What a user may not have meant, a line each; what bears on privacy first."""
+    """Yield lines on decisions that the user may not have meant, those on privacy first."""
     yield from _of_persons(decisions, table)
     yield from _of_identifiers(decisions, table)
     yield from _of_small_sites(decisions, table)
@@ -35,10 +35,10 @@ def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
 
 
 def may_say_persons(name: str, site: str | None, table: OwnTable) -> bool:
-    """Whether a column may say who a row is of, where one person has several rows.
+    """Whether the column ``name`` may say who a row is of, where one person has several rows.
 
-    Its values repeat, and it is called like persons or identifiers, or it is text or whole numbers with many
-    values: so many that each stands in few rows, or each of them at one site only.
+    Its values repeat, and its name is that of persons or identifiers, or it is text or whole numbers with so
+    many values that each stands in few rows, or that each stands at one site only. ``site``: column of sites.
     """
     rows, values = table.rows_and_values(name)
     if not 1 < values < rows:

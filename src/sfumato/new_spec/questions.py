@@ -46,14 +46,14 @@ class Given:
     delta: float | None = None
 
     def missing(self) -> list[str]:
-        """The options that nobody can choose for a user and that are not there."""
+        """The options that have no default and were not given, as a user writes them."""
         found = [] if self.label is not None else [str(Argument("label"))]
         if self.site is None and self.sites is None:
             found.append(f"{Argument('site')} (or {Argument('sites')})")
         return found if self.epsilon is not None else [*found, str(Argument("epsilon"))]
 
     def with_defaults(self, table: OwnTable) -> Decisions:
-        """The decisions, where nothing is `missing`."""
+        """The decisions, with defaults for what was not given; nothing may be `missing`."""
         label, site, person = cast("str", self.label), self.site, self.person
         return Decisions(
             label=label,
@@ -70,14 +70,14 @@ class Given:
         )
 
 
-def answered(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], object]) -> Given:
-    """What is given, completed by answers: every question is asked again until its answer is right.
+def ask_for_missing(given: Given, table: OwnTable, ask: Ask, say: Callable[[str], object]) -> Given:
+    """Ask for what was not given, each question again until its answer is valid; returns all of it.
 
     Args:
         given: by options; what it holds is not asked for.
         table: whose columns are asked about.
-        ask: a question, with the text of the default answer; returns the answer.
-        say: what was wrong with an answer.
+        ask: shows a question with the text of its default answer; returns the answer.
+        say: shows what was wrong with an answer.
     """
 
     def until_right(question: str, default: str, read: Callable[[str], Answer]) -> Answer:

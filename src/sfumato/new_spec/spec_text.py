@@ -20,12 +20,12 @@ _WHY_AUC = "where one class is rare, accuracy is high for whoever always says th
 
 
 def spec_text(name: str, decisions: Decisions, table: OwnTable) -> str:
-    """The spec as YAML.
+    """The new spec as YAML text with comments.
 
     Args:
         name: of the spec.
         decisions: checked against the table.
-        table: of the rows; of a column of sites the values are counted.
+        table: of the rows; the values of its label and site columns are read.
     """
     regression = is_regression(decisions.label, table)
     two = not regression and len(table.labels(decisions.label)) == _TWO
@@ -48,7 +48,7 @@ def spec_text(name: str, decisions: Decisions, table: OwnTable) -> str:
 
 
 def site_names(decisions: Decisions, table: OwnTable) -> tuple[str, ...]:
-    """The names of the sites that the table has; none where rows are dealt evenly."""
+    """The names of the sites in the table, in order; () where rows are dealt evenly."""
     return () if decisions.site is None else tuple(table.sites(decisions.site))
 
 
@@ -65,7 +65,7 @@ def units_at_sites(decisions: Decisions, table: OwnTable) -> Mapping[str, int]:
 
 
 def devices_can_be_named(names: Sequence[str]) -> bool:
-    """Whether the topology can have these names of sites as names of its devices.
+    """Whether the topology can name its devices by these names of sites.
 
     Not where there are none, or where one is a number or has signs that mean something else on a command
     line.

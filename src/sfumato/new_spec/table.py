@@ -17,7 +17,7 @@ from sfumato.arguments import Argument
 from sfumato.data.csv_files import format_of, is_number, open_csv
 from sfumato.data.locate import CsvFormat, existing_file
 from sfumato.data.repeats import looks_like_id
-from sfumato.data.sites import in_order
+from sfumato.data.sites import sort_sites
 from sfumato.data.table_files import ColumnTable, open_parquet
 from sfumato.data.tables import holds_numbers, is_decimal_comma
 from sfumato.errors import DataError, SpecError
@@ -94,16 +94,14 @@ class OwnTable:
         return tuple(name for name in self.texts if 2 <= self.rows_and_values(name)[1] <= _MOST_CATEGORIES)
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """The columns that are called as identifiers are, without ``others``: those of labels, sites,
-        persons.
-        """
+        """The columns with names like those of identifiers, without ``others`` (of labels and the like)."""
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
-        """``name``, if a column is called so.
+        """``name`` itself, if there is such a column.
 
         Raises:
-            SpecError: none is; about ``argument``, with the nearest name.
+            SpecError: there is none; about ``argument``, with the most similar name.
         """
         if name not in self.names:
             raise SpecError(
@@ -113,7 +111,7 @@ class OwnTable:
 
     @property
     def listed(self) -> str:
-        """The names of the columns, joined by commas; of many the first, and how many there are in all."""
+        """The names of the columns, joined by commas; of many only the first, and how many there are."""
         more = f", ... ({len(self.names)} in all)" if len(self.names) > _MOST_LISTED else ""
         return ", ".join(self.names[:_MOST_LISTED]) + more
 
@@ -122,32 +120,34 @@ class OwnTable:
 
         def find() -> Mapping[str, int]:
             found = Counter(self._texts(name))
-            return {site: found[site] for site in in_order(found) if site}
+            return {site: found[site] for site in sort_sites(found) if site}
 
         return self._once(("sites", name), find)
 
     def persons(self, name: str, site: str | None) -> Mapping[str, int]:
-        """Site to how many different persons the column ``name`` has there, in order of the sites.
+        """Site to the number of different persons there, in order of the sites.
 
-        ``site``: the column of sites, whose rows without a site are left out; ``None``: all are counted under
-        "".
+        Args:
+            name: column of persons.
+            site: column of sites, whose rows without a site are left out; ``None``: all persons are counted
+                under "".
         """
 
         def find() -> Mapping[str, int]:
             who = self._texts(name)
             where = [""] * len(who) if site is None else self._texts(site)
             found = Counter(place for place, _ in set(zip(where, who, strict=True)))
-            return {place: found[place] for place in in_order(found) if place or site is None}
+            return {place: found[place] for place in sort_sites(found) if place or site is None}
 
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 
     def rows_and_values(self, name: str) -> tuple[int, int]:
-        """How many rows have a value in a column of numbers or text, and how many different values it has."""
+        """(rows with a value, different values) of a column of numbers or text."""
         found = self._values.get(name, _NO_VALUES)
         return found.rows, found.different
 
     def missing(self, name: str) -> tuple[int, int]:
-        """How many rows lack a value in a column of numbers or text, and the first of them, from 0."""
+        """(rows without a value, number of the first such row from 0) of a column of numbers or text."""
         found = self._values.get(name, _NO_VALUES)
         return found.missing, found.first_missing
 
@@ -204,7 +204,7 @@ class OwnTable:
 
 
 def open_own_table(source: Path) -> OwnTable:
-    """Open a CSV or Parquet file; how a CSV file is written is told by its first two lines.
+    """Open a CSV or Parquet file; the separator of a CSV file is found from its first two lines.
 
     Raises:
         SpecError: it is a file of another kind.

@@ -23,10 +23,12 @@ _WHO = {"cloud": "the server (cloud)", "peer": "another site", "public": "everyb
 
 
 def write_checked_spec(path: Path, decisions: Decisions, table: OwnTable) -> PrivacyReport:
-    """Check the spec, account for it and write it; returns the account. A file that exists is left as it is.
+    """Write the new spec after it was checked and accounted for; returns the account.
+
+    A file that exists is not replaced.
 
     Raises:
-        SpecError: the spec is refused, or the file is there or cannot be written.
+        SpecError: the spec is refused, or the file exists or cannot be written.
         DataError: a row lacks a label, a site or a feature.
     """
     if path.exists():
@@ -49,10 +51,7 @@ def _read_every_row(spec: Spec) -> None:
 
 
 def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """Yield what was written, in lines: sites, features, labels, and which columns are left out if any are.
-
-    ``path``: of the spec.
-    """
+    """Yield lines on what was written to ``path``: sites, features, labels, and columns left out."""
     names, counts = site_names(decisions, table), units_at_sites(decisions, table)
     what = decisions.units
     if decisions.site is None:
@@ -73,8 +72,9 @@ def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator
 
 
 def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str]:
-    """Lines on who learns what: the largest ε towards every kind of observer, largest first, and how sure
-    each gets.
+    """Yield lines on who learns what: the largest ε towards every kind of observer, largest first.
+
+    Each also says how sure such an observer can become.
     """
     of_whom = {
         "record": f"one row ({decisions.row})",
@@ -92,7 +92,7 @@ def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str
 
 
 def spec_path(name: str | None, table: OwnTable) -> Path:
-    """The file to write, in the working directory: ``NAME.yaml``, by default called as the table is.
+    """The spec file to write in the working directory: ``NAME.yaml``, by default named after the table.
 
     Raises:
         SpecError: the name is empty or has a folder.

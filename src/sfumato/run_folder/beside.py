@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def next_free(folder: Path) -> Path:
-    """The first of ``FOLDER-2``, ``FOLDER-3``, ... that does not exist."""
+    """The first of the paths ``FOLDER-2``, ``FOLDER-3``, ... that does not exist."""
     return next(path for n in count(2) if not (path := _beside(folder, f"-{n}")).exists())
 
 
 def baseline_folder(folder: Path) -> Path:
-    """Where the twin without noise of the run in ``folder`` is."""
+    """The path of the folder for the run without noise that belongs to the run in ``folder``."""
     return _beside(folder, "-without-noise")
 
 

@@ -36,9 +36,7 @@ _FILES = (
 
 
 def is_own(name: str) -> bool:
-    """Whether a file name (relative to the folder) is one of the run's; results of attacks and sweeps are
-    not.
-    """
+    """Whether a file name (relative to a run folder) is a run's; results of attacks and sweeps are not."""
     return name in (*_FILES, MANIFEST_FILE) or name.startswith((f"{VIEWS_FOLDER}/", f"{TENSORBOARD_FOLDER}/"))
 
 
@@ -48,7 +46,7 @@ def is_derived(name: str) -> bool:
 
 
 def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str, FileRecord]:
-    """Name to record of the files in the manifest that do not belong to the run and are undamaged.
+    """Name to record of undamaged files in the manifest that are not the run's own (attacks, sweeps).
 
     Args:
         folder: of the run.
@@ -69,19 +67,19 @@ def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str
 
 
 def require_files(folder: Path, names: Iterable[str]) -> None:
-    """Raise if one of ``names`` in ``folder``, where a file is to be written, is a folder.
+    """Check that none of ``names`` in ``folder``, where files are to be written, is a folder.
 
     Raises:
-        RunError: one of ``names`` is a folder.
+        RunError: one is.
     """
     _require_files(folder / name for name in names)
 
 
 def require_files_of_run(folder: Path) -> None:
-    """Raise if there is a folder where a file of a run, or a result of an attack on it, is to be written.
+    """Check that there is no folder where a file of a run, or a result of an attack on it, is to be written.
 
     Raises:
-        RunError: there is such a folder.
+        RunError: there is one.
     """
     require_files(folder, (MANIFEST_FILE, OBSERVERS_FILE, *_FILES))
     _require_files((*_event_files(folder), *_view_files(folder), *_result_files(folder)))
@@ -115,7 +113,7 @@ def remove_final_files(folder: Path) -> None:
 
 
 def remove_run(folder: Path) -> None:
-    """Remove the run in ``folder`` and results of attacks on it; the manifest and other files stay."""
+    """Remove the files of the run in ``folder`` and results of attacks on it; other files stay."""
     _remove_files(*(folder / name for name in _FILES))
     remove_final_files(folder)
     remove_views(folder, behind=0)
@@ -127,7 +125,7 @@ def remove_run(folder: Path) -> None:
 
 
 def remove_views(folder: Path, *, behind: int) -> None:
-    """Remove recorded views of rounds after the first ``behind``: a resumed run records them again."""
+    """Remove recorded views of all but the first ``behind`` rounds: a resumed run records them again."""
     for path in _view_files(folder):
         view = VIEW_FILE.fullmatch(path.relative_to(folder).as_posix())
         if view is not None and int(view[2]) > behind:

@@ -14,7 +14,7 @@ from sfumato.run_folder.view_files import VIEW_FILE, round_file
 
 
 def check_folder(folder: Path) -> list[Damage]:
-    """The files of the run in ``folder`` that are damaged or missing; [] if none is.
+    """Find the files of the run in ``folder`` that are damaged or missing; [] if none is.
 
     The checkpoint's seal has the hash of the log of rounds, the log has the hashes of the views, and the
     manifest those of all other files.

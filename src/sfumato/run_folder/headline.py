@@ -31,15 +31,15 @@ class Headline:
 
     @property
     def name(self) -> str:
-        """The name of the score, without its unit."""
+        """The title of the score without its unit."""
         return self.title.removesuffix(" %")
 
     def figure(self, value: float) -> str:
-        """A value of the score as text without its unit; "–" for NaN."""
+        """``value`` of the score as text, scaled to its unit but without it; "–" for NaN."""
         return self.text(value).removesuffix(" %")
 
     def text(self, value: float) -> str:
-        """A value of the score as text with its unit; "–" for NaN."""
+        """``value`` of the score as text with its unit; "–" for NaN."""
         if math.isnan(value):
             return "–"
         return f"{self.scale * value:.1f} %" if self.scale == 100.0 else number(value)
@@ -57,7 +57,7 @@ HEADLINES = (
 
 
 def headline_of(values: pd.DataFrame | Mapping[str, float]) -> Headline:
-    """The score that a run is judged by: the accuracy, else a metric of its numbers, else the loss.
+    """The score by which a run is judged: the first in `HEADLINES` that has a value, else the accuracy.
 
     Args:
         values: a table of metrics, or one row of it.

@@ -67,7 +67,5 @@ def _without_locks(folder: Path) -> Iterator[Path]:
 
 
 def ways_to_continue(folder: Path) -> str:
-    """A clause for errors on what a user may do if ``folder`` holds a run: resume, replace, or another
-    folder.
-    """
+    """A clause for errors where ``folder`` holds a run: resume it, replace it, or use another folder."""
     return f"{_RESUME} continues it, {_FORCE} replaces it, and {next_free(folder)} is free"

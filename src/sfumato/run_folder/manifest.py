@@ -37,7 +37,7 @@ class FileRecord:
 
     @classmethod
     def of(cls, file: HashedFile) -> FileRecord:
-        """The record of a file that has just been written."""
+        """The record (SHA-256 and size in bytes) of a file that has just been written."""
         return cls(file.sha256, file.size)
 
 
@@ -69,11 +69,11 @@ class Manifest:
     files: Mapping[str, FileRecord] = field(default_factory=dict)
 
     def adding(self, files: Mapping[str, FileRecord]) -> Manifest:
-        """The manifest with ``files`` added or replaced."""
+        """A copy of the manifest with ``files`` (name to record) added or replaced."""
         return replace(self, files={**self.files, **files})
 
     def damages(self, folder: Path, names: Iterable[str] | None = None) -> list[Damage]:
-        """The damages of the listed files in ``folder``; of those in ``names`` if given."""
+        """The damages of the listed files in ``folder``, or of those among ``names``; [] without any."""
         wanted = self.files if names is None else [name for name in names if name in self.files]
         found = (damage(folder, name, self.files[name]) for name in wanted)
         return [one for one in found if one is not None]
@@ -96,7 +96,7 @@ def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write ``manifest.json`` with a hash of its own, completely or not at all."""
+    """Write ``manifest.json`` with a hash of its own content, completely or not at all."""
     body: dict[str, Any] = {
         "format": _FORMAT,
         "spec": manifest.spec,
@@ -111,7 +111,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read ``manifest.json``.
+    """Read ``manifest.json`` in ``folder`` and check its hash of itself.
 
     Raises:
         RunError: it is missing or damaged.
@@ -139,9 +139,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def record_files(folder: Path, files: Mapping[str, FileRecord]) -> None:
-    """Add ``files`` to the folder's manifest, or create it; the caller is the folder's only writer.
+    """Add ``files`` (name to record) to the manifest of ``folder``, or create it.
 
-    A damaged manifest is replaced; it then lists only ``files``.
+    The caller must hold the folder's lock. A damaged manifest is replaced by one that lists only ``files``.
     """
     try:
         manifest = read_manifest(folder)

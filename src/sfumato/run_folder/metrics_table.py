@@ -76,7 +76,7 @@ def read_metrics(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
 
 
 def columns_of(rounds: Iterable[LoggedRound]) -> tuple[str, ...]:
-    """Column names of a table of ``rounds``, in order: round, scores, others, ε, costs."""
+    """Column names of a table of ``rounds``, in order: round, accuracy, loss, other metrics, ε, costs."""
     names = dict.fromkeys(name for one in rounds for name in one.metrics)
     epsilons = [name for name in names if name.startswith(EPSILON_PREFIX)]
     others = [name for name in names if name not in {*METRIC_COLUMNS, *epsilons}]
@@ -86,7 +86,7 @@ def columns_of(rounds: Iterable[LoggedRound]) -> tuple[str, ...]:
 def tables_of(
     rounds: Iterable[LoggedRound], columns: tuple[str, ...], *, most: int = 4096
 ) -> Iterator[pd.DataFrame]:
-    """Yield the metrics of ``rounds``, a row each, as tables of at most ``most`` rows with these columns."""
+    """Yield the metrics of ``rounds``, one row each, as tables with ``columns`` and at most ``most`` rows."""
     rows: list[Mapping[str, float]] = []
     for one in rounds:
         rows.append(one.metrics)
@@ -98,7 +98,7 @@ def tables_of(
 
 
 def table_of(rounds: Iterable[LoggedRound]) -> pd.DataFrame:
-    """The metrics of ``rounds`` as one table, a row for each round."""
+    """The metrics of ``rounds`` as one table, one row each, with all `columns_of` them."""
     known = list(rounds)
     return _table([one.metrics for one in known], columns_of(known))
 
@@ -109,6 +109,6 @@ def _table(rows: list[Mapping[str, float]], columns: tuple[str, ...]) -> pd.Data
 
 
 def last_measured(values: pd.Series[float]) -> float:
-    """The last value of a metric that is not missing; NaN if all are."""
+    """The last value of a column that is not missing; NaN if all are missing."""
     measured = values.dropna()
     return float(measured.iloc[-1]) if len(measured) else math.nan

@@ -83,7 +83,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are done and every file of the run is written."""
+        """Whether the manifest says that all rounds are done and all files written."""
         return self.manifest.finished
 
     @property
@@ -93,12 +93,12 @@ class RunFolder:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds in the spec."""
+        """The number of rounds that the spec asks for."""
         return int(self.spec_dict["training"]["rounds"])
 
     @cached_property
     def ledger(self) -> dict[str, Any]:
-        """What ``ledger.json`` says, read when it is first asked for; `RunError` if it is damaged by then."""
+        """The content of ``ledger.json``, read when first asked for; raises `RunError` if it is damaged."""
         return read_ledger(self.path)
 
     @property
@@ -109,24 +109,24 @@ class RunFolder:
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """The observers towards which the metrics contain ε, in column order."""
+        """Names of the observers with a column of ε in the metrics, in the order of columns."""
         names = (str(name) for name in self.metrics.columns)
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
 
 def load_run(path: str | Path) -> RunFolder:
-    """Reads a run folder after its files have been checked.
+    """Read a run folder after its files have been checked.
 
     Views are checked when an attack reads them, results of attacks when a report reads them, and the
     checkpoint when the run is resumed.
 
     Raises:
         SpecError: there is no run at ``path``, or its spec.yaml is not a spec.
-        RunError: a file of the run is missing, damaged, or of another kind.
+        RunError: a file of the run is missing, damaged, or of another run.
     """
     folder = Path(path)
     if not folder.is_dir() or not holds_run(folder):
-        raise no_run_at(folder)
+        raise no_run_error(folder)
     manifest = _checked_manifest(folder)
     spec_text, spec = _read_spec(folder / SPEC_FILE)
     check_same_run(folder / SPEC_FILE, spec.get("hashes"), manifest.spec)
@@ -138,8 +138,8 @@ def load_run(path: str | Path) -> RunFolder:
     return RunFolder(folder, spec_text, spec, _read_run_metrics(folder, manifest), privacy, manifest)
 
 
-def no_run_at(path: Path) -> SpecError:
-    """The error for a path without a run: what is there, and the run that may be meant."""
+def no_run_error(path: Path) -> SpecError:
+    """The error for a path without a run; it says what is there, and suggests a run with a similar name."""
     if path.is_file():
         said = "is a file and no run folder"
     elif path.is_dir():
@@ -159,11 +159,11 @@ def no_run_at(path: Path) -> SpecError:
 
 
 def load_run_to_add(path: str | Path) -> RunFolder:
-    """Reads a run folder like `load_run`, and checks that files can be added to it.
+    """Read a run folder like `load_run`, and check that files can be added to it.
 
     Raises:
         SpecError: there is no single run at ``path``, or another process is writing there.
-        RunError: a file of the run is missing, damaged, or of another kind.
+        RunError: a file of the run is missing, damaged, or of another run.
     """
     folder = Path(path)
     seeds = sorted(path.parent.name for path in folder.glob(f"seed-*/{SPEC_FILE}"))
@@ -176,12 +176,12 @@ def load_run_to_add(path: str | Path) -> RunFolder:
 
 
 def has_run_files(folder: Path) -> bool:
-    """Whether ``folder`` contains a spec or a checkpoint, damaged or not."""
+    """Whether ``folder`` contains ``spec.yaml`` or a checkpoint, damaged or not."""
     return any(os.path.exists(folder / name) for name in (SPEC_FILE, CHECKPOINT_FILE))  # never raises
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run was started in ``folder``; also True if there is a manifest that cannot be read."""
+    """Whether a run was started in ``folder``: it has a run's files, or a manifest of one or unreadable."""
     if has_run_files(folder):
         return True
     try:
@@ -191,17 +191,17 @@ def holds_run(folder: Path) -> bool:
 
 
 def repair_hint(folder: Path) -> str:
-    """A clause for errors: the command that restores a file which a resumed run writes again."""
+    """A clause for errors: the command that resumes the run in ``folder`` and so writes lost files again."""
     again = Call("run", "SPEC", (Argument("out", str(folder)), Argument("resume", True)))
     return f"`{again}`, with the run's own SPEC, restores it"
 
 
 def check_same_run(path: Path, hashes: object, fingerprint: str) -> None:
-    """Raise `RunError` unless a file belongs to the folder's run.
+    """Raise `RunError` unless a file states the hash of the spec of the folder's run.
 
     Args:
         path: of the file.
-        hashes: of spec and inputs, as the file has them.
+        hashes: of spec and inputs, as the file states them.
         fingerprint: the SHA-256 of the folder's spec.
     """
     stated = hashes.get(SPEC_HASH) if isinstance(hashes, Mapping) else None
@@ -214,7 +214,7 @@ def check_same_run(path: Path, hashes: object, fingerprint: str) -> None:
 
 
 def write_spec(folder: Path, text: str) -> FileRecord:
-    """Write ``spec.yaml``; returns its record for the manifest."""
+    """Write ``text`` to ``spec.yaml`` in ``folder``; returns its record for the manifest."""
     return write_text(folder / SPEC_FILE, text)
 
 
@@ -241,7 +241,7 @@ def add_hashes(archive: IO[bytes], hashes: Mapping[str, str]) -> None:
 
 
 def archive_hashes(path: Path) -> dict[str, str]:
-    """The hashes that `add_hashes` added to an archive; `RunError` if it is damaged."""
+    """The hashes that `add_hashes` added to the archive at ``path``; raises `RunError` if it is damaged."""
     try:
         with zipfile.ZipFile(path) as parts:
             found: dict[str, str] = json.loads(parts.read(_HASHES_RECORD))
@@ -251,12 +251,12 @@ def archive_hashes(path: Path) -> dict[str, str]:
 
 
 def read_ledger(folder: Path) -> dict[str, Any]:
-    """Reads ``ledger.json``; raises ``RunError`` if it is missing or damaged."""
+    """The content of ``ledger.json`` in ``folder``; raises `RunError` if it is missing or damaged."""
     return read_json(folder / LEDGER_FILE)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object; raises ``RunError`` if it is missing or damaged."""
+    """The JSON object in a file; raises `RunError` if it is missing, damaged or no object."""
     try:
         value = parse_json(_read_text(path), str(path), most=MAX_OWN_BYTES)
     except SpecError as error:
@@ -320,7 +320,7 @@ def _check_model(folder: Path, manifest: Manifest) -> None:
 
 
 def add_text(path: Path, text: str) -> None:
-    """Write a text file; in a run folder, under its lock, it is added to the manifest.
+    """Write a text file; in a run folder under its lock and with an entry in its manifest.
 
     Raises:
         SpecError: another process is writing there.
@@ -334,7 +334,7 @@ def add_text(path: Path, text: str) -> None:
 
 
 def add_json(folder: Path, name: str, value: Mapping[str, Any]) -> None:
-    """Write a JSON object into a run folder under its lock, and add it to the manifest.
+    """Write a JSON object to the file ``name`` of a run folder under its lock, with an entry in the manifest.
 
     Raises:
         SpecError: another process is writing there.

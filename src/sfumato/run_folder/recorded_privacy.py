@@ -68,7 +68,7 @@ class WorstCoalition:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> WorstCoalition:
-        """The coalition of one entry of ``coalitions`` in privacy.json."""
+        """Read one entry of ``coalitions`` in privacy.json."""
         figures = float(row["epsilon"]), float(row["supernode_epsilon"])
         beside = row.get("supernode_in_zone")
         in_zone = None if beside is None else int(beside)
@@ -101,10 +101,10 @@ class RecordedPrivacy:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], path: Path = Path("privacy.json")) -> RecordedPrivacy:
-        """The content of a privacy.json that was read as JSON.
+        """Read the content of a privacy.json that was parsed as JSON.
 
         Raises:
-            RunError: it is none of this kind; the message names ``path``.
+            RunError: a key is missing or of another type; the message names ``path``.
         """
         stated = document.get("delta")
         delta = float(stated) if isinstance(stated, int | float) else math.nan

@@ -59,14 +59,14 @@ class LoggedRound:
     views: Mapping[str, str] = field(default_factory=dict)
 
     def line(self) -> bytes:
-        """The round as one line of JSON, with a newline."""
+        """The round as one line of the log: JSON as bytes, with a newline."""
         metrics = {name: _number_to_json(value) for name, value in self.metrics.items()}
         document: dict[str, Any] = {"metrics": metrics} | ({"views": dict(self.views)} if self.views else {})
         return (json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n").encode()
 
     @classmethod
     def read(cls, line: bytes) -> LoggedRound:
-        """Read the round in one line of the log, JSON as bytes."""
+        """The round that one line of the log (JSON as bytes) holds."""
         document = json.loads(line)
         metrics = {name: _number_from_json(value) for name, value in document["metrics"].items()}
         return cls(metrics, document.get("views", {}))
@@ -101,7 +101,7 @@ class RoundsLog:
 
     @property
     def mark(self) -> SealedPrefix:
-        """The seal (rounds, bytes and hash) of the part of the log that was flushed."""
+        """The seal (rounds, bytes and hash) of the part of the log that is on the disk."""
         return self._mark
 
     def close(self) -> None:
@@ -109,11 +109,11 @@ class RoundsLog:
         os.close(self._descriptor)
 
     def add(self, done: LoggedRound) -> None:
-        """Add a round, which the next `flush` writes."""
+        """Keep a round in memory; the next `flush` writes it."""
         self._waiting.append(done.line())
 
     def flush(self, rounds: int) -> SealedPrefix:
-        """Write the added rounds, up to the first ``rounds`` of the run, to the disk; returns their seal.
+        """Write the added rounds, up to the run's first ``rounds``, to the disk; returns the log's seal.
 
         Raises:
             RunError: they cannot be written; they are kept for the next call.
@@ -137,7 +137,7 @@ class RoundsLog:
 
 
 def read_rounds(folder: Path, mark: SealedPrefix) -> Iterator[LoggedRound]:
-    """Yield the rounds that ``mark`` seals, one by one.
+    """Yield, one by one, the rounds in the part of the log that ``mark`` seals.
 
     Raises:
         RunError: they are missing or damaged.

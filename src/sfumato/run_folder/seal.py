@@ -43,7 +43,7 @@ class Seal:
     device: str
 
     def write(self, file: HashedFile) -> None:
-        """Append the seal to ``file``, which contains the archive."""
+        """Append the seal to ``file``, to which the archive was written before."""
         document = json.dumps(asdict(self)).encode()
         archive = file.size
         file.write(document)
@@ -52,7 +52,11 @@ class Seal:
 
     @classmethod
     def split(cls, content: bytes) -> tuple[Seal, memoryview]:
-        """The seal of a checkpoint, and the archive; ``ValueError`` if it is damaged."""
+        """Divide the content of a checkpoint into its seal and the archive before it.
+
+        Raises:
+            ValueError: it is damaged or of another version.
+        """
         if len(content) < _END.size + _DIGEST:
             raise ValueError(f"{len(content)} bytes are too few for a checkpoint")
         stated, found = content[-_DIGEST:], hashlib.sha256(memoryview(content)[:-_DIGEST]).digest()
@@ -69,7 +73,7 @@ class Seal:
 
 
 def read_seal(folder: Path) -> Seal | None:
-    """The seal of ``checkpoint.pt``; ``None`` if there is no checkpoint.
+    """The seal of ``checkpoint.pt`` in ``folder``; ``None`` if there is no checkpoint.
 
     Raises:
         RunError: the checkpoint is damaged.
@@ -79,7 +83,7 @@ def read_seal(folder: Path) -> Seal | None:
 
 
 def read_checkpoint(folder: Path) -> tuple[Seal, memoryview] | None:
-    """The seal and the archive of ``checkpoint.pt``; ``None`` if there is no checkpoint.
+    """(seal, archive) of ``checkpoint.pt`` in ``folder``; ``None`` if there is no checkpoint.
 
     Raises:
         RunError: the checkpoint is damaged.

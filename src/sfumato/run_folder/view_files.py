@@ -18,9 +18,9 @@ _LONGEST_NAME = 120
 
 
 def slug(observer: str) -> str:
-    """The name of the folder for an observer's views: its name with safe characters.
+    """Name of the folder for an observer's views: the observer's name with ``:`` and ``,`` replaced.
 
-    For a large coalition it is the beginning and a hash.
+    For a large coalition it is cut and ends in a hash of the name.
     """
     name = observer.replace(":", "-").replace(",", "+")
     if len(name) <= _LONGEST_NAME:
@@ -29,7 +29,7 @@ def slug(observer: str) -> str:
 
 
 def round_file(folder: str, number: int) -> str:
-    """Name of the file with the vectors of round ``number`` (from 0); ``folder`` as in `slug`."""
+    """Path in a run folder of the vectors of round ``number`` (from 0); ``folder`` as `slug` gives it."""
     return f"{VIEWS_FOLDER}/{folder}/round-{number + 1:06d}.npz"
 
 

@@ -75,10 +75,10 @@ class Client:
         self._expected: MessageKind | None = None
 
     def advertise(self) -> bytes:
-        """Round 0: a signed message with this session's public keys, for everybody.
+        """First phase: returns a signed message with this session's public keys, for everybody.
 
         Raises:
-            MessageError: they were advertised before, by this object or, as the identity remembers, another
+            MessageError: keys were advertised before, by this object or, as the identity remembers, another
                 one.
         """
         if self._expected is not None:
@@ -93,14 +93,15 @@ class Client:
         return self._send(MessageKind.ADVERTISE, advertisement.encode(), EVERYBODY)
 
     def share_keys(self, roster: bytes) -> bytes:
-        """Round 1: read the neighbours' keys; returns this party's shares of both secrets, sealed for each
-        neighbour.
+        """Second phase: read the neighbours' keys; returns this party's shares of both its secrets.
+
+        The shares are sealed, one box for each neighbour.
 
         Args:
             roster: the server's message with the neighbours' keys.
 
         Raises:
-            MessageError: rejected.
+            MessageError: it is rejected.
             BelowThresholdError: too few neighbours are there.
         """
         frame = self._open(roster, MessageKind.ROSTER)
@@ -143,14 +144,14 @@ class Client:
         return self._send(MessageKind.SHARES, messages.encode_boxes(boxes))
 
     def masked_input(self, delivery: bytes, vector: RingVector) -> bytes:
-        """Round 2: open the neighbours' shares; returns a message with the vector under all masks.
+        """Third phase: open the neighbours' shares; returns a message with ``vector`` under all masks.
 
         Args:
             delivery: the server's message.
             vector: ring elements ``[length]``; private.
 
         Raises:
-            MessageError: rejected.
+            MessageError: the server's message is rejected.
             BelowThresholdError: too few neighbours are left.
             ValueError: the vector is not of the ring or the length agreed.
         """
@@ -180,12 +181,12 @@ class Client:
         return self._send(MessageKind.MASKED, messages.encode_vector(masked))
 
     def consent(self, survivors: bytes) -> bytes:
-        """Round 3, with a malicious server: sign the list of survivors that it sent.
+        """Fourth phase, with a malicious server: sign the list of survivors that it sent.
 
         Raises:
-            MessageError: rejected.
-            RevealRefusedError: a second, other list.
-            InconsistentSurvivorsError: a list that cannot be.
+            MessageError: the list is rejected.
+            RevealRefusedError: it is a second list, other than the first.
+            InconsistentSurvivorsError: the list contradicts what this party knows.
             BelowThresholdError: too few survivors.
         """
         if not self._is_server_malicious:
@@ -194,17 +195,17 @@ class Client:
         return self._send(MessageKind.CONSENT, survivors_digest(self._terms.session, listed), EVERYBODY)
 
     def unmask(self, data: bytes) -> bytes:
-        """Last round: a message with one share of every neighbour: of the seed of its own mask if it
-        survived, of its
-        masking key if not.
+        """Last phase: returns a message with one share of a secret of every neighbour.
+
+        The secret is the seed of its own mask if it survived, its masking key if it dropped out; never both.
 
         Args:
             data: the others' consents (malicious server), or the list of survivors (semi-honest).
 
         Raises:
-            MessageError: rejected.
-            RevealRefusedError: a second, other list of survivors.
-            InconsistentSurvivorsError: the list cannot be, or others signed another.
+            MessageError: the server's message is rejected.
+            RevealRefusedError: it is a second list of survivors, other than the first.
+            InconsistentSurvivorsError: the list contradicts what this party knows, or others signed another.
             BelowThresholdError: too few survivors, or too few who signed.
         """
         if self._is_server_malicious:
@@ -364,12 +365,12 @@ class Client:
 
 
 def survivors_digest(session: bytes, survivors: Sequence[int]) -> bytes:
-    """The hash of a list of survivors in a session, which parties sign."""
+    """The hash of a list of survivors that parties of the session sign."""
     return digest(b"survivors", session, messages.encode_parties(survivors))
 
 
 def seed_commitment(session: bytes, number: int, seed: bytes) -> bytes:
-    """A hash that commits a party to its seed, so that a seed rebuilt from wrong shares is noticed."""
+    """A hash by which party ``number`` commits to its seed: one rebuilt from wrong shares is noticed."""
     return digest(b"seed", session, number.to_bytes(4, "big"), seed)
 
 

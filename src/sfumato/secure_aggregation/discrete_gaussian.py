@@ -29,13 +29,14 @@ _LARGEST_STD = 2.0**46
 def sample_discrete_gaussian(
     size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN
 ) -> npt.NDArray[np.int64]:
-    """Exact noise ``N_Z(0, std²)`` of ``size`` coordinates, int64 ``[size]``.
+    """Draw ``size`` values of the discrete Gaussian ``N_Z(0, std²)`` exactly, int64 ``[size]``.
 
     Args:
-        size: number of coordinates.
-        std: σ of the formula, the standard deviation's limit for large σ; 0 for none.
-        stream: uniform words; the same stream, the same noise.
-        margin: where floating point hands over to decimals; larger is slower and gives the same law.
+        size: number of values.
+        std: σ of the formula, the standard deviation's limit for large σ; 0 for zeros.
+        stream: uniform words; the same stream gives the same noise.
+        margin: how close a decision must be to be made in decimals instead of floating point; a larger one is
+            slower and gives the same law.
 
     Raises:
         QuantisationError: ``std`` is negative, not finite, or above 2^46.

@@ -20,7 +20,7 @@ _MOST_TRIES = 64
 
 
 def encode(vector: npt.NDArray[np.floating], plan: QuantisationPlan, key: bytes) -> RingVector:
-    """A device's contribution to the sum as ring elements ``[dimension]``, discrete Gaussian noise included.
+    """A device's vector as ring elements ``[dimension]``: clipped, rounded at random, with its noise added.
 
     Args:
         vector: ``[dimension]``; private.
@@ -39,11 +39,10 @@ def encode(vector: npt.NDArray[np.floating], plan: QuantisationPlan, key: bytes)
 def round_at_random(
     vector: npt.NDArray[np.floating], plan: QuantisationPlan, stream: KeyStream
 ) -> npt.NDArray[np.int64]:
-    """Clip, scale and round a vector at random, again until the norm bound holds: steps, int64
-    ``[dimension]``.
+    """Clip, scale and round a vector at random, again until the norm bound holds; int64 ``[dimension]``.
 
     Raises:
-        QuantisationError: the vector's length is not the plan's, it is not finite, or no rounding of many
+        QuantisationError: the vector's length is not the plan's, it is not finite, or none of many tries
             meets the bound.
     """
     if vector.shape != (plan.dimension,):
@@ -63,7 +62,7 @@ def round_at_random(
 
 
 def decode(total: RingVector, plan: QuantisationPlan) -> npt.NDArray[np.float64]:
-    """A sum of ring elements as real numbers ``[dimension]``: signed elements over the scale.
+    """Real numbers ``[dimension]`` from a sum of ring elements, read as signed and divided by the scale.
 
     Raises:
         QuantisationError: not elements of the plan's ring.

@@ -14,7 +14,7 @@ from sfumato.wire.errors import BelowThresholdError
 
 
 def fast_sum(vectors: Mapping[int, RingVector], survivors: Collection[int]) -> RingVector:
-    """The survivors' vectors, added modulo 2^bits.
+    """The survivors' vectors added modulo 2^bits, ``[dimension]``: what a session with masks would give.
 
     Args:
         vectors: each party's, as it would mask it, ``[dimension]``.
@@ -33,12 +33,18 @@ def survivors_of(
     drop: Mapping[Phase, Collection[int]],
     threat_model: ThreatModel = "malicious",
 ) -> tuple[int, ...]:
-    """The parties whose vectors a session over the complete graph adds up, given who drops out when.
+    """The parties, ascending, whose vectors a session over the complete graph would sum.
 
-    Who drops out after masking is in the sum all the same.
+    A party that drops out after it has sent its masked vector is in the sum all the same.
+
+    Args:
+        parties: enrolled.
+        threshold: fewest parties that must be left after each phase.
+        drop: phase to the parties that drop out before their message of it.
+        threat_model: with a malicious server there is a phase of consent.
 
     Raises:
-        BelowThresholdError: too few reach the end: the session aborts, as the protocol would.
+        BelowThresholdError: too few are left: the session aborts, as the protocol would.
     """
     alive = set(range(parties))
     masked: tuple[int, ...] = ()

@@ -32,6 +32,11 @@ SECURITY_BITS = 40.0
 def neighbours(parties: int, degree: int, seed: bytes) -> list[tuple[int, ...]]:
     """Each party's neighbours in a random regular graph, ascending; the same for all who know ``seed``.
 
+    Args:
+        parties: enrolled.
+        degree: neighbours of each party.
+        seed: bytes of any length.
+
     Raises:
         ValueError: ``degree`` is not an even number below ``parties - 1``, nor ``parties - 1``.
     """
@@ -74,10 +79,11 @@ def choose_neighbourhood(
     security_bits: float = SECURITY_BITS,
     correctness_bits: float = 30,
 ) -> Neighbourhood:
-    """The smallest degree for which exposure + isolation ≤ 2^-security_bits, failure ≤ 2^-correctness_bits.
+    """The graph of smallest degree with exposure + isolation ≤ 2^-security_bits, failure ≤
+    2^-correctness_bits.
 
-    40 and 30 bits are the figures of Bell et al. 2020: chances of a graph, met once a session, not of a
-    computation.
+    40 and 30 bits are the figures of Bell et al. 2020. They bound the probability that a random graph is bad,
+    which happens at most once a session; no amount of computation raises it.
 
     Args:
         parties: enrolled.
@@ -87,7 +93,7 @@ def choose_neighbourhood(
         correctness_bits: for failure.
 
     Raises:
-        ValueError: not even the complete graph will do.
+        ValueError: even the complete graph does not suffice.
     """
     for name, count in (("colluders", colluders), ("dropouts", dropouts)):
         if not 0 <= count < parties:
@@ -107,7 +113,7 @@ def choose_neighbourhood(
 def assess(
     parties: int, degree: int, share_threshold: int, *, colluders: int, dropouts: int
 ) -> Neighbourhood:
-    """Bound the risks of a graph in which each party has ``degree`` neighbours (see the module).
+    """Upper bounds of the risks of a graph in which each party has ``degree`` neighbours (see the module).
 
     Args:
         parties: enrolled.

@@ -49,11 +49,11 @@ class Masker:
         self._mask: RingVector = np.empty(length, dtype=ring_type(bits))
 
     def add(self, total: RingVector, key: bytes) -> None:
-        """Add the mask that follows from ``key`` to ``total``, in place, modulo 2^bits."""
+        """Add the mask of ``key`` (32 bytes) to ``total`` ``[length]``, in place, modulo 2^bits."""
         KeyStream(key).fill(self._mask)
         np.add(total, self._mask, out=total)
 
     def subtract(self, total: RingVector, key: bytes) -> None:
-        """Subtract the mask that follows from ``key`` from ``total``, in place, modulo 2^bits."""
+        """Subtract the mask of ``key`` (32 bytes) from ``total`` ``[length]``, in place, modulo 2^bits."""
         KeyStream(key).fill(self._mask)
         np.subtract(total, self._mask, out=total)

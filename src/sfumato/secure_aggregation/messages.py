@@ -51,15 +51,15 @@ class Advertisement:
     seed_commitment: bytes
 
     def encode(self) -> bytes:
-        """The payload of this advertisement, the inverse of `decode_advertisement`."""
+        """This advertisement as a payload of 96 bytes, the inverse of `decode_advertisement`."""
         return self.sealing + self.masking + self.seed_commitment
 
 
 def decode_advertisement(payload: bytes) -> Advertisement:
-    """The advertisement in a payload.
+    """The advertisement in a payload, the inverse of `Advertisement.encode`.
 
     Raises:
-        MalformedMessageError: it is none.
+        MalformedMessageError: bytes are left.
         TruncatedMessageError: it is too short.
     """
     reader = PayloadReader(payload)
@@ -69,16 +69,15 @@ def decode_advertisement(payload: bytes) -> Advertisement:
 
 
 def encode_pair(mask_share: int, seed_share: int) -> bytes:
-    """The plain content of a box: a share of the masking key and one of the own mask's seed."""
+    """The plain content of a box: a share of a masking key, then a share of a seed, as bytes."""
     return mask_share.to_bytes(SHARE_BYTES, "big") + seed_share.to_bytes(SHARE_BYTES, "big")
 
 
 def decode_pair(plain: bytes) -> tuple[int, int]:
-    """Read a share of the masking key and one of the own mask's seed, field elements, from the content of a
-    box.
+    """(share of a masking key, share of a seed), field elements, from the plain content of a box.
 
     Raises:
-        MalformedMessageError: it is no such pair.
+        MalformedMessageError: a share is no field element, or bytes are left.
         TruncatedMessageError: it is too short.
     """
     reader = PayloadReader(plain)
@@ -93,10 +92,10 @@ def encode_blobs(blobs: Sequence[bytes]) -> bytes:
 
 
 def decode_blobs(payload: bytes) -> list[bytes]:
-    """The byte strings in a list, from the bytes of `encode_blobs`.
+    """The list of byte strings that `encode_blobs` wrote.
 
     Raises:
-        MalformedMessageError: something is left.
+        MalformedMessageError: bytes are left.
         TruncatedMessageError: it is too short.
     """
     reader = PayloadReader(payload)
@@ -106,16 +105,16 @@ def decode_blobs(payload: bytes) -> list[bytes]:
 
 
 def encode_boxes(boxes: Mapping[int, bytes]) -> bytes:
-    """The bytes of a table from parties (whom it is for, or from) to sealed boxes."""
+    """The sealed boxes as bytes, by party, ascending; a party is the box's sender or its recipient."""
     table = sorted(boxes.items())
     return _COUNT.pack(len(table)) + b"".join(_COUNT.pack(party) + box for party, box in table)
 
 
 def decode_boxes(payload: bytes) -> dict[int, bytes]:
-    """The sealed boxes by party, from the bytes of `encode_boxes`.
+    """Party to its sealed box, from the bytes of `encode_boxes`.
 
     Raises:
-        MalformedMessageError: a party is there twice, or something is left.
+        MalformedMessageError: a party is there twice, or bytes are left.
         TruncatedMessageError: it is too short.
     """
     reader = PayloadReader(payload)
@@ -129,9 +128,7 @@ def decode_boxes(payload: bytes) -> dict[int, bytes]:
 
 
 def encode_vector(vector: RingVector) -> bytes:
-    """Write the ring elements as little-endian words of 16, 32 or 64 bits, the ring's width, without a
-    header.
-    """
+    """Ring elements as little-endian words of the ring's width (16, 32 or 64 bits), without a header."""
     return vector.tobytes()
 
 
@@ -149,12 +146,17 @@ def decode_vector(payload: bytes, length: int, bits: int) -> RingVector:
 
 
 def encode_parties(parties: Sequence[int]) -> bytes:
-    """The bytes of a list of parties, ascending."""
+    """A list of party numbers as bytes, ascending."""
     return _COUNT.pack(len(parties)) + b"".join(_COUNT.pack(party) for party in sorted(parties))
 
 
 def decode_parties(payload: bytes) -> tuple[int, ...]:
-    """The parties in a list, from the bytes of `encode_parties`."""
+    """The ascending party numbers that `encode_parties` wrote.
+
+    Raises:
+        MalformedMessageError: they do not ascend, or bytes are left.
+        TruncatedMessageError: it is too short.
+    """
     reader = PayloadReader(payload)
     parties = tuple(reader.number() for _ in range(reader.number()))
     reader.end()
@@ -166,7 +168,7 @@ def decode_parties(payload: bytes) -> tuple[int, ...]:
 
 
 def encode_reveal(mask_shares: Mapping[int, int], seed_shares: Mapping[int, int]) -> bytes:
-    """The bytes of shares of the masking keys of some parties and of the seeds of others."""
+    """Two tables as bytes: party to a share of its masking key, and party to a share of its seed."""
     out = b""
     for table in (mask_shares, seed_shares):
         rows = sorted(table.items())
@@ -176,7 +178,12 @@ def encode_reveal(mask_shares: Mapping[int, int], seed_shares: Mapping[int, int]
 
 
 def decode_reveal(payload: bytes) -> tuple[dict[int, int], dict[int, int]]:
-    """The shares of masking keys and of seeds, from the bytes of `encode_reveal`; nobody is in both."""
+    """(party to share of its masking key, party to share of its seed), from the bytes of `encode_reveal`.
+
+    Raises:
+        MalformedMessageError: a party is in a table twice or in both, or bytes are left.
+        TruncatedMessageError: it is too short.
+    """
     reader = PayloadReader(payload)
     tables: list[dict[int, int]] = []
     for _ in range(2):
@@ -197,7 +204,7 @@ class PayloadReader:
         self._at = 0
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes.
+        """The next ``size`` bytes; the reader moves past them.
 
         Raises:
             TruncatedMessageError: fewer are left.
@@ -209,17 +216,30 @@ class PayloadReader:
         return piece
 
     def number(self) -> int:
-        """The next unsigned integer of 32 bits."""
+        """The next 4 bytes as an unsigned integer.
+
+        Raises:
+            TruncatedMessageError: fewer are left.
+        """
         return int(_COUNT.unpack(self.take(_COUNT.size))[0])
 
     def share(self) -> int:
-        """The next field element, a share of a secret."""
+        """The next share of a secret, an element of the field of order `PRIME`.
+
+        Raises:
+            MalformedMessageError: it is not below the prime.
+            TruncatedMessageError: too few bytes are left.
+        """
         value = int.from_bytes(self.take(SHARE_BYTES), "big")
         require(value < PRIME, "a share that is no field element")
         return value
 
     def end(self) -> None:
-        """Raise `MalformedMessageError` if anything of the payload is left."""
+        """Refuse a payload of which bytes are left.
+
+        Raises:
+            MalformedMessageError: there are some.
+        """
         require(self._at == len(self._data), f"{len(self._data) - self._at} bytes after the end of a payload")
 
 

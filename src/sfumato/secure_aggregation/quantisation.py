@@ -77,11 +77,11 @@ class QuantisationPlan:
 
     @cached_property
     def sensitivity(self) -> float:
-        """Largest l2 norm of a device's integer vector before noise, in steps: its zero-out sensitivity.
+        """Zero-out sensitivity: largest l2 norm of a device's integer vector before noise, in steps.
 
-        min(r + √d, √(r² + d/4 + √(2 ln(1/β))·(r + √d/2))), r = clip·scale (conditional randomised
-        rounding of Kairouz et al. 2021, the step as unit), and one part in 10^9 for floating point. Replacing
-        a device: twice that.
+        min(r + √d, √(r² + d/4 + √(2 ln(1/β))·(r + √d/2))), r = clip·scale (conditional randomised rounding of
+        Kairouz et al. 2021, the step as unit), and one part in 10^9 for floating point. Replacing a device:
+        twice that.
         """
         r, d = self.clip * self.scale, self.dimension
         surely = r + math.sqrt(d)
@@ -92,14 +92,14 @@ class QuantisationPlan:
 
     @property
     def inflation(self) -> float:
-        """What rounding costs: sensitivity over that of real numbers, at least 1."""
+        """The sensitivity with rounding over that of real numbers, clip · scale; at least 1."""
         return self.sensitivity / (self.clip * self.scale)
 
     @property
     def wrapping(self) -> float:
-        """Bound on the probability that any coordinate of the sum of all parties leaves the ring's range.
+        """Bound on the probability that a coordinate of the sum of all parties leaves the ring's range.
 
-        Vectors' coordinates are at most ⌈clip·scale⌉.
+        See the function `wrapping`; a coordinate of one vector is at most ⌈clip·scale⌉.
         """
         most = self.parties * math.ceil(self.clip * self.scale * (1 + _FLOAT_SLACK))
         variance = self.parties * self.noise_std**2
@@ -107,15 +107,15 @@ class QuantisationPlan:
 
 
 def wrapping(most: float, variance: float, *, dimension: int, bits: int) -> float:
-    """Bound on the probability that any coordinate of a sum leaves the ring's range; 0: it cannot.
+    """Bound on the probability that any coordinate of a sum leaves the range of the ring and so wraps around.
 
     Sums of discrete Gaussians are subgaussian with the sum of their variances (Canonne et al. 2020). A matter
     of accuracy: privacy never depends on it.
 
     Args:
-        most: largest coordinate that the sum without noise can have, in steps.
+        most: largest coordinate that the sum without noise can have, in rounding steps.
         variance: of all noise in it, in steps squared.
-        dimension: coordinates.
+        dimension: number of coordinates.
         bits: of the ring.
     """
     room = 2.0 ** (bits - 1) - 1 - most

@@ -77,21 +77,21 @@ class AggregationServer:
 
     @property
     def result(self) -> tuple[RingVector, tuple[int, ...]]:
-        """The survivors' sum modulo 2^bits ``[length]``, and the survivors.
+        """(sum of the survivors' vectors modulo 2^bits ``[length]``, numbers of the survivors, ascending).
 
         Raises:
-            OutOfOrderMessageError: it is not known yet, or never will be.
+            OutOfOrderMessageError: the session has not ended with a sum.
         """
         if self.phase is not Phase.DONE:
             raise errors.OutOfOrderMessageError(f"no result: the session stands at {self.phase.name.lower()}")
         return self._total, tuple(sorted(self._alive[Phase.MASK]))
 
     def receive(self, data: bytes) -> None:
-        """Take one party's message of the open phase.
+        """Check and keep one party's message of the open phase.
 
         Raises:
-            MessageError: rejected.
-            InconsistentSurvivorsError: rejected, as its sender signed another list.
+            MessageError: the message is rejected.
+            InconsistentSurvivorsError: its sender signed another list of survivors.
         """
         if self.phase not in _KINDS:
             raise errors.OutOfOrderMessageError("the session has ended")

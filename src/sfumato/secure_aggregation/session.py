@@ -46,8 +46,8 @@ class SessionOutcome:
     server_seconds: float
 
 
-def untouched(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequence[bytes]:
-    """The `Wire` without an attacker: it delivers every message once, unchanged."""
+def deliver_unchanged(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequence[bytes]:
+    """The `Wire` without an attacker: it delivers ``data`` once, unchanged."""
     return [data]
 
 
@@ -59,18 +59,18 @@ def aggregate(
     *,
     drop: Mapping[Phase, Collection[int]] | None = None,
     entropy: Callable[[int], Entropy] = lambda _: os.urandom,
-    wire: Wire = untouched,
+    wire: Wire = deliver_unchanged,
 ) -> SessionOutcome:
-    """Run a session in this process from the first message to the sum.
+    """Run a session in this process, with all parties and the server, from the first message to the sum.
 
     Args:
         terms: of the session.
         identities: the parties', in order.
         server_identity: the server's.
         vectors: ring elements ``[length]`` of every party that gets as far as masking.
-        drop: who falls silent before its message of a phase.
-        entropy: each party's, by number.
-        wire: what becomes of messages on their way.
+        drop: phase to the parties that drop out before their message of it.
+        entropy: party number to its source of random bytes.
+        wire: decides what is delivered of each message; see `Wire`.
 
     Raises:
         AbortError: there is no result.

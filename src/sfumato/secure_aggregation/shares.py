@@ -18,10 +18,12 @@ _COEFFICIENT_BYTES = 48
 
 
 def draw_coefficients(secret: bytes, threshold: int, entropy: Entropy) -> list[int]:
-    """Coefficients of a uniform polynomial of degree ``threshold - 1`` with ``secret`` at 0, the lowest
-    first.
+    """Coefficients, lowest first, of a random polynomial of degree ``threshold - 1`` with ``secret`` at 0.
 
-    Coefficients are 384 random bits modulo the prime: within 2^-127 of uniform.
+    The others are 384 random bits modulo the prime: within 2^-127 of uniform.
+
+    Raises:
+        ValueError: ``secret`` has not 32 bytes, or ``threshold`` is below 1.
     """
     if len(secret) != _SECRET_BYTES:
         raise ValueError(f"secret: got {len(secret)} bytes; must be {_SECRET_BYTES}")
@@ -36,7 +38,7 @@ def draw_coefficients(secret: bytes, threshold: int, entropy: Entropy) -> list[i
 
 
 def polynomial_values(coefficients: Sequence[int], points: Iterable[int]) -> dict[int, int]:
-    """Point to the polynomial's value there, modulo the prime."""
+    """Point to the value there, modulo the prime, of the polynomial with these coefficients, lowest first."""
     backwards = coefficients[::-1]
     values = {}
     for point in points:
@@ -48,13 +50,13 @@ def polynomial_values(coefficients: Sequence[int], points: Iterable[int]) -> dic
 
 
 def split(secret: bytes, threshold: int, points: Iterable[int], entropy: Entropy) -> dict[int, int]:
-    """Split a 32-byte secret into shares (Shamir), one for each point.
+    """Split a 32-byte secret into shares (Shamir), point to share.
 
     Args:
         secret: what is shared.
         threshold: how many shares rebuild it.
-        points: distinct, in ``1..PRIME-1``: never 0, which is the secret's own.
-        entropy: for the polynomial.
+        points: distinct, in ``1..PRIME-1``: never 0, where the value is the secret itself.
+        entropy: gives random bytes for the polynomial.
 
     Raises:
         ValueError: a point is 0 or repeated, or there are fewer points than ``threshold``.
@@ -68,8 +70,7 @@ def split(secret: bytes, threshold: int, points: Iterable[int], entropy: Entropy
 
 
 def rebuild(shares: Mapping[int, int], threshold: int) -> bytes | None:
-    """The 32-byte secret from any ``threshold`` of the shares (by point); ``None`` if they fit no such
-    secret.
+    """The 32-byte secret from shares (point to share); ``None`` if ``threshold`` of them fit no secret.
 
     Raises:
         ValueError: fewer than ``threshold`` shares.

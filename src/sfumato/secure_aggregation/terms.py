@@ -96,7 +96,7 @@ class SessionTerms:
 
     @property
     def parties(self) -> int:
-        """The number of parties that are enrolled."""
+        """The number of enrolled parties."""
         return len(self.public_keys)
 
     @cached_property
@@ -106,7 +106,7 @@ class SessionTerms:
 
     @cached_property
     def session(self) -> bytes:
-        """The session's 32-byte name: a hash of all terms."""
+        """The session's 32-byte identifier: a hash of all terms."""
         numbers = struct.pack(
             ">QIIIIBB",
             self.length,
@@ -132,7 +132,7 @@ def complete_terms(
     colluders: int,
     bits: int = 32,
 ) -> SessionTerms:
-    """Write the terms of a session in which every party is a neighbour of every other (Bonawitz et al. 2017).
+    """The terms of a session in which every party is a neighbour of every other (Bonawitz et al. 2017).
 
     Args:
         label: run, round and zone; a party takes part under it in no other session.

@@ -69,7 +69,7 @@ def require_guarantee(
     threat_model: ThreatModel,
     colluders: int,
 ) -> None:
-    """Check that the module's guarantee holds under these terms.
+    """Check that the privacy guarantee of the module's docstring holds under these terms.
 
     Args:
         parties: enrolled.
@@ -80,7 +80,7 @@ def require_guarantee(
         colluders: parties that collude with it.
 
     Raises:
-        UnsafeTermsError: the message says which inequality fails.
+        UnsafeTermsError: it does not; the message says which inequality fails.
     """
     if threshold - colluders < 2:
         raise UnsafeTermsError(

@@ -41,15 +41,15 @@ def session_bytes(
     bits: int = 32,
     threat_model: ThreatModel = "malicious",
 ) -> SessionBytes:
-    """Bytes sent and received by a party and the server in a session.
+    """Bytes that a party sends and receives in a session, if it survives and if it drops out.
 
-    Dropouts, if any, fall silent between sharing keys and masking.
+    A party that drops out falls silent between sharing keys and masking.
 
     Args:
-        survivors: parties that stay.
+        survivors: how many parties survive.
         length: of the vectors.
         degree: neighbours of a party.
-        threshold: fewest survivors.
+        threshold: fewest survivors whose sum may be learnt.
         bits: of the ring.
         threat_model: of the session.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sfumato.data.dataset import Dataset
-from sfumato.data.features import Array, Features, in_memory, taken
+from sfumato.data.features import Array, Features, in_memory, take_rows
 from sfumato.data.locate import files_of
 from sfumato.durable_files import hash_file, reason, short_hash
 from sfumato.errors import DataError
@@ -109,7 +109,9 @@ def _compared(features: Features) -> Array:
     if in_memory(features):
         return features
     count = features.shape[0]
-    return taken(features, np.unique(np.linspace(0, count - 1, min(count, _MOST_COMPARED)).astype(np.int64)))
+    return take_rows(
+        features, np.unique(np.linspace(0, count - 1, min(count, _MOST_COMPARED)).astype(np.int64))
+    )
 
 
 def _hash_arrays(data: Dataset) -> str:

@@ -14,7 +14,7 @@ from sfumato.run_folder.reader import holds_run
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.overrides import seeds_from
-from sfumato.spec.without_noise import no_twin, twin_without_noise
+from sfumato.spec.without_noise import no_twin_error, twin_without_noise
 from sfumato.user_code import allow_user_code
 
 
@@ -53,7 +53,7 @@ def twins_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
         with allow_user_code():
             resolve(twin)
     except SpecError as error:
-        raise no_twin(error) from None
+        raise no_twin_error(error) from None
     return plays_of(twin, baseline_folder(folder), seeds)
 
 

@@ -23,7 +23,7 @@ from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.engine.base import EngineSettings
 from sfumato.engine.repeatable import repeatable_arithmetic
 from sfumato.errors import SpecError
-from sfumato.interrupts import raise_lost
+from sfumato.interrupts import raise_lost_interrupt
 from sfumato.learning.given_model import giving_model, with_given_model
 from sfumato.network.given_graph import with_graph
 from sfumato.protocols.base import FederatedProtocol
@@ -302,7 +302,7 @@ def _run_remaining_rounds(
     try:
         with tracking(one.metrics for one in writer.rounds()) as send:
             while position.state.round < session.rounds(position.state):
-                raise_lost()
+                raise_lost_interrupt()
                 done, row = session.next(position)
                 writer.add(done, row)
                 position = done  # only after the round has been written

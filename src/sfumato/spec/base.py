@@ -30,7 +30,7 @@ TAG = "="
 
 
 def refuse(key: str, value: object, allowed: str) -> PydanticCustomError:
-    """The validation error for ``value`` at ``key``, to be raised; it says what is ``allowed``.
+    """The validation error to raise for ``value`` at ``key``; the message says what is ``allowed``.
 
     ``key`` is relative to the section that is checked; empty for the section itself.
     """
@@ -38,7 +38,7 @@ def refuse(key: str, value: object, allowed: str) -> PydanticCustomError:
 
 
 def refuse_all(problems: Sequence[Refused]) -> PydanticCustomError:
-    """One validation error for several refusals, to be raised; of those at one key only the first counts."""
+    """The validation error to raise for several refusals; of refusals at one key only the first counts."""
     first: dict[str, dict[str, Any]] = {}
     for problem in problems:
         first.setdefault(problem.key, problem._asdict())
@@ -46,15 +46,13 @@ def refuse_all(problems: Sequence[Refused]) -> PydanticCustomError:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The word of ``known`` that ``word`` may be a misspelling of, whatever its case; ``None`` where none
-    is near.
-    """
+    """The word of ``known`` most similar to ``word`` in lower case; ``None`` if none is similar enough."""
     near = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """The hint `` (did you mean 'x'?)`` with the nearest known word; empty where none is near."""
+    """The hint `` (did you mean 'x'?)`` with the most similar word of ``known``; "" without one."""
     near = nearest(word, known)
     return "" if near is None else f" (did you mean {near!r}?)"
 
@@ -78,11 +76,16 @@ class Section(BaseModel):
 
     @classmethod
     def keys(cls) -> tuple[str, ...]:
-        """The keys of this section as a user writes them."""
+        """The keys of this section as they are written in a spec file."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed) of keys that do not go together; none here."""
+        """The rules that tie keys of this section to each other, one row (applies, key, value, allowed) each.
+
+        ``applies`` is true if the rule is broken; then ``value`` at ``key`` is refused, and the message says
+        what is ``allowed``. ``key`` is relative to this section, empty for the section itself. The base has
+        no rules.
+        """
         yield from ()
 
     @model_validator(mode="after")
@@ -160,7 +163,7 @@ class GroupwiseSection(Section):
         return section | {one: largest if scalar is None or scalar is listed else scalar}
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed): a number that contradicts its list."""
+        """Rows as of `Section.refusals`; they refuse a number that is not its list's largest entry."""
         one, many = self.number_and_list
         number, listed = getattr(self, one), getattr(self, many)
         if listed is not None:
@@ -209,20 +212,20 @@ def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) ->
 
 
 def in_range(least: float, most: float, *, or_zero: bool = False) -> BeforeValidator:
-    """A validator of numbers from ``least`` to ``most``; with ``or_zero`` 0 passes as well."""
+    """A pydantic validator of numbers from ``least`` to ``most``, both included; with ``or_zero`` also 0."""
     zero = "0, or " if or_zero else ""
     allowed = f"must be {zero}a number from {least:.10g} to {most:.10g}"
     return _number_check(allowed, lambda x: least <= x <= most or (or_zero and x == 0), whole=False)
 
 
 def count_limit(most: int, why: str = "", *, least: int = 1, instead: str = "") -> BeforeValidator:
-    """A validator of whole numbers from ``least`` to ``most``.
+    """A pydantic validator of whole numbers from ``least`` to ``most``, both included.
 
     Args:
         most: largest number that is allowed.
-        why: no larger one is, a phrase for the message; left out where it is obvious.
+        why: why no larger one is, a phrase for the message; left out where it is obvious.
         least: smallest number that is allowed.
-        instead: what else may stand there, for the message.
+        instead: what else may stand there, text that follows the range in the message.
     """
     reason = f": {why}" if why else ""
     allowed = f"must be a whole number from {least} to {most:,}{instead}{reason}"
@@ -262,7 +265,7 @@ CountOrAll = Annotated[
 
 
 def one_or_list() -> Discriminator:
-    """A discriminator between the members ``Tag("=one")`` and ``Tag("=list")`` of a union."""
+    """The pydantic discriminator of a union whose members are tagged ``"=one"`` (a value) and ``"=list"``."""
     return Discriminator(lambda value: TAG + ("list" if isinstance(value, list | tuple) else "one"))
 
 
@@ -315,19 +318,19 @@ BY_TRUST = frozenset({"trusted", "untrusted"})
 
 
 def numbers_in(value: WrittenPerEdge) -> tuple[int, ...]:
-    """The numbers in ``value``: itself, or those that it lists or maps to."""
+    """The numbers in ``value``: itself, the entries of a list, or the values of a mapping."""
     if isinstance(value, int):
         return (value,)
     return tuple(value.values() if isinstance(value, Mapping) else value)
 
 
 def by_kind(*kinds: str, default: str | None = None, **by_key: str) -> Discriminator:
-    """A discriminator of a union of sections: the key ``kind``, or else a key that only one kind has.
+    """The pydantic discriminator of a union of sections that tells them apart by ``kind``, or by another key.
 
     Args:
         kinds: every kind there is.
-        default: the kind of a section that says neither; its own checks then say what is wrong with it.
-        by_key: that key -> kind, in order of precedence.
+        default: the kind of a section with none of these keys; its own checks then say what is missing.
+        by_key: key that only one kind has -> that kind, in order of precedence.
     """
 
     def choose(value: Any) -> str | None:

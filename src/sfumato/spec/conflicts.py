@@ -41,7 +41,10 @@ if TYPE_CHECKING:  # the document imports this module
 
 
 def protocol_refusals(spec: Spec) -> Refusals:
-    """Refusal of a topology that the protocol does not run on; all other tables come after it."""
+    """One row as of `Section.refusals`; it refuses a topology that the protocol does not run on.
+
+    Where it applies no other table of refusals is read.
+    """
     kind, wanted = spec.topology.kind, topologies_of(spec.protocol)
     yield (kind not in wanted, "topology.kind", kind,
            f"must be {' or '.join(wanted)} with protocol {spec.protocol}")

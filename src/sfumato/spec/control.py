@@ -77,9 +77,10 @@ class Control(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused are three weights of 0, and noised estimates of a smoothness that ``bounds`` gives.
+        They refuse ``energy``, ``delay`` and ``optimality_gap_weight`` that are all 0, and ``estimates``
+        other than ``released`` where ``bounds`` gives the smoothness, so that nothing is estimated.
         """
         allowed = (
             "must have energy, delay or optimality_gap_weight above 0: with weights of 0 all settings of a "

@@ -195,7 +195,10 @@ class Data(Section):
         return scale
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed): two test sets, a comma for two things."""
+        """Rows as of `Section.refusals`.
+
+        They refuse one sign as separator and as decimal sign, and more than one way to say what is tested on.
+        """
         allowed = "must be ';' or tab with decimal: ',': a comma cannot do both"
         yield self.decimal == (self.separator or ","), "separator", self.separator, allowed
         values = {key: getattr(self, key) for key in ("test_fraction", "test_file", "test_column")}

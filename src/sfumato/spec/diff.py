@@ -9,7 +9,10 @@ from sfumato.spec.document import Spec
 
 
 def changed_values(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys in which two specs differ, ascending, with both values; ``None`` where one is missing."""
+    """Dotted key to (value in ``before``, value in ``now``) where two specs differ, keys ascending.
+
+    A value that one of them lacks is ``None``.
+    """
     old, new = (_flat(spec.model_dump(mode="json", by_alias=True)) for spec in (before, now))
     return {
         key: (old.get(key), new.get(key))
@@ -19,7 +22,10 @@ def changed_values(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
 
 
 def differing_values(documents: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    """Dotted keys in which documents differ, to the value in each document, ``None`` where it has none."""
+    """Dotted key to its value in each of ``documents``, for the keys in which these are not all equal.
+
+    A value that a document lacks is ``None``.
+    """
     flat = [_flat(document) for document in documents]
     keys = dict.fromkeys(key for one in flat for key in one)
     found = {key: tuple(one.get(key) for one in flat) for key in keys}
@@ -27,16 +33,18 @@ def differing_values(documents: Sequence[Mapping[str, Any]]) -> dict[str, tuple[
 
 
 def first_difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """Where two values at ``key`` begin to differ, down lists of one length and sections.
+    """The innermost place at which two values of ``key`` differ, the first in order if there are several.
+
+    Sections are compared key by key, lists of one length entry by entry.
 
     Args:
-        key: of both, dotted.
+        key: dotted key of both values.
         old: one value.
         new: the other, which must differ from it.
 
     Returns:
-        The dotted key of the first difference, such as ``sites[2].name``, and what stands there in ``old``
-        and in ``new``; ``None`` where one has nothing.
+        The dotted key of that place, such as ``sites[2].name``, and its values in ``old`` and in ``new``;
+        ``None`` where one has none.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         places = [(f"{key}.{name}", old.get(name), new.get(name)) for name in {**old, **new}]

@@ -156,9 +156,11 @@ class Spec(Section):
         return self
 
     def section_conflicts(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[Refused]:
-        """What sections refuse in each other: the first of every table of refusals, then unused keys.
+        """What the sections refuse in each other: the first refusal of each table, then keys without effect.
 
-        ``unless``: exceptions with which a table may break off, as for sections that are missing.
+        A topology that the protocol does not run on ends the tables.
+
+        ``unless``: exceptions that end one table silently, as where a section is missing.
         """
         for table in (protocol_refusals, *TABLES):
             with suppress(*unless):
@@ -171,27 +173,27 @@ class Spec(Section):
 
     @property
     def is_of_a_run(self) -> bool:
-        """Whether the spec was read from a run folder: it holds its own fingerprint."""
+        """Whether the spec was read from a run folder: its hashes hold its own fingerprint."""
         return SPEC_HASH in self.hashes
 
     @property
     def counts_radio(self) -> bool:
-        """Whether energy and time of transmissions are counted."""
+        """Whether energy and time of transmissions are computed: ``radio.kind`` is not none."""
         return not isinstance(self.radio, NoRadio)
 
     @property
     def elects_supernodes(self) -> bool:
-        """Whether every zone elects one of its devices as supernode."""
+        """Whether every zone of the tree elects one of its devices as supernode."""
         return isinstance(self.topology, TreeTopology) and self.topology.supernodes == "elected"
 
     @property
     def sends_over_the_air(self) -> bool:
-        """Whether a hop of ``transport`` is air."""
+        """Whether messages of some hop are added in the air, by the protocol or by ``transport``."""
         return self.protocol in AIR_PROTOCOLS or "air" in self.transport.values()
 
 
 def fingerprint(document: Mapping[str, Any]) -> str:
-    """SHA-256, in hexadecimal, of a spec as a mapping of plain values.
+    """SHA-256, 64 hexadecimal digits, of a spec as a mapping of plain values.
 
     Left out are ``versions`` and the fingerprint that it may hold. Comments, the order of keys and the way
     numbers are written do not count; hashes of inputs do.
@@ -204,17 +206,21 @@ def fingerprint(document: Mapping[str, Any]) -> str:
 
 
 def require_spec(spec: object) -> None:
-    """Raise a SpecError if ``spec`` is no `Spec`, but for example the name of a file."""
+    """Refuse anything that is no `Spec`, for example the name of a file.
+
+    Raises:
+        SpecError: it is none.
+    """
     if not isinstance(spec, Spec):
         how = f"sfumato.load_spec({spec!r})" if isinstance(spec, str) else "sfumato.load_spec"
         raise SpecError(Argument("spec"), spec, f"must be a Spec, as {how} gives it")
 
 
 def sections_at(location: Iterable[str | int]) -> list[type[Section]]:
-    """The classes of sections that may stand at ``location``, a path of keys; none where a value stands.
+    """The classes of sections that may stand at ``location``, a path of keys; [] where a value stands.
 
     Several where a section has kinds. A ``location`` may hold union tags (see ``base.TAG``), which narrow the
-    choice, and list positions.
+    choice, and list positions, which are skipped.
     """
     found: list[type[Section]] = [Spec]
     for part in location:
@@ -237,7 +243,7 @@ def field_of(section: type[Section], key: str) -> FieldInfo | None:
 
 
 def kind_of(section: type[Section]) -> str | None:
-    """The value of ``kind`` in this class of section; ``None`` where it has none of its own."""
+    """The value of ``kind`` that this class of section stands for; ``None`` if it has none of its own."""
     field = section.model_fields.get("kind")
     return None if field is None or field.is_required() else str(field.default)
 

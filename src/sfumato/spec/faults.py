@@ -53,14 +53,17 @@ class Faults(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed): a threshold of survivors that is no majority."""
+        """Rows as of `Section.refusals`; they refuse a ``survival_threshold`` of at most 1/2."""
         threshold = self.survival_threshold
         allowed = "must be above 1/2: two sums of one round would tell apart"
         yield threshold is not None and threshold <= 0.5, "survival_threshold", threshold, allowed
 
     @property
     def drop_rates(self) -> tuple[float, ...]:
-        """Dropout rates by phase, in order; a single number is that of sending messages."""
+        """Probability that a device drops out in each phase of a round, in the order of `PHASE_NAMES`.
+
+        A single number in the spec is the rate of the phase in which messages are sent; the others are 0.
+        """
         if isinstance(self.dropout_rate, PhaseRates):
             return tuple(getattr(self.dropout_rate, name) for name in PHASE_NAMES)
         return (0.0, 0.0, self.dropout_rate, 0.0, 0.0)

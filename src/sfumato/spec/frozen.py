@@ -30,7 +30,7 @@ class FrozenSpec:
 
     @classmethod
     def of(cls, spec: Spec, inputs: Mapping[str, str], versions: Mapping[str, str]) -> FrozenSpec:
-        """The text of ``spec.yaml`` for a resolved ``spec``, with its fingerprint.
+        """The text, fingerprint and hashes that a run folder keeps of ``spec`` in ``spec.yaml``.
 
         Args:
             spec: resolved.
@@ -38,7 +38,7 @@ class FrozenSpec:
             versions: of packages, by name.
 
         Raises:
-            SpecError: it is too large to be read again.
+            SpecError: the text is longer than a spec that can be read.
         """
         kept = spec.model_copy(update={"versions": dict(versions), "hashes": dict(inputs)})
         found = fingerprint(kept.model_dump(mode="json", by_alias=True, exclude_none=True))
@@ -56,7 +56,7 @@ class FrozenSpec:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Versions of Python and of all packages on which the results of a run depend, by name."""
+    """Name to installed version of Python and of the packages on which the results of a run depend."""
     found = {"python": platform.python_version()}
     for name in ("sfumato", "torch", "numpy", "scipy", "dp-accounting", "scikit-learn"):
         try:

@@ -34,16 +34,16 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
     """Read a spec and check it.
 
     Args:
-        source: a YAML file, the name of a built-in spec, or a mapping with a spec's keys. Files that
-            the spec or an override names (``topology.file``, a file in ``data.source``, the module of
-            code of one's own) are looked for beside it, then in the working directory.
-        overrides: ``key=value`` with dotted keys and YAML values, applied in order before checking
-            (see ``sfumato.spec.overrides``).
+        source: a YAML file, the name of a built-in spec, or a mapping with a spec's keys. Files that the spec
+            or an override names (``topology.file``, a file in ``data.source``, the module of code of one's
+            own) are looked for beside it, then in the working directory.
+        overrides: ``key=value`` with dotted keys and YAML values, applied in order before checking (see
+            ``sfumato.spec.overrides``).
 
     Raises:
-        SpecError: something is wrong; the message names the file, the key, the value and what is allowed,
-            and of a file the line.
-        SpecProblemsError: several things are.
+        SpecError: something is wrong; the message names the file, the key, the value and what is allowed, and
+            of a file the line.
+        SpecProblemsError: several things are wrong.
     """
     if isinstance(overrides, str | Mapping):
         raise SpecError(
@@ -64,7 +64,7 @@ def load_spec(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Ite
 
 
 def dump_spec(spec: Spec) -> str:
-    """``spec`` as YAML that ``load_spec`` reads back to an equal spec; everything is spelled out.
+    """``spec`` as YAML text with every key, which `load_spec` reads back to an equal spec.
 
     Hashes come first: what is left of a file that was cut off still says what it should hold.
     """
@@ -75,13 +75,13 @@ def dump_spec(spec: Spec) -> str:
 
 
 def builtin_names() -> list[str]:
-    """Names of the specs that come with the package."""
+    """Names of the specs that come with the package, sorted."""
     files = (resources.files("sfumato.spec") / "builtin").iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
 def builtin_text(name: str) -> str:
-    """The built-in spec called ``name``, comments included.
+    """The YAML text of the built-in spec called ``name``, with its comments.
 
     Raises:
         SpecError: there is none of that name.

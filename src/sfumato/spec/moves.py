@@ -39,9 +39,10 @@ class TopologyMoves(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused are not exactly one of rate, trace and file, and a device that moves twice in a round.
+        They refuse none or several of ``rate``, ``trace`` and ``file``, ``drawn_at`` without ``trace``, too
+        many moves, and a device that moves twice in a round.
         """
         ways = {"rate": self.rate, "trace": self.trace, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]

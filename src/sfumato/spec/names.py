@@ -33,9 +33,9 @@ _MOST_CHARACTERS = 100
 
 
 def unfit_level_names(names: Sequence[object]) -> str | None:
-    """A phrase on what is wrong with the names of levels below the cloud, top down; ``None`` if nothing.
+    """What is wrong with the names of levels below the cloud, top down, as "must ..."; ``None`` if all fit.
 
-    A party is called by its level's name, so observers, units, hops and kinds of observers keep theirs.
+    Refused are names that already mean another kind of party, unit or hop, and names that occur twice.
     """
     for name in names:
         if not isinstance(name, str) or _LEVEL.fullmatch(name) is None:
@@ -53,7 +53,7 @@ def unfit_level_names(names: Sequence[object]) -> str | None:
 
 
 def unfit_party_name(name: object) -> str | None:
-    """A phrase on what is wrong with the name of a worker or a group; ``None`` if nothing is.
+    """What is wrong with the name of a worker or a group, as "must ..."; ``None`` if nothing is.
 
     Numbers are refused: ``sf.account(unit="3")`` means device 3.
     """
@@ -63,9 +63,9 @@ def unfit_party_name(name: object) -> str | None:
 
 
 def unfit_site_name(name: object) -> str | None:
-    """A phrase on what is wrong with the name of a site; ``None`` if nothing is.
+    """What is wrong with the name of a site, as "must ..."; ``None`` if nothing is.
 
-    Commas join coalitions and colons part a level from a number.
+    Commas are refused because they join coalitions, colons because they divide a level from a number.
     """
     if not isinstance(name, str):
         return "must be text; put it in quotes"
@@ -81,7 +81,11 @@ def unfit_site_name(name: object) -> str | None:
 
 
 def as_site_name(name: object) -> object:
-    """``name``, with a number as text; raises a validation error if it is unfit for a site."""
+    """``name`` of a site, with a whole number turned into text; for pydantic.
+
+    Raises:
+        PydanticCustomError: it is unfit for a site; see `unfit_site_name`.
+    """
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)  # as YAML reads 12
     return _refused_if_unfit(name, unfit_site_name(name))
@@ -100,7 +104,7 @@ def _refused_if_unfit(name: object, problem: str | None) -> object:
 
 
 def names_given_twice(section: Section, *keys: str) -> Refusals:
-    """Refusals of names that are twice in the lists under ``keys`` of ``section``."""
+    """Rows as of `Section.refusals`; they refuse names that occur twice in the lists under ``keys``."""
     taken: set[str] = set()
     for key in keys:
         for number, name in enumerate(getattr(section, key)):

@@ -174,21 +174,20 @@ SECTIONS = {
 
 
 def key_meant(word: str) -> str | None:
-    """The dotted key to write instead of ``word``, or a remark in words; ``None`` where the word says
-    nothing.
+    """The dotted key to write instead of ``word``, a term of other libraries, or a remark on it in words.
 
-    Case does not count, nor whether words are joined by ``-`` or ``_``.
+    ``None`` if the word is not known. Case does not count, nor whether words are joined by ``-`` or ``_``.
     """
     plain = word.lower().replace("-", "_")
     return KEYS.get(plain) or REMARKS.get(plain)
 
 
 def value_hint(word: str, known: list[str]) -> str:
-    """The hint `` (for a 'row' write record: one row)``; empty where the word says nothing here.
+    """The hint `` (for 'row' write record: one row)`` on a value from other libraries; "" if there is none.
 
     Args:
         word: that was written.
-        known: what may stand there: a hint to something else would be wrong.
+        known: the values that are allowed here; a hint to any other would be wrong.
     """
     meant = VALUES.get(word.lower().replace("_", "-"))
     if meant is None or meant.split(":")[0].split()[0] not in known:
@@ -197,20 +196,20 @@ def value_hint(word: str, known: list[str]) -> str:
 
 
 def loss_hint(word: str, known: list[str]) -> str:
-    """The hint on a loss ``word``, with a leading space; empty where the word says nothing.
+    """The hint on a ``word`` written as the loss, with a leading space; "" if there is none.
 
     Args:
         word: that was written.
-        known: the losses that go with the task; a word for another one is answered by its task.
+        known: the losses that go with the task; for the loss of another task the hint names that task.
     """
     meant = LOSSES_OF_REGRESSION.get(word.strip().lower())
     return value_hint(word, known) or ("" if meant is None else f" (write {meant})")
 
 
 def observer_hint(word: str, kinds: Collection[str]) -> str:
-    """The hint `` (for 'server' write cloud)``; empty where the word says nothing.
+    """The hint `` (for 'server' write cloud)`` on a ``word`` written as an observer; "" if there is none.
 
-    ``kinds``: of parties that there are, as in ``edge:1``.
+    ``kinds``: the kinds of parties that the spec has, such as "edge".
     """
     plain = word.lower().strip()
     meant = OBSERVERS.get(plain)
@@ -227,7 +226,7 @@ _NAMED_EDGES = re.compile(r"edge:(\d+)(?:, ?edge:(\d+))*")
 
 
 def word_hint(place: str, value: object) -> str:
-    """The hint on a word that stands at the dotted key ``place``, as `` (write 0.1)``; empty without one."""
+    """The hint `` (write 0.1)`` on a word written at the dotted key ``place``; "" if there is none."""
     if not isinstance(value, str):
         return ""
     word = value.strip()
@@ -244,7 +243,7 @@ def word_hint(place: str, value: object) -> str:
 
 
 def unit_hint(word: str) -> str:
-    """The hint `` (for 'patient:0' write person:0)``; empty where the word names no unit."""
+    """The hint `` (for 'patient:0' write person:0)`` on a privacy unit; "" if ``word`` does not mean one."""
     kind, _, number = word.partition(":")
     meant = VALUES.get(kind.lower(), "").partition(":")[0]
     is_unit = meant in ("record", "person", "device") and number.isdecimal()
@@ -252,7 +251,12 @@ def unit_hint(word: str) -> str:
 
 
 def section_of_number(place: str, value: object) -> str:
-    """The hint `` (write {multiplier: 1.0}...)`` where a number stands in a section's place; else empty."""
+    """The hint `` (write {multiplier: 1.0}...)`` where a number stands at the key of a section; else "".
+
+    Args:
+        place: dotted key.
+        value: what was written there.
+    """
     if place not in SECTIONS or isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     return f" (write {SECTIONS[place].format(value=value)})"

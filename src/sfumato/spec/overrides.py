@@ -47,7 +47,7 @@ def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
 
 
 def place_of_change(key: str) -> Argument:
-    """The place in an error message for an override of ``key``."""
+    """The place that an error message names for an override of the dotted ``key``."""
     return Argument("overrides", key=key)
 
 
@@ -109,10 +109,10 @@ def _drop_keys_of_other_kinds(
 
 
 def seeds_from(first: int, count: int) -> range:
-    """``count`` seeds from ``first`` on.
+    """The seeds ``first``, ``first`` + 1, ..., ``count`` of them.
 
     Raises:
-        SpecError: fewer than one, or more than ``MAX_SEEDS``, or past the largest seed.
+        SpecError: ``count`` is below 1 or above ``MAX_SEEDS``, or the last seed is above the largest allowed.
     """
     place = Argument("seeds")
     if not isinstance(count, int) or not 1 <= count <= MAX_SEEDS:

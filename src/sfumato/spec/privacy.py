@@ -80,10 +80,10 @@ class ClipSettings(GroupwiseSection):
             return value  # the field's own check says what is wrong
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused are norms of layers, and a norm that adapts, with another kind than ``update`` or with each
-        other, and a ``norm`` that is not the root of the squares of the layers'.
+        They refuse ``per_layer`` or ``adapt`` with another ``kind`` than ``update``, both together, and
+        beside ``per_layer`` a ``norm`` other than the root of the sum of its squares.
         """
         yield from super().refusals()
         adapts, layers = self.adapt is not None, self.per_layer
@@ -98,7 +98,7 @@ class ClipSettings(GroupwiseSection):
 
     @property
     def message_bound(self) -> float:
-        """The length of the longest message, in clip norms: 1, or with ``adapt`` 1 / sqrt(1 - share)."""
+        """Largest l2 norm of a message, in clip norms: 1, or with ``adapt`` 1 / sqrt(1 - share)."""
         return 1.0 if self.adapt is None else 1 / math.sqrt(1 - self.adapt.share)
 
 
@@ -247,23 +247,23 @@ class Privacy(Section):
 
     @property
     def clips_examples(self) -> bool:
-        """Whether the gradient of every example is clipped by itself."""
+        """Whether the gradient of every single example is clipped (``clip.kind: example``)."""
         return self.clip is not None and self.clip.kind == "example"
 
     @property
     def unit_within_device(self) -> bool:
-        """Whether the only units are parts of what a device holds: its records, or the persons in it."""
+        """Whether the privacy unit is a part of what a device holds: a record or a person."""
         return self.unit in ("record", "person")
 
     @property
     def step_noise(self) -> float:
-        """Multiplier of the noise that devices add at every local step; 0 where they add none there."""
+        """Multiplier of the noise that devices add at every local step; 0 where they add none at steps."""
         noise = self.noise
         return noise.multiplier if isinstance(noise, NoiseByMultiplier) and noise.at == "step" else 0.0
 
     @property
     def requested_noise(self) -> Noise:
-        """The noise section as the user wrote it, also where a run folder keeps the sources made of it."""
+        """The noise section as the user wrote it, even where a run folder holds the sources it led to."""
         if isinstance(self.noise, NoiseBySource) and self.noise.calibrated_from is not None:
             return self.noise.calibrated_from
         return self.noise

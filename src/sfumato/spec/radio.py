@@ -35,9 +35,10 @@ class Gain(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused are a ``min`` above ``max``, a constant gain outside them, and a K-factor of no Rician gain.
+        They refuse a ``min`` above ``max``, a constant gain outside these, and ``k_factor_db`` of another
+        kind than rician.
         """
         low, mean, high = self.min, self.mean, self.max
         yield low > high, "min", low, f"must be at most max ({high})"
@@ -48,12 +49,12 @@ class Gain(Section):
 
     @property
     def least(self) -> float:
-        """The weakest gain that a channel may have."""
+        """Smallest magnitude of the channel gain (linear): ``mean`` where it is constant, else ``min``."""
         return self.mean if self.kind == "constant" else self.min
 
     @property
     def largest(self) -> float:
-        """The strongest gain that a channel may have."""
+        """Largest magnitude of the channel gain (linear): ``mean`` where it is constant, else ``max``."""
         return self.mean if self.kind == "constant" else self.max
 
 
@@ -110,9 +111,10 @@ class LinkRadio(_Links):
     broadcast_power_dbm: Decibels = Field(default=24.0, description="of an edge towards its devices")
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused are a K-factor without Rician fading, and a disc without room for devices.
+        They refuse ``k_factor_db`` without Rician fading, and a ``radius_m`` of at most the reference
+        distance.
         """
         k_factor, allowed = self.k_factor_db, "goes with fading: rician"
         yield self.fading != "rician" and k_factor is not None, "k_factor_db", k_factor, allowed
@@ -152,7 +154,7 @@ class AirRadio(_Links):
         return value
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed): a slot shorter than a symbol."""
+        """Rows as of `Section.refusals`; they refuse ``slot_s`` below 1 / ``spacing_hz``, one symbol."""
         spacing, slot_s = self.spacing_hz, self.slot_s
         allowed = f"must hold a symbol of subcarriers {spacing:g} Hz apart: {1 / spacing:g} s"
         yield slot_s * spacing < 1, "slot_s", slot_s, allowed

@@ -31,7 +31,7 @@ def tuple_as_list(value: object) -> object:
 
 
 def first_refused(rows: Refusals) -> Refused | None:
-    """What the first row that applies refuses; ``None`` where none applies."""
+    """The first row (applies, key, value, allowed) that applies, as `Refused`; ``None`` if none does."""
     for applies, key, value, allowed in rows:
         if applies:
             return Refused(key, value, allowed)
@@ -39,6 +39,6 @@ def first_refused(rows: Refusals) -> Refused | None:
 
 
 def refuse_first(rows: Refusals) -> None:
-    """Raise a SpecError with what the first row that applies refuses; do nothing where none applies."""
+    """Raise a SpecError for the first row (applies, key, value, allowed) that applies, if any does."""
     if (refused := first_refused(rows)) is not None:
         raise SpecError(*refused)

@@ -32,10 +32,10 @@ RENAMED = {
 
 
 def new_key(key: str, place: ErrorPlace) -> str:
-    """The present name of the dotted ``key``; a key that was not renamed comes back as it is.
+    """The present name of the dotted ``key``; ``key`` itself if it was not renamed.
 
     Raises:
-        SpecError: an old key that is not read any more; the error is at ``place``.
+        SpecError: an old name that is not read any more; the error is at ``place`` and says the new name.
     """
     for old, new in (ALIASES | RENAMED).items():
         if key == old or key.startswith(f"{old}."):
@@ -50,10 +50,10 @@ def with_new_keys(document: dict[str, Any], place_of: Callable[[str], ErrorPlace
 
     Args:
         document: a spec as a mapping of plain values; what is no mapping where a section should be is left.
-        place_of: where a key was written, for errors.
+        place_of: dotted key to the place that an error names.
 
     Returns:
-        The aliases found: old dotted key by new one.
+        New dotted key to the alias that was found in its place.
 
     Raises:
         SpecError: an old key that is not read any more, or an alias beside its new key.
@@ -77,7 +77,10 @@ def with_new_keys(document: dict[str, Any], place_of: Callable[[str], ErrorPlace
 
 
 def as_written(place: str, aliases: Mapping[str, str]) -> str:
-    """The dotted key ``place`` as a document that used ``aliases`` (of `with_new_keys`) writes it."""
+    """The dotted key ``place`` as the user wrote it, with the alias in place of its new name.
+
+    ``aliases``: new dotted key to alias, as `with_new_keys` returns it.
+    """
     for new, old in aliases.items():
         if place == new or place.startswith((f"{new}.", f"{new}[")):
             return old + place[len(new) :]

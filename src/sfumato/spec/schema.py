@@ -10,7 +10,7 @@ from sfumato.spec.renamed_keys import ALIASES
 
 
 def schema() -> dict[str, Any]:
-    """JSON schema of a spec file; other names that keys are read by are marked deprecated."""
+    """The JSON schema of a spec file; aliases of keys are in it, marked as deprecated."""
     dialect = "https://json-schema.org/draft/2020-12/schema"
     document = {"$schema": dialect, **Spec.model_json_schema(by_alias=True)}
     for old, new in ALIASES.items():

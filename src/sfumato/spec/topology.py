@@ -57,10 +57,7 @@ class Zones(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
-
-        Refused are members without kind: list, and kind: list without members.
-        """
+        """Rows as of `Section.refusals`; they refuse ``members`` without ``kind: list``, and the reverse."""
         verb = "is required" if self.members is None else "goes"
         allowed = f"{verb} with kind: list, the shares of every edge"
         yield (self.members is not None) != (self.kind == "list"), "members", self.members, allowed
@@ -76,7 +73,7 @@ class StarTopology(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed): names of devices that are not one for each."""
+        """Rows as of `Section.refusals`; they refuse device names that repeat, or too few or many."""
         yield from names_given_twice(self, "device_names")
         names = self.device_names
         allowed = f"must be {self.devices:,}, one for each device; there are {', '.join(names[:20])}"
@@ -92,22 +89,19 @@ class Site(Section):
     sites: Annotated[tuple[Site, ...], Field(min_length=1)] | None = None
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
-
-        Refused is a site with neither devices nor sites below it, or with both.
-        """
+        """Rows as of `Section.refusals`; they refuse a site without or with both of devices and sites."""
         allowed = "must have devices (at the last level) or sites, and not both"
         yield (self.devices is None) == (self.sites is None), "", None, allowed
 
     def with_all_below(self, place: str) -> Iterator[tuple[str, Site]]:
-        """This site and every site below it, each with its place in the spec."""
+        """(dotted key, site) of this site, which is at ``place``, and of every site below it, depth first."""
         yield place, self
         for number, site in enumerate(self.sites or ()):
             yield from site.with_all_below(f"{place}.sites[{number}]")
 
 
 def size_problem_of_levels(levels: tuple[int, ...]) -> str | None:
-    """The end of an error, "must ...", on what is too large in a tree by levels; ``None`` if nothing is.
+    """What is too large in a tree given by levels, as "must ..."; ``None`` if nothing is.
 
     ``levels``: how many children each node of a level has, top down; the last are the devices.
     """
@@ -122,7 +116,7 @@ def size_problem_of_levels(levels: tuple[int, ...]) -> str | None:
 
 
 def size_problem(aggregators: int, devices: int) -> str | None:
-    """The end of an error, "must ...", on what is too large in a tree; ``None`` if nothing is.
+    """What is too large in a tree, as "must ..."; ``None`` if nothing is.
 
     Args:
         aggregators: number of nodes between the cloud and the devices.
@@ -167,9 +161,10 @@ class TreeTopology(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused are not exactly one way to describe the tree, unfit names, and too many nodes.
+        They refuse none or several of ``edges``, ``levels``, ``sites`` and ``file``, ``devices_per_edge``
+        that does not fit ``edges``, unfit names, and too many nodes.
         """
         ways = {"edges": self.edges, "levels": self.levels, "sites": self.sites, "file": self.file}
         written = [key for key, value in ways.items() if value is not None]
@@ -285,13 +280,14 @@ class GroupTopology(Section):
 
     @property
     def by_labels(self) -> bool:
-        """Whether a worker's groups tell which labels it holds."""
+        """Whether workers are in groups by the labels that they hold, so that a group tells a label."""
         return "labels" in (self.structure, self.stated)
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused is what the structure of the groups does not go with.
+        They refuse names that occur twice, eras out of order, and values of ``groups``, ``devices``, ``file``
+        and ``stated`` that do not go with ``structure``.
         """
         structure, groups, devices, file = self.structure, self.groups, self.devices, self.file
         yield from names_given_twice(self, "group_names", "worker_names")
@@ -375,9 +371,10 @@ class Trust(Section):
         return value
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused are parties listed twice, and what does not go with trust that changes.
+        They refuse a party that is listed twice, and beside ``from`` the keys that would say the same, a
+        start at round 1, and no entry for round 0.
         """
         listed = {name: getattr(self, name) for name in ("trusted_edges", "trusted_aggregators", "trusted")}
         changes = self.from_ or {}

@@ -274,20 +274,21 @@ class Training(Section):
 
     @property
     def keeps_variates(self) -> bool:
-        """Whether devices remember something of their earlier messages: SCAFFOLD's control variates."""
+        """Whether devices keep a state from round to round: the control variates of SCAFFOLD."""
         return self.drift_correction.kind == "scaffold"
 
     @property
     def takes_plain_steps(self) -> bool:
-        """Whether an update is a sum of gradients times the step size, with momentum perhaps."""
+        """Whether an update is a weighted sum of gradients: SGD, with or without momentum, no decay."""
         return self.optimizer.kind == "sgd" and not self.weight_decay
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
+        """Rows as of `Section.refusals`.
 
-        Refused are a decay above 1 / learning rate, steps beside epochs, ``edge_at_global`` without
-        ``edge_every``, and periods of aggregation that are stated in two ways or without local steps, that
-        are longer than the period above, or so short that there are too many aggregations.
+        They refuse ``weight_decay`` above 1 / learning rate, ``local_steps`` beside ``local_epochs``,
+        ``edge_at_global`` without ``edge_every``, and periods of aggregation that are stated in two ways or
+        without local steps, that are longer than the period above, or that make too many aggregations a
+        round.
         """
         rate, steps = self.learning_rate, self.local_steps
         written = (getattr(rate, name, 0.0) for name in ("initial", "final"))

@@ -27,7 +27,7 @@ class ChannelKnowledge(Section):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the gains that devices know differ from the true ones."""
+        """Whether devices know their channel gains with an error, of amplitude or of phase."""
         return self.gain_error > 0 or self.phase_error_rad > 0
 
 
@@ -46,10 +46,7 @@ class Air(Section):
     csi: ChannelKnowledge = ChannelKnowledge()
 
     def refusals(self) -> Refusals:
-        """Refusals as rows (applies, key, value, allowed).
-
-        Refused are a beta without power_control: fixed, and that without a beta.
-        """
+        """Rows as of `Section.refusals`; they refuse ``beta`` but with ``power_control: fixed``."""
         is_fixed, allowed = self.power_control == "fixed", "goes with power_control: fixed, and only with it"
         yield is_fixed != (self.beta is not None), "beta", self.beta, allowed
 

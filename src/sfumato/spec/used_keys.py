@@ -38,7 +38,7 @@ class Condition:
 
 
 def anybody_adds_noise(spec: Spec) -> bool:
-    """Whether anybody adds noise under the protocol."""
+    """Whether any party adds privacy noise: ``privacy.noise`` is not none and the protocol uses it."""
     return spec.privacy.noise.kind != "none" and spec.protocol not in WITHOUT_NOISE
 
 
@@ -137,9 +137,9 @@ WHOLE = frozenset({"data.partition", "privacy.noise.calibrated_from", "radio.gai
 
 
 def unused_keys(spec: Spec) -> Iterator[Refused]:
-    """The keys of ``spec`` that differ from their default and have no effect, each with what it goes with.
+    """The keys of ``spec`` that are no default and have no effect, each with what it would go with.
 
-    None for the spec of a run folder: the run was made.
+    Nothing for the spec of a run folder, whose run was made already.
     """
     if spec.is_of_a_run:
         return

@@ -43,9 +43,9 @@ class Problem:
 
 
 def problems_of(error: ValidationError) -> list[Problem]:
-    """The problems in a validation error, the first of every key, unknown keys before others.
+    """The problems in a pydantic error, one for each key, unknown keys before others.
 
-    Unknown keys come first because a key that is missing may be one of them.
+    Unknown keys come first because one may be a misspelling of a key that is missing.
     """
     details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "unknown_key")
     found: dict[str, Problem] = {}
@@ -58,9 +58,9 @@ def problems_of(error: ValidationError) -> list[Problem]:
 
 
 def all_problems(document: dict[str, Any]) -> list[Problem]:
-    """All problems of ``document``, a spec as plain data, those behind unknown keys included.
+    """All problems of ``document``, a spec as plain data, including those that unknown keys hide.
 
-    To find these, unknown keys in ``document`` are replaced or left out, in place.
+    ``document`` is changed: unknown keys are replaced by the key that was meant, or removed.
     """
     problems: dict[str, Problem] = {}
 
@@ -131,7 +131,7 @@ def error_of_problems(
 
     Args:
         problems: one or more.
-        located: gives the error of one problem, with the place as a user knows it.
+        located: gives the error of one problem, with its file, line and key.
         file: the place of the note that there are more.
 
     Returns:
@@ -236,7 +236,7 @@ class _PartialSpec(Spec):
 
 
 def conflicts_of_valid_sections(document: Mapping[str, Any]) -> list[Refused]:
-    """Refusals between the valid sections of ``document``, a spec that is not valid as a whole."""
+    """What valid sections of ``document`` refuse in each other, where other sections of it are not valid."""
     right = _valid_sections(document)
     spec = _PartialSpec.model_construct(**right)
     for name in Spec.model_fields.keys() - right.keys():

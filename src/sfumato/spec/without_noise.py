@@ -22,10 +22,12 @@ _SILENT = {"h2fdp": "hfl", "dp-ogl": "ms-fedavg"} | dict.fromkeys(AIR_PROTOCOLS,
 
 
 def settings_without_noise(document: Mapping[str, Any]) -> list[str]:
-    """The settings with which nobody adds noise to what a spec trains, nor does a receiver.
+    """The overrides ``key=value`` after which neither a party nor a radio receiver adds noise.
 
     Over the air the receiver's noise stays whatever is added, so messages are sent one by one instead. The
     clip stays: what differs in accuracy is the price of noise alone.
+
+    ``document``: the spec as plain data.
     """
     settings = ["privacy.noise=none"]
     if document["protocol"] in AIR_PROTOCOLS:
@@ -36,10 +38,10 @@ def settings_without_noise(document: Mapping[str, Any]) -> list[str]:
 
 
 def twin_without_noise(spec: Spec) -> Spec:
-    """The twin of ``spec``: the same data, seed, schedule and clip, and no noise of anybody.
+    """``spec`` without anybody's noise, with the same data, seed, schedule and clip.
 
     Raises:
-        SpecError: nobody adds noise in ``spec``, or without noise something else must change.
+        SpecError: nobody adds noise in ``spec``, it has ``control``, or it is not valid without noise.
     """
     argument = Argument("baseline")
     if not anybody_adds_noise(spec) and not spec.sends_over_the_air:
@@ -53,11 +55,11 @@ def twin_without_noise(spec: Spec) -> Spec:
     try:
         return load_spec(document, settings_without_noise(document))
     except SpecError as error:
-        raise no_twin(error) from None
+        raise no_twin_error(error) from None
 
 
-def no_twin(error: SpecError) -> SpecError:
-    """The error where a spec without noise is refused for the reason in ``error``."""
+def no_twin_error(error: SpecError) -> SpecError:
+    """The error to raise where `twin_without_noise` finds that ``error`` refuses the spec without noise."""
     return SpecError(Argument("baseline"), None, f"this spec has no twin without noise: {error}")
 
 

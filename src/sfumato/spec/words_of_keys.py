@@ -36,7 +36,7 @@ _MOST_ITEMS = 6
 
 
 def key_in_words(key: str) -> str:
-    """The name of a dotted key: words, or its last part without underscores, with its section.
+    """A dotted key in words: its name in `WORDS`, else its last part without underscores, with its section.
 
     >>> key_in_words("training.batch_size")
     'batch size'
@@ -54,8 +54,7 @@ def key_in_words(key: str) -> str:
 def value_in_words(value: Any, most: int = 72) -> str:
     """A value of a spec as text of at most ``most`` characters, cut off with … where it is longer.
 
-    Noise is given by its largest multiplier for each of its owners, a list of more than six values by its
-    length.
+    Noise is given by the largest multiplier of each owner, a list of more than six values by its length.
 
     >>> value_in_words(8.0), value_in_words(None), value_in_words(["a", "b"]), value_in_words(True)
     ('8', 'not set', 'a, b', 'yes')
@@ -71,7 +70,7 @@ def value_in_words(value: Any, most: int = 72) -> str:
 
 
 def setting_in_words(key: str, value: Any, most: int = 72) -> str:
-    """`value_in_words` of the value at a dotted key; a number of trusted aggregators is a share of them.
+    """The value at a dotted key in words, as `value_in_words`; a float at ``trust.trusted...`` is a share.
 
     >>> setting_in_words("trust.trusted_edges", 0.0), setting_in_words("trust.trusted_edges", 0.4)
     ('none', '40 % of them')

@@ -66,7 +66,7 @@ class Axis:
 
     @classmethod
     def of(cls, keys: str | tuple[str, ...], values: Sequence[Any]) -> Axis:
-        """The axis of one entry of `Over`: a key, or keys varied together, and their values.
+        """The axis of one entry of the mapping ``over``: a key, or keys that vary together, and their values.
 
         Raises:
             SpecError: there are no keys or no values, a value cannot be in a spec, or a setting does not have
@@ -130,15 +130,15 @@ class Point:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The values of the point as ``key=value``, for `load_spec`."""
+        """The values of the point as texts ``key=value``, as `load_spec` takes them."""
         return tuple(f"{key}={_as_json(value)}" for key, value in self.values)
 
 
 def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """Every combination of the axes' settings; the last axis varies fastest.
+    """One point for every combination of the axes' settings; the last axis varies fastest.
 
     Raises:
-        SpecError: no axes, a key in two axes, or more than ``MAX_POINTS`` points.
+        SpecError: no axes, too many keys, a key in two axes, or more than ``MAX_POINTS`` points.
     """
     if not axes:
         allowed = "needs a key and its values, e.g. {'privacy.noise.multiplier': [1, 2]}"
@@ -162,7 +162,7 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def short_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """For each dotted key its shortest end that no other of ``keys`` has."""
+    """For each dotted key its shortest end, in whole parts, that no other of ``keys`` has."""
     paths = [key.split(".") for key in keys]
     longest = max(map(len, paths))
     names = list(keys)
@@ -176,13 +176,13 @@ def short_names(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def key_words(keys: Sequence[str]) -> tuple[str, ...]:
-    """For each of ``keys`` its name on a page: words, or else its short name without underscores."""
+    """For each of ``keys`` its name for people: that in `WORDS`, else its short name without underscores."""
     plain = [name.replace("_", " ") for name in short_names(keys)]
     return tuple(WORDS.get(key, name) for key, name in zip(keys, plain, strict=True))
 
 
 def as_yaml(value: Any) -> str:
-    """A value as YAML on one line, as in a spec."""
+    """A value as it is written in a spec: YAML on one line; text as it is."""
     if isinstance(value, str):
         return value
     text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf)

@@ -80,14 +80,14 @@ def plan_by_pilot(
 ) -> PilotPlan:
     """Plan every point of a grid for ``targets``, train it, and choose the cheapest that is accurate enough.
 
-    What is trained is not accounted for: the choice follows from accuracies. Scan public data, or count every
-    run as a release of its own.
+    The privacy cost of these trainings is not accounted for, though the choice follows from their accuracies.
+    Scan public data, or count every run as a release of its own.
 
     Args:
         spec: as of `sfumato.plan`.
         targets: of ε, as of `sfumato.plan`; every seed of every point meets them.
         over: the grid, as of `sfumato.sweep`: rounds, local steps, batches, participants, or any keys.
-        accuracy: at least so high at the end of the training, 0 to 1, the mean over seeds.
+        accuracy: least mean accuracy over seeds at the end of the training, 0 to 1.
         minimize: rounds, energy or delay of the whole training, or the noise in the model.
         seeds: of every point.
         out: the folder of the sweep, where runs are kept; default ``runs/NAME-pilot``.
@@ -138,7 +138,9 @@ class PilotScan:
         seeds: int = 1,
         out: str | Path | None = None,
     ) -> PilotScan:
-        """Plan every point of the grid of ``axes``; arguments and errors as of `plan_by_pilot`."""
+        """The scan with every point of the grid of ``axes`` planned; arguments and errors as of
+        `plan_by_pilot`.
+        """
         if not 0 < accuracy <= 1:
             raise SpecError(Argument("accuracy"), accuracy, "must be above 0, at most 1")
         if spec.data.task == "regression":

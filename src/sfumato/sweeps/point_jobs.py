@@ -10,14 +10,21 @@ from sfumato.spec import load_spec
 
 
 def account_point(spec: Mapping[str, Any], folder: Path) -> None:
-    """Compute ε of the point's spec and write it to its ``folder``; imports no torch."""
+    """Compute ε of a point's spec and write it to the point's ``folder``; torch is not imported."""
     from sfumato.sweeps.point_result import write_accounting
 
     write_accounting(load_spec(spec), folder)
 
 
 def train_point(spec: Mapping[str, Any], folder: Path, device: str, track: tuple[str, ...]) -> None:
-    """Train the point in its ``folder``, from its checkpoint if there is one, and add its metrics."""
+    """Train a point in its ``folder``, resumed from a checkpoint if there is one; then add its metrics.
+
+    Args:
+        spec: of the point and seed, as plain values.
+        folder: of the run.
+        device: auto, cpu or cuda.
+        track: experiment trackers, by name.
+    """
     from sfumato.simulation.run import run_rounds
     from sfumato.sweeps.point_result import add_metrics
 

@@ -43,6 +43,8 @@ SCORES: tuple[str, ...] = get_args(Metric)
 def write_accounting(spec: Spec, folder: Path) -> None:
     """Account for ``spec``; write ``privacy.json``, and ε towards the watched observers to ``result.json``.
 
+    A ``privacy.json`` of a run that was started in ``folder`` is kept.
+
     Raises:
         SpecError: the spec does not resolve, or another process is writing there.
     """
@@ -91,8 +93,7 @@ def add_metrics(folder: Path) -> None:
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
-    """The content of ``result.json``: ``delta``, ``epsilon`` by observer, devices with trust, radio,
-    ``metrics``.
+    """The content of ``result.json``: ``delta``, ``epsilon`` by observer, ``metrics`` and facts of the spec.
 
     ``None`` if the point in ``folder`` has no ε yet, or if the file is damaged, which is logged.
     """
@@ -106,8 +107,7 @@ def result_of(folder: Path) -> dict[str, Any] | None:
 
 
 def is_trained(task: Path, spec: Spec) -> bool:
-    """Whether the run in ``task``, a point's folder, is finished, undamaged, and of ``spec`` and the same
-    data.
+    """Whether the run in the folder ``task`` is finished and undamaged, and was made from the same data.
 
     Raises:
         DataError: data files have changed since the run.

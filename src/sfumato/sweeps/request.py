@@ -80,11 +80,12 @@ class SweepRequest:
         Args:
             spec: what the points vary.
             axes: what varies, each with its values.
-            seeds: how many seeds every point is trained with, from the spec's on.
+            seeds: how many seeds every point is trained with, beginning with its spec's.
             out: the folder; ``None``: ``runs/NAME-sweep``.
-            account_only: compute ε, and do not train.
+            account_only: whether only ε is computed, without training.
             overrides: ``key=value`` for all points.
-            prepare: makes the spec that is run of that of a point and seed; what it refuses, fails alone.
+            prepare: makes, of the spec of a point and seed, the spec that is run; if it raises `SpecError`
+                that point is a failure.
 
         Raises:
             SpecError: the call is wrong, no point has a valid spec, or ``out`` holds something else.
@@ -121,7 +122,7 @@ class SweepRequest:
 
 
 def task_folder(folder: Path, point: str, seed: int) -> Path:
-    """The run folder of a point, by its name, and seed in the folder of a sweep."""
+    """The run folder of the point named ``point`` with ``seed``, in the ``folder`` of a sweep."""
     return folder / POINTS_FOLDER / point / f"seed-{seed}"
 
 

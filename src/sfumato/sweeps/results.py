@@ -95,9 +95,7 @@ class Sweep:
 
     @property
     def asks_for_energy(self) -> bool:
-        """Whether the spec of some point asks for energy and delay: by ``radio``, ``control`` or over the
-        air.
-        """
+        """Whether the spec of some point asks for energy and delay: by radio, control or the air."""
         return bool(self.table["radio"].notna().any())
 
     @property
@@ -107,7 +105,7 @@ class Sweep:
 
     @property
     def score(self) -> Headline:
-        """The headline score that the points are judged by."""
+        """The score by which the points are compared; see `headline_of`."""
         return headline_of(self.table)
 
     @property
@@ -116,7 +114,7 @@ class Sweep:
         return [name for name in SCORES if name in self.table.columns]
 
     def summary(self) -> pd.DataFrame:
-        """One row for each point: means over seeds, and half their 95 % t interval in ``NAME_half_width``.
+        """One row for each point: means over seeds, and in ``NAME_half_width`` half their 95 % t interval.
 
         ε is the largest over the seeds, not the mean.
         """
@@ -138,7 +136,7 @@ class Sweep:
         return pd.DataFrame(rows)
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the report of the sweep (default: into its folder); returns its path."""
+        """Write the HTML report of the sweep to ``out`` (default: into its folder); returns its path."""
         request = read_json(self.folder / SWEEP_FILE)
         points, page = [], out or self.folder / REPORT_FILE
         names = (self.score.column, *(RADIO_COSTS if self.asks_for_energy else ()))
@@ -245,7 +243,7 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
 
 
 def write_request(request: SweepRequest) -> FileRecord:
-    """Write ``sweep.json``, the parts of the request that the report needs; returns its record."""
+    """Write to ``sweep.json`` what a report needs of the request; returns the file's record."""
     specs = [task.spec for task in request.tasks]
     facts: dict[str, list[str]] = {
         "protocol": [spec.protocol for spec in specs],

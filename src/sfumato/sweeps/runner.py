@@ -88,11 +88,11 @@ def run_request(
     progress: bool = True,
     otherwise: Callable[[PointProgress], None] = lambda progress: None,
 ) -> Sweep:
-    """Run the remaining points of ``request`` and write results and report.
+    """Run the points of ``request`` that are not done yet, and write results and report.
 
     Args:
         request: the sweep.
-        device: that trains.
+        device: that trains: auto, cpu or cuda.
         workers: processes; ``None``: one a core, or one here on a GPU; on Ray as many as the cluster has.
         on: ``local``, ``ray`` or a cluster's address.
         track: experiment trackers, by name.
@@ -126,9 +126,9 @@ def run_points(
     on: str = "local",
     track: str | Sequence[str] = (),
 ) -> Generator[PointProgress, None, None]:
-    """Run the remaining points of ``request``; yields their progress.
+    """Run the points of ``request`` that are not done yet; yields their progress.
 
-    ε of every point is computed first, so that errors are found early.
+    ε of every point is computed first, so that errors are found early. Arguments as of `run_request`.
 
     Raises:
         SpecError: another process is writing into the sweep's folder, there are too many workers, or no such
@@ -205,7 +205,7 @@ def _run_tasks(pool: Workers, tasks: Sequence[Task], jobs: Sequence[Job]) -> Ite
 
 
 def written_spec(task: Task) -> dict[str, Any]:
-    """The spec of ``task`` as plain values, for `load_spec`."""
+    """The spec of ``task`` as a mapping of plain values, which `load_spec` reads."""
     return task.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -215,7 +215,7 @@ def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:
 
 
 def collect_and_report(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
-    """Collect the results of ``request`` and write its report.
+    """Collect the results of ``request`` into its table, and write its report.
 
     Raises:
         SpecError: another process is writing into the sweep's folder.

@@ -34,16 +34,16 @@ class PointProgress:
 def sweep_progress(
     size: int, *, wanted: bool, otherwise: Callable[[PointProgress], None] = lambda progress: None
 ) -> Iterator[Callable[[PointProgress], None]]:
-    """Context with a function that draws the progress of each of ``size`` runs.
+    """Context with a function to call with every `PointProgress` of ``size`` runs.
 
-    It is ``otherwise`` where bars are not ``wanted`` or cannot be drawn.
+    It draws bars; where these are not ``wanted`` or cannot be drawn it is ``otherwise``.
     """
     with progress_bars(wanted=wanted) as bars:
         yield SweepBars(bars, size).show if bars.are_drawn else otherwise
 
 
 def title_of_point(progress: PointProgress) -> str:
-    """The point and its seed as text for people."""
+    """The name of the point, with its seed if it has one, as text for people."""
     return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
 
 
@@ -58,7 +58,7 @@ class SweepBars:
         self._finished = self._accounted = 0
 
     def show(self, progress: PointProgress) -> None:
-        """Draw the progress of one run."""
+        """Draw the progress of one run and of the whole sweep."""
         at = (progress.point, progress.seed)
         if progress.finished:
             self._finished += 1
@@ -78,6 +78,6 @@ class SweepBars:
         self._sweep.show(said, self._finished + parts, self._size)
 
     def remove(self) -> None:
-        """Take the bars away."""
+        """Remove all bars of this sweep from the display."""
         for bar in (self._sweep, *(bar for bar, _ in self._running.values())):
             bar.remove()

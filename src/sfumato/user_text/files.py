@@ -81,7 +81,7 @@ def _require_regular(path: Path, place: str | None, mode: int) -> None:
 
 
 def printable_name(name: str) -> str:
-    """A file's name for a message: of bounded length, on one line."""
+    """A file's name for a message: on one line, a long one cut, unprintable characters escaped."""
     name = name if len(name) <= _LONGEST else name[:_SHOWN] + "…"
     return name if name.isprintable() and name else repr(name)
 

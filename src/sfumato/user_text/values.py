@@ -123,24 +123,24 @@ def _checked_int(number: int) -> int:
 
 
 def join(place: str, key: str) -> str:
-    """``place`` with ``key`` appended; characters that cannot be printed are escaped, a long key is cut."""
+    """The dotted key of ``key`` in the section ``place``; unprintable characters escaped, a long key cut."""
     key = key if len(key) <= MAX_DIGITS else key[: MAX_DIGITS - 1] + "…"
     key = key if key.isprintable() and key else repr(key)[1:-1] or "''"
     return f"{place}.{key}" if place else key
 
 
 def decimal(text: str) -> int | None:
-    """``text`` as a number if it is one to 18 decimal digits and nothing else; otherwise ``None``."""
+    """``text`` as a number if it is 1 to 18 decimal digits and nothing else; otherwise ``None``."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def parse_json(text: str, place: str, *, most: int = MAX_VALUES) -> Any:
-    """The value that ``text`` holds.
+    """The value that a JSON text holds, as dicts, lists and scalars.
 
     Args:
         text: one JSON document.
         place: the file or option, for errors.
-        most: values that it may hold.
+        most: largest number of values in it.
 
     Raises:
         SpecError: ``text`` is not JSON, repeats a key, holds NaN or an infinity, or is refused by `plain`.

@@ -22,7 +22,7 @@ _LEFT_AS_TEXT = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 
 
 def parse_yaml(text: str, place: str) -> Any:
-    """The value that ``text`` holds: mappings, lists, strings, numbers, booleans, null.
+    """The value that a YAML text holds: mappings, lists, strings, numbers, booleans, null.
 
     Args:
         text: one YAML document.
@@ -214,8 +214,7 @@ class KeyLines:
         self._text = text
 
     def of(self, place: str) -> str:
-        """Where ``place`` is given, as `` (line 12)`` for messages; of a missing key, the line of its
-        section.
+        """Where a key stands in the text, as `` (line 12)``; of a missing key, its section's line.
 
         Args:
             place: keys with dots between them, entries of lists as ``[0]``.

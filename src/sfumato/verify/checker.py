@@ -46,7 +46,8 @@ class CheckOutcome:
 def check_run(folder: Path) -> CheckOutcome:
     """Check everything in the run folder ``folder``: hashes, spec, facts, exposed sets, charges and every ε.
 
-    A file that is damaged, or that does not fit the rules, becomes a problem in the outcome, not an error.
+    A file that is damaged, or that breaks a rule, becomes a line in ``problems`` of the outcome, not an
+    error.
 
     Raises:
         NoRunError: the folder has no spec.yaml.
@@ -152,7 +153,7 @@ def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
 
 
 def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
-    """Describe, one text each, what a run folder states and this checker takes on trust, and what of it.
+    """Describe, one text each, the statements of a run folder that this checker does not check, and why.
 
     Args:
         spec: content of spec.yaml.
@@ -217,7 +218,7 @@ def _facts_not_determined(spec: Json, ledger: Json) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check the run folder that the only argument names and print the outcome, as the command of the archive.
+    """The command of the archive: check the run folder that the only argument names, and print the outcome.
 
     Returns the exit status: 0 without a mismatch, 1 with any, 2 for wrong usage or where there is no run.
     """

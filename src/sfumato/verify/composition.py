@@ -47,10 +47,10 @@ class EqualReleaseLosses(NamedTuple):
 
 
 def least_epsilon_below_delta(curve: Callable[[float], float], delta: float, above: float) -> float:
-    """The least ε ≥ 0 with ``curve(ε) <= delta``, by root finding; 0 if every ε has it.
+    """The least ε ≥ 0 with ``curve(ε) <= delta``, by root finding; 0 if the curve is that low at ε = 0.
 
     Args:
-        curve: δ as a function of ε, which falls.
+        curve: δ as a decreasing function of ε.
         delta: δ in (0, 1).
         above: an ε at which the curve is known to be at most ``delta``; with ∞ the answer is 0 or ∞.
     """
@@ -64,15 +64,16 @@ def least_epsilon_below_delta(curve: Callable[[float], float], delta: float, abo
 
 
 def masses_on_grid(losses: LossCurve, reverse: LossCurve, interval: float) -> tuple[int, Array, float]:
-    """A distribution on the grid whose curve is nowhere below ``losses``: chords between its grid points.
+    """A distribution of losses on a grid whose privacy curve is nowhere below that of ``losses``.
 
-    A curve is convex in e^ε, so chords lie above it. A loss of -l is e^-l times as likely as one of l the
-    other way round (``reverse``), where no small differences of numbers near 1 are taken.
+    Its curve joins the grid points of ``losses`` by chords: a curve is convex in e^ε, so chords lie above it.
+    A loss of -l is e^-l times as likely as one of l in the other direction (``reverse``); using this avoids
+    small differences of numbers near 1.
 
     Args:
-        losses: the curve of one world against the other.
+        losses: the privacy curve of one of two neighbouring data sets against the other.
         reverse: that of the other against the one.
-        interval: of the grid, in nats.
+        interval: step of the grid, in nats.
 
     Returns:
         The number of the first grid point (0 is the loss 0), the masses from there on, the mass at infinity.
@@ -103,15 +104,15 @@ def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int
 
 
 def epsilon_on_grid(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
-    """ε ≥ 0 at ``delta`` of all ``terms`` composed, with losses on a grid; one direction only.
+    """ε ≥ 0 at ``delta`` of all ``terms`` composed, with losses on a grid, in one direction.
 
-    The result of dp_accounting counts where it is exact enough, else that of the integral of moments.
+    By `epsilon_by_library` where that is exact enough, else by `epsilon_by_integral`.
 
     Args:
         terms: what is composed, one or more.
         delta: δ in (0, 1).
-        interval: of the grid, in nats.
-        forward: whether the world with the unit is compared to that without it, else the reverse.
+        interval: step of the grid, in nats.
+        forward: whether the data set with the unit is compared to that without it, else the reverse.
     """
     losses = [
         EqualReleaseLosses(*_masses_of_release(replace(term, count=1), forward, interval), term.count)
@@ -133,10 +134,10 @@ def _rounding(size: int, factors: int, norm: float) -> float:
 
 
 def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float | None:
-    """ε at ``delta`` of the composed losses by dp_accounting's PLD.
+    """ε ≥ 0 at ``delta`` of the composed losses, by the privacy loss distribution (PLD) of dp_accounting.
 
     ``None`` where its rounding could change ε by more than 1e-7 of it, where infinite losses alone exceed
-    ``delta``, or where it would take too much memory. ``interval``: of the grid, in nats.
+    ``delta``, or where it would take too much memory. ``interval``: step of the grid, in nats.
     """
     from dp_accounting.pld import common, pld_pmf
 
@@ -168,7 +169,7 @@ def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, inter
 
 
 def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, interval: float) -> float:
-    """ε at ``delta`` of composed losses, on a grid of ``interval`` nats; ∞ if infinite losses exceed δ.
+    """ε ≥ 0 at ``delta`` of composed losses on a grid of ``interval`` nats; ∞ if infinite losses exceed δ.
 
     By the integral of moments (see the module), through the θ at which Chernoff's bound of ε is smallest.
     """

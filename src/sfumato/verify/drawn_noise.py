@@ -73,7 +73,7 @@ def _law_of_drawn_variance(parts: Sequence[tuple[float, int]], rate: float) -> t
 
 
 def chances_of_larger_mu(draw: Draw, relation: str, levels: Array) -> tuple[Array, float]:
-    """The distribution of μ² of one round over which other devices are drawn and add noise.
+    """Probability that μ² of one round is above each of ``levels``, over the draw of other devices.
 
     Args:
         draw: the releases of a round, and the noise of others who may be drawn.
@@ -125,10 +125,10 @@ def _probability_problems(probabilities: Iterable[float]) -> Iterator[str]:
 def mixture_problems(
     draws: Sequence[Draw], relation: str, widened: float, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """Yield a line where a certificate's mixtures count more noise of drawn others than there is.
+    """Yield a line where a certificate's mixtures count more noise of drawn others than the draws give.
 
-    Every draw has terms of its own, in order: one mixture where others add noise if they are drawn, else what
-    its releases amount to.
+    Every draw has terms of its own, in order: one mixture where others add noise if they are drawn, else the
+    terms that follow from its releases.
 
     Args:
         draws: the certificate's draws.
@@ -200,10 +200,10 @@ def _mixture_problems_of_draw(
 
 
 def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: str) -> Iterator[str]:
-    """A mismatch where the ratios stated as ``apart`` are too small, or not as many as the draws need.
+    """Yield a line where the ratios stated as ``apart`` are too small, or not as many as the draws need.
 
-    A ratio is the distance of a replaced unit's world from that of a draw without it, over the distance of
-    its two worlds. None is needed but under ``replace``.
+    A ratio is how far the release of one of two neighbouring data sets is from that without the unit, over
+    how far they are from each other. Only ``replace`` needs ratios, one for each of the two.
 
     Args:
         sampling: the draw of a stated term.
@@ -219,14 +219,14 @@ def distance_ratio_problems(sampling: Json, hidden: Sequence[Draw], relation: st
 def outcome_problems(
     draws: Sequence[Draw], chances: Sequence[float], relation: str, terms: Sequence[Json], failure: float
 ) -> Iterator[str]:
-    """Yield a line where a stated mixture over the outcomes of a round's election reveals less than these do.
+    """Yield a line where the stated mixture over an election's outcomes charges less than ``draws`` do.
 
     Outcomes in which the draw is hidden are compared among each other, and so are those in which it is seen:
-    the stated μ² must be above every level at least as often as it is.
+    for every level, the stated probability that μ² is above it must be at least the one by the draws.
 
     Args:
-        draws: of every outcome its draw.
-        chances: of every outcome its probability.
+        draws: the draw of each outcome.
+        chances: the probability of each outcome.
         relation: ``zero-out``, ``remove`` or ``replace``.
         terms: the certificate's terms; must be one mixture.
         failure: the stated probability of a round without noise.

@@ -39,12 +39,12 @@ class Draw:
 
     @property
     def rate(self) -> float:
-        """Probability that one draw of participants chooses the unit."""
+        """Probability that one draw of participants contains the unit."""
         return read.figure(self.sampling.get("rate", 1.0))
 
     @property
     def divides_by_drawn(self) -> bool:
-        """Whether the denominator of any release depends on who is drawn."""
+        """Whether any release is a sum divided by a number that depends on who is drawn."""
         return any(r.get("divides_by_drawn", False) for r in self.releases)
 
     @property
@@ -54,9 +54,7 @@ class Draw:
 
     @property
     def amplifies(self) -> bool:
-        """Whether subsampling may amplify: nobody sees who is drawn, and only the unit's message depends on
-        it.
-        """
+        """Whether subsampling may lower ε: the draw is unseen, and only the unit's message depends on it."""
         hidden = self.kind != "all" and read.flag(self.sampling.get("hidden", True))
         return hidden and all(
             r["noise_is_draw_independent"]
@@ -69,7 +67,7 @@ class Draw:
     def moved_rate(self) -> float:
         """Probability that at least one device is drawn whose message changes a release.
 
-        These are the unit and the devices that pass its data on (``linking``).
+        Such devices are the unit and those that pass its data on (``linking``).
         """
         movers = max((read.count(r.get("linking", 0)) for r in self.releases), default=0) + self.moved_by_unit
         if self.kind == "fixed" and movers > 1:
@@ -79,7 +77,10 @@ class Draw:
         return self.rate if movers <= 1 else chance_of_any(self.rate, movers)
 
     def squared_mu(self, relation: str) -> float:
-        """Σ (sensitivity / noise std)² over the releases of one draw; ∞ if one has no noise."""
+        """μ² = Σ (sensitivity / noise std)² over the releases of one draw; ∞ if one has no noise.
+
+        ``relation``: ``zero-out``, ``remove`` or ``replace``.
+        """
         return math.fsum(squared_mu_of_release(r, relation) for r in self.releases)
 
 
@@ -104,12 +105,13 @@ def read_draw(draw: Json, table: Sequence[Json]) -> Draw:
 
 
 def sensitivity(own: float, others: float, relation: str, divides_by_drawn: bool) -> float:
-    """Largest L2 distance between a release in the two worlds that ``relation`` compares.
+    """Largest l2 distance between a release on one data set and on a neighbouring one.
 
     Args:
         own: bound of the unit's contribution; it counts twice under ``replace``, and under ``remove`` where
             the denominator changes with it.
         others: how far other devices, who started from what the unit changed, move the release.
+        relation: between the data sets: ``zero-out``, ``remove`` or ``replace``.
         divides_by_drawn: whether the sum is divided by the weight of who is drawn.
     """
     twice = relation == "replace" or (relation == "remove" and divides_by_drawn)
@@ -117,13 +119,16 @@ def sensitivity(own: float, others: float, relation: str, divides_by_drawn: bool
 
 
 def stated_sensitivity(release: Json, relation: str) -> float:
-    """`sensitivity` of a release, from the figures that the certificate states."""
+    """`sensitivity` of a release under ``relation``, from the figures that the certificate states."""
     own, others = read.figure(release["own_sensitivity"]), read.figure(release["propagated_sensitivity"])
     return sensitivity(own, others, relation, release.get("divides_by_drawn", False))
 
 
 def squared_ratio(moves: float, variance: float) -> float:
-    """μ² = ``moves``² / ``variance`` of a Gaussian release: 0 without sensitivity, else ∞ without noise."""
+    """μ² = ``moves``² / ``variance`` of a Gaussian release of sensitivity ``moves``.
+
+    0 if ``moves`` is 0, whatever the variance; else ∞ if the variance is 0.
+    """
     if moves == 0:
         return 0.0
     return moves**2 / variance if variance > 0 else math.inf
@@ -135,15 +140,15 @@ def squared_mu_of_release(release: Json, relation: str) -> float:
 
 
 def is_amplified(draw: Draw, relation: str) -> bool:
-    """Whether a Poisson draw amplifies the privacy of its releases under ``relation``."""
+    """Whether drawing at random lowers ε of ``draw`` under ``relation``: an unseen Poisson draw."""
     return draw.amplifies and draw.kind == "poisson" and (relation != "zero-out" or not draw.divides_by_drawn)
 
 
 def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[float, ...]:
-    """Distance from a replaced unit's worlds to the world without it, over the distance of the two worlds.
+    """How far a replaced unit's two data sets are from that without it, over how far from each other.
 
-    Returns the largest ratio over all releases twice, once for each world; () under other relations than
-    ``replace``, where the world without the unit is itself compared, and where nothing moves.
+    Returns the largest ratio over all releases twice, once for each of the two data sets; () under other
+    relations than ``replace``, which compare with the data set without the unit, and if no release is moved.
     """
     if relation != "replace":
         return ()
@@ -155,7 +160,7 @@ def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[f
 def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
     """The `Event` terms to compose for ``draws``, and the probability that nothing protects.
 
-    That is 1, with no terms, where under ``remove`` the observer sees who takes part; else 0.
+    That is 1, with no terms, where under ``remove`` the observer sees whether the unit takes part; else 0.
     """
     if relation == "remove" and any(d.moved_by_unit and not is_amplified(d, relation) for d in draws):
         return [], 1.0
@@ -163,9 +168,9 @@ def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], f
 
 
 def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
-    """The `Event` terms of one draw: one a release where everybody is drawn, else one of all its releases.
+    """The `Event` terms of one draw: one a release if every device takes part, else one for all releases.
 
-    ``hidden``: whether the draw is not seen, so that its term is amplified.
+    ``hidden``: whether the observer does not see who is drawn, so that the term is amplified.
 
     Raises:
         UnknownKindError: the draw is neither ``all``, ``poisson`` nor ``fixed``.
@@ -184,9 +189,9 @@ def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
 def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Event]:
     """The `Event` terms of draws of a fixed number, where the unit takes the place of another device.
 
-    The other device may have a larger weight. The two messages lie up to the sum of both bounds apart, that
-    of a unit that sends zeros only the other's. Where denominators depend on who is drawn, what all others
-    contribute moves too. Draws that do not amplify are charged as if they were seen.
+    The other device may have a larger weight. The two messages are as far apart as the sum of both bounds, or
+    as the other's bound alone where the unit sends zeros. Where denominators depend on who is drawn, what all
+    others contribute moves too. Draws that do not amplify are charged as if they were seen.
     """
     terms: list[Event] = []
     for draw in draws:
@@ -207,7 +212,8 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
     """The `Event` of one part of a record's charge: releases that share the same draws of the record.
 
     Args:
-        part: the part of the certificate: how often, shares that move, participation.
+        part: the part of the certificate: how often, share of the bound that moves by local step, and the
+            probability that the device takes part.
         releases: the releases of the part.
         rate: probability that the record is in the batch of a local step.
         relation: ``zero-out`` or ``replace``.
@@ -281,7 +287,10 @@ def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
 
 
 def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
-    """The two ratios stated as ``apart`` of a Poisson draw; () where the two worlds share no part."""
+    """The two distance ratios that a Poisson draw states as ``apart``; () where it states none.
+
+    They are needed where both neighbouring data sets share the part of the mixture without the unit.
+    """
     if sampling.get("kind") != "poisson" or not read.flag(sampling.get("shares_a_part", False)):
         return ()
     one, other = map(read.figure, sampling.get("apart", (1.0, 1.0)))
@@ -289,7 +298,7 @@ def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
 
 
 def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
-    """Whether stated terms equal derived ones, in order and number; figures up to the rounding of JSON."""
+    """Whether stated terms equal derived ones, in the same order; figures up to the rounding of JSON."""
     return len(stated) == len(derived) and all(
         (a.count, a.kind, len(a.detail)) == (b.count, b.kind, len(b.detail))
         and nearly_equal(a.square, b.square)

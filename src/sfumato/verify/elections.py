@@ -23,7 +23,7 @@ class ElectableZone(NamedTuple):
 
 
 def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> ElectableZone | None:
-    """The only zone in which a member of the coalition may be elected; ``None`` where there is none.
+    """The only zone that may elect a member of the coalition as supernode; ``None`` without one.
 
     Raises:
         UnknownKindError: members are in several zones.
@@ -37,8 +37,8 @@ def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> Elect
 def election_problems(bound: CertifiedBound, facts: CheckedTree, zone: ElectableZone) -> Iterator[str]:
     """Yield a line for each mismatch in the certificate of an observer that may be elected supernode.
 
-    It may state the outcomes of a round's election (``chances``), what a term of office adds (``elections``),
-    or charge every round as one in office, which is what whoever is elected meets at most.
+    A certificate has one of three forms: outcomes of a round's election (``chances``), what a term of office
+    adds (``elections``), or neither: then every round is charged as if a member were in office.
     """
     cert, coalition, elected = bound.cert, bound.coalition, [*bound.coalition, zone.node]
     plain = bound._replace(cert={**cert, "chances": None, "elections": None})

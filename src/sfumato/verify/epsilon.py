@@ -32,11 +32,11 @@ NEGLIGIBLE = 1e-30
 
 
 def epsilon_of_mixture(squares: Array, chances: Array, lost: float, delta: float) -> float:
-    """ε at ``delta`` of a Gaussian release whose μ² is random, and which value it has everybody sees.
+    """ε at ``delta`` of a Gaussian release whose μ² is random and known to everybody.
 
     Args:
-        squares: the values of μ², one or more.
-        chances: their probabilities.
+        squares: the values of μ², one or more, ``[values]``.
+        chances: their probabilities ``[values]``.
         lost: probability that is charged to δ in full.
         delta: δ in (0, 1).
 
@@ -68,7 +68,7 @@ def binomial_law(count: int, rate: float) -> tuple[Array, Array, float]:
 def sum_of_independent(
     values: Array, chances: Array, more: Array, weights: Array
 ) -> tuple[Array, Array, float]:
-    """Distribution of the sum of two independent variables, its values rounded up to a grid where too many.
+    """Distribution of the sum of two independent variables; values are rounded up to a grid if too many.
 
     Args:
         values: of the first variable.
@@ -91,9 +91,9 @@ def sum_of_independent(
 
 
 def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
-    """ε at ``delta`` of terms whose draws everybody sees: a finite mixture of Gaussian curves.
+    """ε at ``delta`` of terms whose draws everybody sees, by a finite mixture of Gaussian curves.
 
-    0 without terms; ∞ where nothing protects with a probability of at least ``delta``.
+    0 without terms; ∞ where the probability that nothing protects is ``delta`` or more.
     """
     sure = math.fsum(t.square * t.count for t in terms if t.rate == 1 and t.kind != "visible")
     squares, chances, lost = np.array([sure]), np.ones(1), 0.0
@@ -115,9 +115,9 @@ def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
 def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
     """Values of Σ μ² over all releases of a ``visible`` term, and their probabilities, which add up to 1.
 
-    A value between two points of the grid, used where there are many values, is shared out between them so
-    that the mean stays: what that changes is of the order of the grid's step squared, far below the rounding
-    that a stated ε may have.
+    Where there are many values, one between two points of a grid is divided between them so that the mean
+    stays: what that changes is of the order of the grid's step squared, far below the rounding that a stated
+    ε may have.
     """
     told: dict[float, float] = {}
     for chance, ratio, rate, *_ in term.detail:
@@ -159,11 +159,13 @@ def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[A
 
 
 def recomputed_epsilon(terms: Iterable[Event], method: str, delta: float, interval: float | None) -> float:
-    """ε at ``delta`` of all ``terms`` together.
+    """ε ≥ 0 at ``delta`` of all ``terms`` composed.
 
     Args:
+        terms: what is composed; equal terms are merged.
         method: ``gdp`` for the closed form and mixtures of Gaussians, else losses on a grid.
-        interval: step of the grid of losses; ``None`` for 1e-4.
+        delta: δ in (0, 1).
+        interval: step of the grid of losses, in nats; ``None`` for 1e-4.
 
     Raises:
         UnknownKindError: a term is of a kind without a curve.
@@ -237,9 +239,9 @@ def _loss_range(term: Event) -> float:
 
 
 def merge_equal_terms(terms: Iterable[Event]) -> list[Event]:
-    """One `Event` for all equal ones, with the sum of their counts, sorted.
+    """Equal terms as one `Event` with the sum of their counts, sorted.
 
-    Terms that never use the unit or have μ² = 0 are left out; a draw at rate 1 counts as none.
+    Terms with count, rate or μ² of 0 are left out; a draw at rate 1 becomes a release without a draw.
     """
     counts: Counter[Event] = Counter()
     for term in terms:
@@ -254,12 +256,12 @@ def epsilon_problems(cert: Json, terms: tuple[Event, ...], failure: float, delta
 
     Args:
         cert: the certificate of one bound.
-        terms: what was composed.
+        terms: the terms that are composed.
         failure: probability that nothing protects, taken off ``delta``.
         delta: δ of the row.
 
     Raises:
-        UnknownKindError: the method, or the kind of a term, is none that this checker has a rule for.
+        UnknownKindError: this checker has no rule for the method or for the kind of a term.
     """
     stated, method = read.figure(cert["epsilon"]), str(cert["method"])
     if method not in STATED_ABOVE:

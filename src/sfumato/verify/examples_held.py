@@ -29,10 +29,11 @@ Pool: TypeAlias = tuple[int, Array | None]
 def examples_held(spec: Json) -> tuple[Array | None, str]:
     """The number of training examples that every device holds, if the spec determines it.
 
-    The data set must be made or tabulated; the seed of the spec fixes every draw of the rule of partition.
+    The data set must be synthetic or in the table of built-in sets; the seed of the spec fixes every draw of
+    the rule of partition.
 
     Returns:
-        The numbers ``[devices]`` and "", or ``None`` and the name of the key on which they depend.
+        The numbers ``[devices]`` and "", or ``None`` and the key of the spec on which they depend.
     """
     data, topology = spec["data"], spec["topology"]
     places = [worker_count(topology)] if topology["kind"] == "groups" else tree_shape(topology)[2]
@@ -60,9 +61,10 @@ def examples_held(spec: Json) -> tuple[Array | None, str]:
 
 
 def pool_of_examples(data: Json, devices: int) -> Pool | None:
-    """Number of training examples, in all and by label, of a data set that is synthetic or tabulated.
+    """Number of training examples, in all and by label (``None`` if not known), of a synthetic or built-in
+    set.
 
-    ``None`` of any other data set, and where examples are grouped by a column.
+    ``None`` of any other data set, and where the spec names a column of groups or sites.
     """
     source = str(data["source"])
     if data.get("group_column") is not None or data.get("site_column") is not None:

@@ -46,5 +46,5 @@ class CertifiedBound(NamedTuple):
     is_record: bool
 
     def exposure_problems(self) -> list[str]:
-        """A line for each mismatch between what this bound charges and what the facts say is exposed."""
+        """One line for each mismatch between what this bound charges and what the facts say is exposed."""
         return [*self.facts.exposure_problems(self.name, self.cert, self.draws, self.unit, self.coalition)]

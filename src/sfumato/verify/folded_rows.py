@@ -27,7 +27,7 @@ Amount = tuple[list[Event], float]
 
 
 def is_folded(row: Json) -> bool:
-    """Whether a row of privacy.json says (``kinds_of_pairs``) that it stands for pairs of several kinds."""
+    """Whether a row of privacy.json stands for pairs of several kinds (its ``kinds_of_pairs`` is above 1)."""
     return read.count(row.get("kinds_of_pairs", 1)) > 1
 
 
@@ -40,12 +40,13 @@ class FoldedRows:
         self._device_of_class = [self._first_device(number) for number in range(len(facts.class_leaf))]
 
     def problems(self, rows: Sequence[Json], left: Counter[Any], units: dict[Any, int]) -> Iterator[str]:
-        """Yield a line where ``rows`` do not stand for all pairs ``left``, or for one that is charged more.
+        """Yield a line where ``rows`` stand for other pairs than ``left``, or are charged less than one of
+        them.
 
         Args:
             rows: rows of privacy.json about devices that stand for several kinds of pairs.
             left: number of pairs of each kind that no other row stands for.
-            units: a device of each kind of units.
+            units: one device of each kind of units.
         """
         placed: defaultdict[Any, list[Json]] = defaultdict(list)
         for row in rows:

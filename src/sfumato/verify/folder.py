@@ -93,8 +93,7 @@ def json_hash(value: Any) -> str:
 
 
 def hash_problems(folder: Path, manifest: Json, spec: Json, documents: Mapping[str, Json]) -> Iterator[str]:
-    """Yield a line for each file that is missing, whose hash is not that of the manifest, or that names
-    another spec.
+    """Yield a line for each file that is missing, has another hash than the manifest, or names another spec.
 
     Args:
         folder: of the run.

@@ -23,8 +23,7 @@ class CheckedGroups(CheckedGroupStructure):
     """Overlapping groups, and the releases that a coalition meets in them."""
 
     def charged_sums(self, unit: int, exposed: Sequence[int]) -> tuple[Counter[Any], Counter[Any]]:
-        """Count the sums of groups to charge for a unit if the first ``exposed[g]`` releases of group g are
-        exposed.
+        """Count the sums to charge for a unit if the first ``exposed[g]`` releases of group g are exposed.
 
         A hidden model holds the unit's data once the unit, or a worker that started from such a model, was in
         its group. A worker starts from its own group's model, or, at a merging step, from those of all its
@@ -66,8 +65,8 @@ class CheckedGroups(CheckedGroupStructure):
         """Sets that may be exposed, each as a number of first releases by group; and whether these are all.
 
         Once a release is hidden, later ones determine nothing until workers start from the mean of several
-        groups' models, or the structure changes. Where there are too many sets, there are two, the smallest
-        and the largest, and ``False``.
+        groups' models, or the structure changes. Where there are too many sets, only the smallest and the
+        largest are returned, with ``False``.
         """
         seen = self.received_releases(coalition)
         reach = self.releases_upstream(unit, seen)
@@ -102,12 +101,11 @@ class CheckedGroups(CheckedGroupStructure):
         self, row: tuple[int, int, bool, int], seen: Sequence[int], coalition: Sequence[Party],
         *, composed: bool = False,
     ) -> list[tuple[ExpectedRelease, Json, int]]:  # fmt: skip
-        """The releases that the coalition meets of one charged sum, each with its draw (JSON) and how often.
+        """The releases of one charged sum that the coalition receives, each with its draw and how often.
 
-        Several where single messages are received: the unit's own, and those of workers that link. ``row``:
-        group, era, whether the unit contributes, and how many workers link (`charged_sums`); ``seen``:
-        releases of each group that the coalition receives; ``composed``: count noise also where its law is
-        not one that is composed.
+        Several where single messages are received. ``row``: group, era, whether the unit contributes, and how
+        many workers link (`charged_sums`); ``seen``: releases of each group that the coalition receives;
+        ``composed``: count noise also where its law is not one that is composed.
         """
         group, era, own, linking = row
         members = [i for kind, _, i in coalition if kind == "device"]
@@ -182,10 +180,10 @@ class CheckedGroups(CheckedGroupStructure):
     def messages_behind(
         self, row: tuple[int, int, bool, int], found: ExpectedRelease
     ) -> list[tuple[ExpectedRelease, int]]:
-        """Single messages that may be charged in place of a sum, and how many of each; [] where they may not,
-        or are what is received.
+        """Single messages that may be charged in place of the sum ``found``, and how many of each.
 
-        They are the unit's own and those of workers that link, each with an equal part of the sum's noise.
+        They are the unit's own and those of workers that link, each with an equal part of the sum's noise. []
+        where workers are not drawn, masters add the noise, or single messages are received anyway.
         """
         group, _, own, linking = row
         drawn = float(self.ledger["poisson_rate_per_group"][group]) < 1 and not self.raw_inside
@@ -235,7 +233,7 @@ class CheckedGroups(CheckedGroupStructure):
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Yield a line for each mismatch between what a bound charges and what the facts expose.
+        """Yield a line for each mismatch between the releases that a bound charges and the exposed ones.
 
         Args:
             bound: name of the bound; not used in groups.

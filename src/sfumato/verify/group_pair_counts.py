@@ -41,7 +41,7 @@ class _Counted(NamedTuple):
 
 
 def group_count_problems(rows: Sequence[Json], pairs: CheckedGroupPairs) -> Iterator[str]:
-    """Yield a line where pairs are in no row that bounds them, or rows count more pairs than there are.
+    """Yield a line where a pair is in no row that bounds its ε, or rows stand for more pairs than there are.
 
     Args:
         rows: all rows of privacy.json about one kind of unit towards one observer.

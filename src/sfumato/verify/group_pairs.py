@@ -51,7 +51,8 @@ class CheckedGroupPairs:
     def refined_colours(self, unit_kind: int) -> tuple[list[int], list[int]]:
         """Colours of every kind of workers and of every group, where one worker of ``unit_kind`` is the unit.
 
-        By colour refinement over all eras; equal colours are (nearly always) a symmetry.
+        By colour refinement over all eras: kinds or groups of one colour are (nearly always) exchanged by a
+        symmetry of the structure.
         """
         if unit_kind in self._colours:
             return self._colours[unit_kind]
@@ -73,10 +74,10 @@ class CheckedGroupPairs:
         return kinds, groups
 
     def place_of(self, unit: int, observer: Party) -> Any:
-        """A hashable key of a unit's and its observer's positions in the groups.
+        """A hashable key of where a unit and its observer are in the groups.
 
-        Equal keys are (nearly always) pairs that a symmetry exchanges. Its first entry numbers the class of
-        units, the second is ``device`` or ``master``.
+        Pairs with equal keys are (nearly always) exchanged by a symmetry. The first entry numbers the class
+        of units, the second is ``device`` or ``master``.
         """
         unit_kind = int(self.facts.kind_of[unit])
         kinds, groups = self.refined_colours(unit_kind)
@@ -87,7 +88,7 @@ class CheckedGroupPairs:
         return self._classes[unit_kind], who, place
 
     def key_of(self, unit: int, observer: Party) -> Any:
-        """A hashable key of a pair, equal for pairs of a worker and an observer that are charged alike."""
+        """A hashable key of a worker and an observer, equal for pairs with the same charge."""
         place = self.place_of(unit, observer)
         if place not in self._charges:
             self._charges[place] = self.facts.trusts(unit, observer), self._charge(unit, observer)
@@ -133,10 +134,10 @@ class CheckedGroupPairs:
 
     @property
     def observers_may_fold(self) -> bool:
-        """Whether a worker learns no more than one that is in all of its groups, and maybe in others.
+        """Whether a worker always learns at most as much as another that is in all of its groups.
 
-        So it is where groups never change, masters add all noise, workers are drawn by Poisson draws or not
-        at all, messages are sent plainly and all arrive, and no model without noise stays inside a group.
+        True where groups never change, masters add all noise, workers are drawn by Poisson draws or not at
+        all, messages are sent plainly and all arrive, and no model without noise stays inside a group.
         """
         ledger = self.facts.ledger
         return (
@@ -149,10 +150,10 @@ class CheckedGroupPairs:
         )
 
     def places_that_see_no_more(self, unit: int, observer: Party) -> set[Any]:
-        """Places (`place_of`) of the pairs of ``unit`` with workers that are in groups of ``observer`` only.
+        """Keys (`place_of`) of the pairs of ``unit`` with workers that are only in groups of ``observer``.
 
-        Only workers count that are as near to the unit as ``observer``, a worker: in a common group with it,
-        or in none.
+        ``observer`` is a worker. Only workers count that, like ``observer``, share a group with the unit, or
+        like it share none.
         """
         facts, (inside,) = self.facts, self.facts.kinds
         groups = inside[int(facts.kind_of[observer[2]])]
@@ -166,7 +167,7 @@ class CheckedGroupPairs:
         }
 
     def observers_of(self, unit: int) -> Iterator[tuple[Party, int]]:
-        """Yield every master once, and a worker of every kind, with how many there are besides ``unit``."""
+        """Yield (observer, how many like it): every master, and a worker of each kind but ``unit``."""
         facts = self.facts
         yield from ((("master", 1, group), 1) for group in range(facts.groups))
         for kind, more in enumerate(facts.sizes):
@@ -176,10 +177,7 @@ class CheckedGroupPairs:
                 yield ("device", 0, int(worker)), count
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield workers that are in the same groups in every era, with the pairs of one of them.
-
-        The pairs are counted by `key_of`; each worker of the list has as many.
-        """
+        """Yield (workers in the same groups in every era, number of pairs of one of them by `key_of`)."""
         for kind, unit in enumerate(self.first):
             found = Counter[Any]()
             for observer, count in self.observers_of(unit):

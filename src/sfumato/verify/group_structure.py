@@ -56,19 +56,19 @@ class CheckedGroupStructure:
         return [owner == "devices" for owner in owners]
 
     def trusts(self, unit: int, observer: Party) -> bool:
-        """Whether a worker sends raw updates to an observer: a master that noises the sums of its group."""
+        """Whether ``unit`` sends updates without noise to ``observer``: to a master that adds the noise."""
         kind, _, group = observer
         return kind == "master" and self.is_near(unit, observer) and not self.devices_add_noise[group]
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether worker ``unit`` is, in any era, in the group of a master, or in one with another worker."""
+        """Whether, in any era, ``unit`` is in the group of a master or shares one with another worker."""
         kind, _, index = party
         theirs = (inside[index] if kind == "device" else np.eye(self.groups)[index] for inside in self.inside)
         return any((inside[unit] * one).any() for inside, one in zip(self.inside, theirs, strict=True))
 
     @property
     def raw_workers(self) -> int:
-        """How many workers send updates without noise to a master in any era."""
+        """How many workers send updates without noise to some master in any era."""
         raw = [~np.array(self.devices_add_noise) & inside for inside in self.inside]
         return int(np.logical_or.reduce(raw).any(axis=1).sum())
 
@@ -81,7 +81,7 @@ class CheckedGroupStructure:
 
     @property
     def pair_count(self) -> int:
-        """Ordered pairs of a device and an observer: masters, and the other devices."""
+        """Number of ordered pairs of a worker and an observer: a master, or another worker."""
         return self.workers * (self.groups + self.workers - 1)
 
     def party_named(self, name: str) -> Party:
@@ -113,7 +113,7 @@ class CheckedGroupStructure:
         return float(self.ledger["clip_per_group"][group]) * intervals
 
     def received_releases(self, coalition: Sequence[Party]) -> list[int]:
-        """For each group, how many of its first releases the coalition receives."""
+        """For each group, how many of its first releases the coalition receives, ``[groups]``."""
         found = [0] * self.groups
         ends = [start - 1 for start in self.era_starts[1:]] + [self.steps]
         for inside, start, end in zip(self.inside, self.era_starts, ends, strict=True):
@@ -123,7 +123,7 @@ class CheckedGroupStructure:
         return found
 
     def masters_in(self, coalition: Sequence[Party]) -> dict[int, bool]:
-        """The groups whose masters are in the coalition, and whether each sees single messages in any era."""
+        """Group to whether its master sees single messages in any era, for the masters in the coalition."""
         found = {}
         for kind, _, group in coalition:
             if kind == "device":
@@ -137,9 +137,10 @@ class CheckedGroupStructure:
         return found
 
     def releases_upstream(self, unit: int, seen: Sequence[int]) -> list[int]:
-        """For each group, how many of its first releases the first ``seen[g]`` of all groups g depend on.
+        """How many first releases of each group the first ``seen[g]`` releases of all groups g depend on.
 
-        The unit is no link: only other workers carry models from group to group. At least ``seen``.
+        The unit does not count as a link: only other workers carry models from group to group. At least
+        ``seen``.
         """
         until = np.array(seen)
         others = self.sizes.copy()

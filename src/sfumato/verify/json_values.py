@@ -26,7 +26,7 @@ class UnknownKindError(ValueError):
 
 
 def nearly_equal(one: float, other: float) -> bool:
-    """Whether two figures are equal up to the order in which things were added up; ∞ only if both are."""
+    """Whether two figures differ by at most `ROUNDING` relative to the larger; ∞ equals only ∞."""
     largest = max(abs(one), abs(other), 1e-300)
     return one == other or (math.isfinite(largest) and abs(one - other) <= ROUNDING * largest)
 
@@ -37,7 +37,7 @@ def chance_of_any(chance: float, times: int) -> float:
 
 
 def is_within_device(row: Json) -> bool:
-    """Whether a row is about a record, or about a person: a device draws persons as it does records."""
+    """Whether a row of privacy.json is about a record or a person, not about a whole device."""
     return str(row["unit"]).startswith(("record:", "person:"))
 
 
@@ -66,10 +66,9 @@ def shortened(value: Any) -> str:
 
 
 def mismatch_of(what: str, one: Any, other: Any) -> Iterator[str]:
-    """Yield a line that a certificate says ``one`` where ``other`` must be, unless they are (nearly) equal.
+    """Yield one line unless ``one``, which the certificate says, (nearly) equals ``other``, which it must be.
 
-    Args:
-        what: name of the figure in the message.
+    ``what``: name of the figure in the line.
     """
     if one != other and not (
         isinstance(one, float) and isinstance(other, float) and nearly_equal(one, other)

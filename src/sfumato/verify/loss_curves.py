@@ -52,7 +52,7 @@ class Event:
 
     @property
     def mu(self) -> float:
-        """Sensitivity over noise std, μ = √``square``, of one release that uses the unit."""
+        """μ = sensitivity / noise std of one release that uses the unit: the root of ``square``."""
         return math.sqrt(self.square)
 
 
@@ -85,14 +85,15 @@ def _log_ratio(x: float, moves: Sequence[tuple[float, float]], rest: float) -> f
 
 
 def gaussian_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of N(μ, 1) against N(0, 1), which is the same in both directions."""
+    """The privacy curve of N(μ, 1) against N(0, 1); both directions (``forward``) are equal."""
     mu, half = term.mu, term.square / 2
     return LossCurve(lambda e: gaussian_delta(e, mu), half - TAIL * mu, half + TAIL * mu)
 
 
 def seen_draw_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of a release that uses the unit with probability q; everybody sees whether it
-    does.
+    """The privacy curve of a release that uses the unit with probability q, where everybody sees if it does.
+
+    ``forward`` does not matter: both directions are equal.
     """
     one, q = gaussian_curve(term, forward), term.rate
     curve: Profile = lambda e: q * one.curve(e) + (1 - q) * np.maximum(-np.expm1(np.minimum(e, 0.0)), 0.0)  # noqa: E731
@@ -100,10 +101,10 @@ def seen_draw_curve(term: Event, forward: bool) -> LossCurve:
 
 
 def poisson_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of (1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), or the other way round.
+    """The privacy curve of (1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), or of the second against the first.
 
-    With e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With
-    e^η = (e^−ε − 1 + q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
+    With e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With e^η = (e^−ε −
+    1 + q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
     """
     q, mu = term.rate, term.mu
     moves = [(q, mu)]
@@ -156,11 +157,11 @@ def _delta_with_shared_part(e: Array, p: float, s: float, t: float) -> Array:
 def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward: bool) -> LossCurve:
     """The privacy curve of two mixtures pA + (1 − p)B and pA' + (1 − p)B, summed over several ways.
 
+    Below ε = 0 the curve is that of the other direction, mirrored.
+
     Args:
         ways: (p, distance of A and A', distance of A and B, distance of A' and B), in noise std.
         forward: the first against the second, else the second against the first.
-
-    Below ε = 0 the curve is that of the other direction, mirrored.
     """
     p = min(1.0, math.fsum(c for c, *_ in ways))
 
@@ -180,9 +181,9 @@ def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward
 def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of a fixed number drawn unseen: with probability γ the unit takes another's place.
 
-    Given all the others, A and A' are what is sent with the unit in the two worlds, and B with that device;
-    or B without the unit, where each is drawn by itself and the unit is replaced. ``term.detail``: distances
-    of A and of A' from B, over that of A from A'.
+    Given all the others, A and A' are what is sent with the unit on the two neighbouring data sets, and B
+    what is sent with that other device; or B is without the unit, where each is drawn by itself and the unit
+    is replaced. ``term.detail``: distances of A and of A' from B, over that of A from A'.
     """
     one, other = term.detail
     return shared_part_curve([(term.rate, term.mu, term.mu * one, term.mu * other)], forward)
@@ -191,8 +192,9 @@ def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
 def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of a record that its device draws into mini-batches, unseen.
 
-    ``term.detail`` has a flag, whether both worlds leave a shared part, then (probability, share of the bound
-    that moves, the same if it is replaced) for each local step that may be the first with the record.
+    ``term.detail``: whether the mixtures of both neighbouring data sets share a part, then (probability,
+    share of the bound that moves, the same if the record is replaced) for each local step that may be the
+    first with the record. ``forward``: with the record against without it, else the reverse.
     """
     shares, *ways = term.detail
     if shares:

@@ -34,21 +34,25 @@ class CheckedMovingTree:
 
     @property
     def pair_count(self) -> int:
-        """Number of ordered pairs of a device and an observer."""
+        """Number of ordered pairs of a device and an observer: aggregator, public or other device."""
         return self.eras[0].pair_count
 
     def party_named(self, name: str) -> Party:
-        """The party (kind, tier, index) of an observer's name; `ValueError` where there is none."""
+        """The party (kind, tier, index) of an observer's name, such as ``edge:2``.
+
+        Raises:
+            ValueError: there is no such party.
+        """
         return self.eras[0].party_named(name)
 
     def is_near(self, unit: int, party: Party) -> bool:
-        """Whether, in any era, ``party`` is an aggregator above device ``unit`` or under the same leaf."""
+        """Whether, in any era, ``party`` is an aggregator above ``unit`` or a device under the same leaf."""
         return any(era.is_near(unit, party) for era in self.eras)
 
     def exposure_problems(
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party]
     ) -> Iterator[str]:
-        """Yield a line for each mismatch between what a bound charges and what every era exposes.
+        """Yield a line for each mismatch between what a bound charges and the releases exposed in an era.
 
         Args:
             bound: ``flow`` or ``cut``; any other raises `UnknownKindError`.
@@ -127,7 +131,7 @@ class EraFacts(CheckedTree):
         return self._charged[key]
 
     def squared_mu_of_round(self, unit: int, party: Party, relation: str) -> Array:
-        """Σ μ² over one round of a unit towards one party: ``[flow, cut]``."""
+        """Σ μ² over one round of a device towards a party, ``[2]``: by the flow and by the cut bound."""
         charged = self.flow(unit, [party]), self.cut(unit, [party])
         return np.array([math.fsum(one.squared_mu(relation) for one in releases) for releases in charged])
 
@@ -165,7 +169,7 @@ class CheckedMovingPairs:
         return float((rounds @ squares).min())
 
     def problems(self, rows: Sequence[Json]) -> Iterator[str]:
-        """Yield a line where the rows of privacy.json do not stand for all pairs, or for one charged more."""
+        """Yield a line where rows omit pairs, or are charged less than a pair that they stand for."""
         stated: dict[Any, list[tuple[Any, int]]] = {}
         drawn = self.eras[0].ledger["draw"]["kind"] != "all" or "batches" in self.eras[0].ledger
         figure_of: Callable[[int, Party], Any] = self._key_in_eras if drawn else self._squared_mu
@@ -188,13 +192,11 @@ class CheckedMovingPairs:
                 yield from self._count_problems(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
 
     def key_of(self, unit: int, party: Party) -> Any:
-        """A hashable key of a pair, equal for pairs that are alike in every era."""
+        """A hashable key of a device and an observer, equal for pairs that are charged alike in every era."""
         return self.places[unit], self._placement_of(unit, party), self._key_in_eras(unit, party)
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield devices that are under the same edge in every era, with the pairs of one of them by
-        `key_of`.
-        """
+        """Yield (devices under the same edge in every era, number of pairs of one of them by `key_of`)."""
         alike: dict[Any, list[int]] = {}
         for device, place in enumerate(self.places):
             alike.setdefault(place, []).append(device)

@@ -21,7 +21,7 @@ from sfumato.verify.tree_pairs import CheckedTreePairs
 def pair_problems(
     rows: Sequence[Json], facts: Facts, relation: str, sites: Mapping[int, str]
 ) -> Iterator[str]:
-    """Yield a line where rows do not stand for every pair of unit and observer as often as it is there.
+    """Yield a line where rows stand for more or fewer pairs of a unit and an observer than there are.
 
     Args:
         rows: rows of privacy.json about one kind of unit (devices, records or persons).

@@ -37,7 +37,11 @@ def count(value: Any) -> int:
 
 
 def flag(value: Any) -> bool:
-    """A truth value of a JSON file; `ValueError` for anything else."""
+    """A truth value of a JSON file.
+
+    Raises:
+        ValueError: it is anything else.
+    """
     if not isinstance(value, bool):
         raise ValueError(f"{shortened(value)} is neither true nor false")
     return value

@@ -18,7 +18,10 @@ from sfumato.verify.tree_exposures import CheckedTree
 
 
 def record_problems(bound: CertifiedBound) -> Iterator[str]:
-    """Yield a line where the charge of a record does not follow from draws and releases of the facts."""
+    """Yield a line where a record's charge does not follow from the draws and releases in the facts.
+
+    ``bound``: of a row about a record or a person; its certificate has ``record``.
+    """
     record, facts = bound.cert["record"], bound.facts
     batches = (facts.eras[0] if isinstance(facts, CheckedMovingTree) else facts).ledger.get("batches")
     if batches is None or bound.name != "flow" or bound.spec.get("control"):
@@ -99,7 +102,7 @@ def _part_problems(
 
 
 def has_gaussian_law(spec: Json) -> bool:
-    """Whether the noise mechanism of a spec is Gaussian, as it is where none is named."""
+    """Whether the noise of a spec is Gaussian; true where no mechanism is named."""
     mechanism = spec["privacy"].get("mechanism")
     return not mechanism or str(mechanism.get("law", "other")) == "gaussian"
 
@@ -221,7 +224,10 @@ def _noised_step_problems(
 def hidden_start_problems(
     parts: Sequence[Json], facts: CheckedGroups, exposed: Sequence[int], unit: int, table: Sequence[Json]
 ) -> Iterator[str]:
-    """Yield a line where the unit starts from hidden models and its record is not charged as always drawn.
+    """Yield a line where the unit starts from hidden models and its record is charged as drawn at random.
+
+    Once it starts from such a model its record may be in every message, so it must be charged as always
+    drawn.
 
     Args:
         parts: of the record's charge.

@@ -42,7 +42,7 @@ class ExpectedRelease(NamedTuple):
     amplifies_propagated: bool = False
 
     def squared_mu(self, relation: str) -> float:
-        """(sensitivity / noise std)² under ``relation``; ∞ without noise."""
+        """μ² = (sensitivity / noise std)² under ``relation``, as of `sensitivity`; ∞ without noise."""
         moves = sensitivity(self.own, self.others, relation, self.divides_by_drawn)
         return squared_ratio(moves, float(self.noise.sum()))
 
@@ -50,7 +50,7 @@ class ExpectedRelease(NamedTuple):
 def release_problems(stated: Json, wanted: ExpectedRelease) -> Iterator[str]:
     """Yield a line where a release of a certificate claims more protection than the facts give.
 
-    That is: smaller sensitivities, more noise of an owner, or a flag in its favour.
+    That is: smaller sensitivities, more noise of an owner, or a flag that lowers ε and does not hold.
     """
     what = f"{wanted.name}, {wanted.vector}"
     if (stated["name"], stated["vector"]) != (wanted.name, wanted.vector):

@@ -161,7 +161,7 @@ def _gap_problems(
 
 
 def is_gap_checked(row: Json, facts: Facts) -> bool:
-    """Whether `row_problems` compares all sets that may be exposed with the one that a row charges."""
+    """Whether `row_problems` compares the set that a row charges with all sets that may be exposed."""
     if not any("exposed" in bound for bound in row["bounds"].values()):
         return True
     if not row["unit"].startswith("device:") or isinstance(facts, CheckedMovingTree):
@@ -235,7 +235,7 @@ def terms_from_releases(
     cert: Json, stated: Sequence[Event], draws: Sequence[Draw], spec: Json, table: Sequence[Json],
     is_record: bool,
 ) -> tuple[tuple[Event, ...], float, str]:  # fmt: skip
-    """The terms that a certificate's releases amount to, derived again.
+    """Derive the terms to compose from a certificate's releases.
 
     Args:
         cert: what the certificate states of one bound.
@@ -243,10 +243,10 @@ def terms_from_releases(
         draws: the certificate's draws.
         spec: contents of spec.yaml.
         table: all releases.
-        is_record: whether the unit is a record.
+        is_record: whether the unit is a record or a person.
 
     Returns:
-        The terms, the probability that nothing protects, and the relation that they are under.
+        The terms, the probability that nothing protects, and the relation that the terms hold for.
     """
     relation = under = spec["privacy"].get("neighbours", "zero-out")
     if is_record:

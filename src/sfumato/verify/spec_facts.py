@@ -40,7 +40,7 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
 
     Args:
         spec: contents of spec.yaml.
-        in_tree: whether the protocol is one of trees, in which clipped gradients with weight decay are
+        in_tree: whether the protocol runs on a tree, for which clipped gradients with weight decay are
             bounded.
     """
     training, privacy = spec["training"], spec["privacy"]
@@ -59,9 +59,7 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
 
 
 def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Yield a line where the law of the noise, the draws of batches or noise at local steps differ from
-    the spec.
-    """
+    """Yield a line where ``ledger.json`` differs from the spec in noise law, batches or step noise."""
     training, privacy = spec["training"], spec["privacy"]
     mechanism, clip = privacy.get("mechanism") or {}, privacy.get("clip") or {}
     other_law = (mechanism and mechanism.get("law", "other") != "gaussian") or clip.get("kind") == "example"

@@ -18,10 +18,9 @@ from sfumato.verify.spec_settings import (
 
 
 def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Yield a line where a fact of overlapping groups in ``ledger``, of ``ledger.json``, differs from
-    spec.yaml.
+    """Yield a line where a fact of overlapping groups in ``ledger.json`` differs from spec.yaml.
 
-    ``spec``: its contents.
+    ``spec`` and ``ledger``: contents of the two files.
     """
     topology, training, clip = spec["topology"], spec["training"], spec["privacy"].get("clip") or {}
     listed, part, bare = groups_in_spec(topology), training["participation"], ledger["kind"] == "ms-fedavg"

@@ -35,9 +35,9 @@ def record_rate_problems(spec: Json, rates: Array) -> Iterator[str]:
 
 
 def person_problems(spec: Json) -> Iterator[str]:
-    """Yield a line where spec.yaml does not keep the rows of a person together, though persons are the unit.
+    """Yield a line where spec.yaml may divide the rows of a person, though persons are the privacy unit.
 
-    Devices then draw persons, of whom each brings one row to a local step; so all rows of one must be at one
+    Devices draw persons, of whom each brings one row to a local step; so all rows of a person must be at one
     device, and the number of persons must not be taken for that of rows.
     """
     data, of_persons = spec["data"], spec["privacy"]["unit"] == "person"
@@ -55,11 +55,10 @@ def person_problems(spec: Json) -> Iterator[str]:
 
 
 def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
-    """Yield a line where ``batches`` of ``ledger.json`` claims that a record moves a message less than it
-    may.
+    """Yield a line where ``batches`` of ``ledger.json`` understates how far a record moves a message.
 
-    It states, for every local step, the share of the message's bound that a record moves which is in the
-    batch of that step and in none before it.
+    ``batches`` states, for every local step, the share of the message's bound that a record moves which is in
+    the batch of that step and in none before it.
     """
     training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)
@@ -105,7 +104,7 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
 def most_records_of_a_device(spec: Json, rates: Array) -> int:
     """The largest number of records of a device: by the partition, else batch_size / smallest rate below 1.
 
-    1 where every rate is 0 or 1.
+    1 where every rate is 0 or 1. ``rates``: probability that a record is in a batch, of each device.
     """
     sizes, _ = examples_held(spec)
     if sizes is not None:

@@ -125,7 +125,7 @@ def tree_shape(topology: Json) -> tuple[list[str], list[list[int]], list[int]]:
 
 
 def survival_threshold(spec: Json, parties: int) -> int:
-    """Fewest survivors with which a session of secure aggregation of ``parties`` clients ends with a sum.
+    """Fewest clients, of ``parties``, that must survive for a session of secure aggregation to give a sum.
 
     More than 2/3 of them, or the share of ``faults.survival_threshold``, but always more than half.
     """
@@ -136,11 +136,11 @@ def survival_threshold(spec: Json, parties: int) -> int:
 
 
 def one_per_edge(value: Any, edges: int) -> list[int]:
-    """``value`` as a list of one whole number for each of ``edges`` edges: repeated, or the list that it is.
+    """One whole number for each of ``edges`` edges: the list ``value``, or the number ``value`` repeated.
 
     Raises:
         ValueError: a list has another length.
-        UnknownKindError: counts are by name of the edges.
+        UnknownKindError: ``value`` is a mapping by name of the edges.
     """
     if isinstance(value, dict):
         raise UnknownKindError("spec.yaml: training: this checker has no rule for counts by name of edges")
@@ -154,7 +154,7 @@ def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
     """For each leaf under a cloud, whether spec.yaml calls it trusted in all rounds, ``[leaves]``.
 
     Raises:
-        UnknownKindError: a share of the edges is trusted, not listed ones.
+        UnknownKindError: trust is given as a share of the edges, not as a list.
     """
     trust, found = spec.get("trust") or {}, np.zeros(leaves, dtype=np.bool_)
     sites = spec["topology"].get("sites") or ()
@@ -192,7 +192,7 @@ def may_drop_out(spec: Json) -> bool:
 
 
 def sort_members(listed: Any) -> list[list[int]]:
-    """The listed groups, each as the ascending indices of its workers."""
+    """Copies of the groups in ``listed``, each as the ascending indices of its workers."""
     return [sorted(read.counts(group).tolist()) for group in listed]
 
 

@@ -32,7 +32,7 @@ def tree_spec_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) ->
     Args:
         spec: contents of spec.yaml.
         tree: the tree of ``ledger.json``.
-        era: the rounds that it is of; ``None`` where neither places nor trust change.
+        era: the rounds for which the tree holds; ``None`` where neither places nor trust change.
     """
     yield from _shape_problems(spec["topology"], tree, era)
     yield from _class_problems(spec, tree, era)
@@ -151,7 +151,10 @@ def _least_and_largest_divisors(spec: Json, tree: CheckedTree, drawn: Array) -> 
 
 
 def reach_of_steps(steps: int, momentum: float) -> float:
-    """The largest length of the sum of ``steps`` clipped gradients with momentum, in clip norms."""
+    """The largest l2 norm of the sum of ``steps`` clipped gradients with momentum, in clip norms.
+
+    Σ_{j < steps} (steps − j) momentum^j.
+    """
     return math.fsum((steps - j) * momentum**j for j in range(steps))
 
 
@@ -175,8 +178,8 @@ def aggregations_of_round(training: Json, ledger: Json) -> list[SpecAggregation]
     """The aggregations of one round that spec.yaml asks for, in order.
 
     Args:
-        training: the section of spec.yaml.
-        ledger: for the numbers of tiers and leaves.
+        training: the section ``training`` of spec.yaml.
+        ledger: contents of ledger.json, for the numbers of tiers and leaves.
     """
     depth, leaves = len(ledger["tiers"]), len(ledger["devices_per_leaf"])
     steps = training.get("local_steps") or 1
@@ -247,9 +250,9 @@ def _channel_problems(what: str, channel: Sequence[Any], tree: CheckedTree) -> I
 
 
 def certainty_problems(spec: Json, tree: CheckedTree) -> Iterator[str]:
-    """Yield a line where more noise, or more messages, are stated as sure to be there than spec.yaml gives.
+    """Yield a line where ``ledger.json`` counts on more noise or messages than spec.yaml guarantees.
 
-    Over the air fewer may be sure than spec.yaml says, since the radio may lose some.
+    Over the air fewer may be certain than spec.yaml says, since the radio may lose some.
     """
     faults, compression, ledger = spec.get("faults") or {}, spec.get("compression") or {}, tree.ledger
     dropping = may_drop_out(spec)

@@ -19,9 +19,10 @@ class CheckedTree(CheckedTreeNoise):
     """A tree, and the releases that a coalition meets in it."""
 
     def release(self, step: int, unit: int, coalition: Sequence[Party]) -> ExpectedRelease:
-        """What the flow bound charges for the unit's message of one aggregation.
+        """What the flow bound charges for the unit's message at one aggregation.
 
-        It is the finest sum with the message in it that the coalition knows, with the noise it does not know.
+        It is the smallest sum with the message in it that the coalition knows, with the noise it does not
+        know.
 
         Args:
             step: index of the aggregation in the round.
@@ -44,22 +45,22 @@ class CheckedTree(CheckedTreeNoise):
         return ExpectedRelease(facts["name"], vector, own, 0.0, noise, independent, bool(divides))
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the flow bound charges: one an aggregation of the unit's messages."""
+        """The releases of a round that the flow bound charges: one an aggregation that the unit sends to."""
         return [self.release(step, unit, coalition) for step in self.sending_steps(self.leaf_of(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
         """The releases of a round that the cut bound charges: one an average that the coalition receives.
 
-        Each counts together with what was hidden before it.
+        Each is charged together with the hidden aggregations before it.
         """
         return self.releases_between(unit, coalition, self.seen_steps(unit, coalition))
 
     def releases_between(
         self, unit: int, coalition: Sequence[Party], exposed: Sequence[int]
     ) -> list[ExpectedRelease]:
-        """The releases of a round if the averages of the aggregations ``exposed`` are exposed.
+        """The releases of a round if the averages of the aggregations ``exposed`` are exposed and no others.
 
-        Each counts together with the hidden aggregations since the last exposed one.
+        Each is charged together with the hidden aggregations since the last exposed one.
         """
         found, hidden = [], list[int]()
         for step in self.sending_steps(self.leaf_of(unit)):
@@ -92,7 +93,7 @@ class CheckedTree(CheckedTreeNoise):
             exposed: indices of aggregations in the round, ascending.
             unit: index of the device.
             coalition: the observers.
-            relation: between neighbouring data sets.
+            relation: between neighbouring data sets: ``zero-out``, ``remove`` or ``replace``.
         """
         if self.sampling_seen_by(unit, coalition)[0]["kind"] != "all":
             return None
@@ -103,9 +104,9 @@ class CheckedTree(CheckedTreeNoise):
     ) -> Iterator[str]:
         """Yield a line for each reason why the aggregations ``exposed`` may not be charged by themselves.
 
-        Once an average is exposed, devices outside its node must not have started from a hidden one: nothing
-        above it was hidden since an average was exposed. And what is sent again at the end of a round moves
-        by all that was hidden.
+        Once an average is exposed, devices outside its node must not have started from a hidden one: no
+        average of a tier above may have been hidden since the last exposed one. And a message that is sent
+        again at the end of a round moves by all that was hidden.
         """
         steps, seen = self.sending_steps(self.leaf_of(unit)), self.seen_steps(unit, coalition)
         if list(exposed) != sorted(set(exposed) & set(steps)):
@@ -191,7 +192,7 @@ class CheckedTree(CheckedTreeNoise):
         self, bound: str, cert: Json, draws: Sequence[Draw], unit: int, coalition: Sequence[Party],
         allowed: Sequence[ExpectedRelease] | None = None,
     ) -> Iterator[str]:  # fmt: skip
-        """Yield a line for each mismatch between what a bound charges and what the facts expose.
+        """Yield a line for each mismatch between the releases that a bound charges and the exposed ones.
 
         Args:
             bound: ``flow``, ``cut`` or ``min-cost``.

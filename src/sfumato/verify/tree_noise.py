@@ -56,9 +56,9 @@ class CheckedTreeNoise(CheckedTreeStructure):
             step: index of the aggregation in the round.
             unit: index of the device.
             coalition: who observes together.
-            tier: of the node.
-            sent: with the noise that this node adds before it sends on.
-            present: ``False`` as if the unit dropped out.
+            tier: of the ancestor.
+            sent: whether to count the noise that this ancestor adds before it sends its average on.
+            present: ``False`` to compute it as if the unit dropped out.
         """
         facts, path = self.steps[step], self.paths[self.leaf_of(unit)]
         alone = float(self.message_variance(step)[self.class_of(unit)]) if present else 0.0
@@ -102,7 +102,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
     def noise_of_records(self, step: int, unit: int, coalition: Sequence[Party]) -> float:
         """Noise variance in what the flow bound charges at ``step`` where single examples are clipped.
 
-        It counts also where its law is not one that is composed for devices.
+        Unlike for devices, noise counts here whatever its law is.
         """
         tier, sent = self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:

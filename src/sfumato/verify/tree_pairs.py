@@ -79,9 +79,7 @@ class CheckedTreePairs:
         return (*sums, tuple(sorted(self.members[leaf].items())), steps)
 
     def key_of(self, unit: int, observer: Party) -> Any:
-        """A hashable key of a pair of unit and observer, equal for pairs that a symmetry of the tree
-        swaps.
-        """
+        """A hashable key of a unit and an observer, equal for pairs that a symmetry of the tree exchanges."""
         facts = self.facts
         leaf, kind = facts.leaf_of(unit), self.kinds[facts.class_of(unit)]
         mine = int(self.alike[-1][leaf]), kind
@@ -96,7 +94,7 @@ class CheckedTreePairs:
         return mine, who, common, tier, int(self.alike[tier][node]), *theirs
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield devices that are alike, and the count of each kind of pairs of one of them, by `key_of`."""
+        """Yield (devices that a symmetry exchanges, number of pairs of one of them by `key_of`)."""
         facts, alike = self.facts, dict[Any, list[int]]()
         leaf_of = np.repeat(np.arange(len(facts.devices)), facts.devices)
         classes = np.array(facts.ledger.get("class_per_device", leaf_of), dtype=np.int64)

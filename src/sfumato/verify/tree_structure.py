@@ -49,15 +49,15 @@ class CheckedTreeStructure:
 
     @property
     def pair_count(self) -> int:
-        """Number of ordered pairs of a device and an observer: aggregators, the public and the other
-        devices.
-        """
+        """Number of ordered pairs of a device and an observer: aggregator, public or other device."""
         devices = int(self.devices.sum())
         return devices * (sum(map(len, self.parents)) + devices)
 
     def party_named(self, name: str) -> Party:
-        """The party (kind, tier, index) of an observer's name, such as ``edge:2``; `ValueError` if there
-        is none.
+        """The party (kind, tier, index) of an observer's name, such as ``edge:2``.
+
+        Raises:
+            ValueError: there is no such party.
         """
         if name in ("public", "cloud"):
             return ("public", 0, 0) if name == "public" else ("node", 0, 0)
@@ -98,7 +98,7 @@ class CheckedTreeStructure:
         return listed is None or read.flag(listed[leaf])
 
     def sending_steps(self, leaf: int) -> list[int]:
-        """Indices of the aggregations of a round for which the devices of a leaf send."""
+        """Indices of the aggregations of a round to which the devices of a leaf send messages."""
         return [step for step in range(len(self.steps)) if self.sends(step, leaf)]
 
     def broadcasts(self, step: int, leaf: int) -> bool:
@@ -189,11 +189,10 @@ class CheckedTreeStructure:
         return [step for step in steps if self.sees_average(step, unit, coalition)]
 
     def sampling_seen_by(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
-        """The draw of participants as the coalition sees it, and the heaviest device's weight over the
-        unit's.
+        """The draw of participants as the coalition sees it, and the largest device weight over the unit's.
 
         The draw has ``kind``, ``rate`` and ``hidden`` as in a certificate; a fixed one its ``population`` and
-        ``sample`` without the coalition. The ratio is 1 but for fixed draws.
+        ``sample`` without the coalition. The ratio is 1 for all but fixed draws.
         """
         draw, leaf = self.ledger["draw"], self.leaf_of(unit)
         first = self.names.index(draw["seen_by"].split(" of ")[0])
@@ -210,7 +209,7 @@ class CheckedTreeStructure:
         return sampled | {"population": left, "sample": min(sample, left)}, ratio
 
     def with_whoever_is_elected(self, unit: int, coalition: Sequence[Party]) -> list[Party]:
-        """The coalition, and a device that its supernode is elected from.
+        """The coalition, with one device added that may be its supernode where supernodes are elected.
 
         If the unit's supernode is in the coalition it is some device of its leaf: the one with the most noise
         is added, whose own noise the coalition then knows.
@@ -231,7 +230,7 @@ class CheckedTreeStructure:
     def chances_of_office(self, coalition: Sequence[Party]) -> dict[int, float]:
         """Leaf to the probability that it elects a member of the coalition as its supernode in a round.
 
-        Only leaves that have members, and whose supernode is not itself in the coalition.
+        Only leaves that have such members, and whose supernode is not itself in the coalition.
         """
         elections = read.figure(self.ledger["elections_per_round"])
         members = Counter(self.leaf_of(index) for kind, _, index in coalition if kind == "device")

@@ -44,7 +44,7 @@ class Frame:
 
 
 def seal_frame(frame: Frame, identity: Identity) -> bytes:
-    """The bytes of ``frame``, signed by ``identity``."""
+    """``frame`` as bytes with a signature by ``identity`` at their end."""
     head = _HEADER.pack(
         _MAGIC, VERSION, frame.kind, frame.session, frame.sender, frame.recipient, len(frame.payload)
     )
@@ -53,10 +53,10 @@ def seal_frame(frame: Frame, identity: Identity) -> bytes:
 
 
 def parse_frame(data: bytes) -> Frame:
-    """Decode a frame without checking its signature, for bytes of others that are checked elsewhere.
+    """Decode a frame without checking its signature or its session.
 
     Raises:
-        MessageError: truncated, malformed, or of another version.
+        MessageError: it is truncated, malformed, or of another version.
     """
     if len(data) < OVERHEAD:
         raise errors.TruncatedMessageError(f"a message of {len(data)} bytes; the shortest has {OVERHEAD}")
@@ -90,15 +90,16 @@ def open_frame(
 
     Args:
         data: as received.
-        session: the receiver's.
-        keys: public keys of those it may come from.
-        recipient: for whom it must be.
-        expected: the kind that may come now.
+        session: identifier of the receiver's session, 32 bytes.
+        keys: sender's number to its public key, for all that may send it.
+        recipient: number that the frame must be addressed to.
+        expected: the kind of message that may come now.
         seen: (kind, sender) of what was accepted.
-        authenticate: whether to check the signature; only where the channel's other end is trusted to have.
+        authenticate: whether to check the signature; false only where the channel's other end is trusted to
+            have done it.
 
     Raises:
-        MessageError: what is wrong; nothing was changed.
+        MessageError: the first thing that is wrong.
     """
     frame = parse_frame(data)
     if frame.sender not in keys:

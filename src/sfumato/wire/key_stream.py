@@ -23,7 +23,7 @@ class KeyStream:
         self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
 
     def fill(self, out: npt.NDArray[Any]) -> None:
-        """Overwrite a contiguous array with the stream's next bytes."""
+        """Overwrite the contiguous array ``out`` with the stream's next bytes."""
         view = memoryview(out.data).cast("B")
         for start in range(0, len(view), len(_BLOCK)):
             piece = view[start : start + len(_BLOCK)]
@@ -34,14 +34,14 @@ class KeyStream:
         return self._encryptor.update(bytes(size))
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """The next ``count`` 64-bit words, uniform."""
+        """The next ``count`` words, uniform in uint64, ``[count]``."""
         out = np.empty(count, dtype="<u8")
         if count:
             self.fill(out)
         return out
 
     def units(self, count: int) -> npt.NDArray[np.float64]:
-        """The next ``count`` multiples of 2^-53 in [0, 1), uniform."""
+        """The next ``count`` numbers, uniform multiples of 2^-53 in [0, 1), ``[count]``."""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, bound: int) -> int:
@@ -53,7 +53,7 @@ class KeyStream:
                 return word % bound
 
     def permutation(self, items: Sequence[int]) -> list[int]:
-        """A uniform permutation of ``items`` (Fisher and Yates)."""
+        """``items`` in a uniformly random order (Fisher and Yates)."""
         out = list(items)
         for last in range(len(out) - 1, 0, -1):
             other = self.below(last + 1)

@@ -38,9 +38,7 @@ _DOMAIN = b"sfumato/1/"
 
 
 def digest(purpose: bytes, *parts: bytes) -> bytes:
-    """SHA-256, 32 bytes, over a purpose and length-prefixed parts: no two different inputs are hashed
-    alike.
-    """
+    """SHA-256, 32 bytes, of a purpose and parts with their lengths: other inputs give another hash."""
     state = hashlib.sha256(_DOMAIN + len(purpose).to_bytes(4, "big") + purpose)
     for part in parts:
         state.update(len(part).to_bytes(8, "big"))
@@ -66,13 +64,14 @@ class Identity:
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def sign(self, data: bytes) -> bytes:
-        """The signature of ``data``, 64 bytes."""
+        """The Ed25519 signature of ``data``, 64 bytes."""
         return self._key.sign(data)
 
     def secret(self, purpose: bytes, *parts: bytes) -> bytes:
         """32 bytes that only the owner of the key can compute, the same for the same purpose and parts.
 
-        They are a hash of a signature that is told to nobody: what else is signed, frames, begins otherwise.
+        They are the hash of a signature that is never shown; it signs a digest with a prefix that no frame
+        has.
         """
         asked = digest(b"asked/" + purpose, *parts)
         return digest(b"told to nobody", asked, self.sign(asked))
@@ -81,14 +80,14 @@ class Identity:
         """Record that this identity takes part in a session, before anything is sent; once for each label.
 
         Args:
-            role: what as, e.g. ``b"party"``.
+            role: in which role, such as ``b"party"``.
             label: of the session's terms.
             session: the hash of the terms.
 
         Raises:
             RepeatedSessionError: it took part in this session before; its secrets may have been revealed.
             ChangedTermsError: it took part under this label before, with other terms.
-            SessionMemoryError: that cannot be recorded.
+            SessionMemoryError: this cannot be recorded.
         """
         question = digest(b"joined", self.public, role, label.encode())
         earlier = self._memory.claim(question, session)
@@ -101,20 +100,19 @@ class Identity:
             )
 
     def answer(self, session: bytes, kind: int, content: bytes) -> bool | None:
-        """Claim the right to answer a kind of message, before the answer is sent; there is one answer a
-        session.
+        """Record, before an answer is sent, that a kind of message is answered: once in a session.
 
         Args:
             session: the hash of the terms.
-            kind: of the message answered.
+            kind: of the message to answer.
             content: of that message.
 
         Returns:
-            ``None`` if nothing of the kind was answered before. Otherwise there must be no answer now, and
-            this is whether the content is the one of before.
+            ``None`` if no message of the kind was answered before: the answer may be sent. Otherwise it must
+            not be, and the return says whether the message answered before had the same content.
 
         Raises:
-            SessionMemoryError: that cannot be recorded.
+            SessionMemoryError: this cannot be recorded.
         """
         asked = digest(b"content", content)
         earlier = self._memory.claim(digest(b"answered", self.public, session, bytes([kind])), asked)
@@ -133,9 +131,9 @@ def session_entropy(entropy: Entropy, identity: Identity, session: bytes, number
     that happens only where its memory was put back too.
 
     Args:
-        entropy: of the operating system, say.
+        entropy: a source of random bytes, such as that of the operating system.
         identity: of the party.
-        session: the session's name.
+        session: the session's identifier.
         number: of the party.
     """
     place = number.to_bytes(4, "big")
@@ -144,10 +142,10 @@ def session_entropy(entropy: Entropy, identity: Identity, session: bytes, number
 
 
 def check_signature(public: bytes, signature: bytes, data: bytes) -> None:
-    """Check the signature of ``data`` by the owner of the public key ``public``.
+    """Check that ``signature`` is that of ``data`` by the owner of the Ed25519 key ``public``.
 
     Raises:
-        TamperedMessageError: it does not fit.
+        TamperedMessageError: it is not.
     """
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
@@ -170,7 +168,7 @@ class KeyPair:
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def agree(self, other: bytes) -> bytes:
-        """The shared secret with the owner of the public key ``other``, 32 bytes: input to `derive` only.
+        """The secret shared with the owner of the public key ``other``, 32 bytes; input to `derive` only.
 
         Raises:
             MalformedMessageError: ``other`` is of small order, and would make the secret public.
@@ -187,7 +185,7 @@ class KeyPair:
 
 @lru_cache(maxsize=4096)
 def agreement_point(public: bytes) -> bytes:
-    """The 32 bytes that a public key for agreement stands for: equal exactly where two keys are the same one.
+    """32 bytes that are equal for two public keys exactly if both agree on the same secrets with everybody.
 
     Several byte strings are one key: X25519 ignores bit 255, takes the other bits modulo 2^255 - 19, and its
     scalars, multiples of 8, cancel a point of small order that is added. So two keys agree on the same
@@ -201,32 +199,32 @@ def agreement_point(public: bytes) -> bytes:
 
 
 def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> bytes:
-    """Derive a 256-bit key from a shared secret by HKDF-SHA256; another session, purpose or context, another
-    key.
+    """Derive a 32-byte key from a shared secret by HKDF-SHA256.
+
+    Another session, purpose or context gives another, independent key.
 
     Args:
         secret: shared by the parties.
-        session: the session's name, the salt.
+        session: the session's identifier, the salt.
         purpose: what the key is for.
-        context: whose it is, say; see `pair_context`.
+        context: whose key it is, for example; see `pair_context`.
     """
     info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + context
     return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=session, info=info).derive(secret)
 
 
 def pair_context(first: int, first_key: bytes, second: int, second_key: bytes) -> bytes:
-    """The bytes of two parties' numbers and public keys, in the order given, as context for `derive`."""
+    """Two parties' numbers and public keys as bytes, in the order given: a context for `derive`."""
     return first.to_bytes(4, "big") + first_key + second.to_bytes(4, "big") + second_key
 
 
 def seal(key: bytes, plain: bytes, associated: bytes, entropy: Entropy) -> bytes:
-    """Encrypt and authenticate ``plain`` (AES-256-GCM); returns nonce (12 bytes), ciphertext and tag (16
-    bytes).
+    """Encrypt and authenticate ``plain`` by AES-256-GCM: nonce (12 bytes), ciphertext and tag (16 bytes).
 
     Args:
         key: 32 bytes, which seals this one message only.
         plain: to be encrypted.
-        associated: authenticated only; it must be given again to `unseal`.
+        associated: authenticated, not encrypted; it must be given again to `unseal`.
         entropy: gives the nonce.
     """
     nonce = entropy(NONCE_BYTES)
@@ -234,10 +232,10 @@ def seal(key: bytes, plain: bytes, associated: bytes, entropy: Entropy) -> bytes
 
 
 def unseal(key: bytes, box: bytes, associated: bytes) -> bytes:
-    """The plain bytes of a box that `seal` made.
+    """The plain bytes of ``box``, which `seal` made with the same key and associated data.
 
     Raises:
-        TamperedMessageError: the box or its associated data were changed, or it is for another key.
+        TamperedMessageError: the box or the associated data were changed, or the key is another.
     """
     try:
         return AESGCM(key).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], associated)

@@ -107,7 +107,7 @@ class OwnedFile:
         return "" if found == ("ok",) else str(found[0])
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        """Execute one statement; a change is on the disk when this returns.
+        """Execute one SQL statement with ``values`` for its placeholders; changes are on the disk then.
 
         Raises:
             SessionMemoryError: it cannot be executed.
@@ -118,7 +118,7 @@ class OwnedFile:
             raise SessionMemoryError(f"{self.path}: cannot record an answer: {error}") from None
 
     def first(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        """The first row that a query finds.
+        """The first row that the SQL ``query`` finds, with ``values`` for its placeholders; or ``None``.
 
         Raises:
             SessionMemoryError: the file cannot be read.
@@ -130,7 +130,7 @@ class OwnedFile:
         return row
 
     def roll_back(self) -> None:
-        """Undo what the transaction has done so far; after some errors, a full disk say, SQLite has done it.
+        """Undo the open transaction, if SQLite has not done so itself after an error.
 
         Raises:
             SessionMemoryError: it cannot be undone.
@@ -144,10 +144,15 @@ class OwnedFile:
 
 
 def create_owned_file(path: str | Path, what: str, tables: Sequence[str]) -> None:
-    """Make a new, empty file with ``tables``, given as statements that create them.
+    """Make a new SQLite file with ``tables``, given as SQL statements that create them.
+
+    Args:
+        path: of the file; nothing may be there.
+        what: what the file is called in an error.
+        tables: the statements.
 
     Raises:
-        SessionMemoryError: there is something at ``path``, or nothing can be written there; then nothing is.
+        SessionMemoryError: there is something at ``path``, or it cannot be written; no file is left then.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -29,15 +29,16 @@ class SessionMemory(Protocol):
     """Remembers which questions were answered, and what the answer was about."""
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer a question.
+        """Record that a question is answered, if it was not answered before.
 
         Args:
-            question: what is answered once: 32 bytes.
-            digest: of what the answer is about: 32 bytes.
+            question: what may be answered once: 32 bytes.
+            digest: hash of what the answer is about, by which a repeated question is told from a changed one:
+                32 bytes.
 
         Returns:
-            ``None`` if nobody claimed it before: it is claimed now, and will be after a restart too.
-            Otherwise the digest of the first claim; nothing changes.
+            ``None`` if it was not claimed before: the answer may be sent, and later claims fail, after a
+            restart too. Otherwise the digest of the first claim; nothing changes.
 
         Raises:
             SessionMemoryError: the claim could not be recorded or looked up: there must be no answer.
@@ -52,16 +53,7 @@ class ProcessMemory:
         self._claims: dict[bytes, bytes] = {}
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer a question, in this process only.
-
-        Args:
-            question: what is answered once: 32 bytes.
-            digest: of what the answer is about: 32 bytes.
-
-        Returns:
-            ``None`` if it was not claimed before; otherwise the digest of the first claim, and nothing
-            changes.
-        """
+        """Record that a question is answered, for the life of this process; see `SessionMemory.claim`."""
         earlier = self._claims.get(question)
         if earlier is None:
             self._claims[question] = digest
@@ -85,7 +77,7 @@ class FileMemory:
 
     @classmethod
     def create(cls, path: str | Path) -> FileMemory:
-        """A new, empty memory, for a new identity.
+        """Make a new, empty memory in a file at ``path``, for a new identity.
 
         Raises:
             SessionMemoryError: there is something at ``path``, or nothing can be written there.
@@ -94,15 +86,7 @@ class FileMemory:
         return cls(path)
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer a question, recorded in the file before this returns.
-
-        Args:
-            question: what is answered once: 32 bytes.
-            digest: of what the answer is about: 32 bytes.
-
-        Returns:
-            ``None`` if it was not claimed before; otherwise the digest of the first claim, and nothing
-            changes.
+        """Record that a question is answered, in the file before this returns; see `SessionMemory.claim`.
 
         Raises:
             SessionMemoryError: the claim could not be recorded or looked up: there must be no answer.
@@ -115,7 +99,7 @@ class FileMemory:
 
 
 def claim_in(file: OwnedFile, question: bytes, digest: bytes) -> bytes | None:
-    """Claim the right to answer a question, recorded in a file; see `SessionMemory.claim`."""
+    """Record in ``file`` that a question is answered; otherwise as `SessionMemory.claim`."""
     made = file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
     if made.rowcount == 1:
         return None
