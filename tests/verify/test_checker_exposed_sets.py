@@ -9,6 +9,7 @@ import pytest
 from certified_folders import certified_folder, copied_folder, forge
 
 import sfumato as sf
+from sfumato.privacy.divergence import divergence
 from sfumato.privacy.groups.exposed_set import Exposed
 from sfumato.privacy.groups.exposure_problem import cost
 from sfumato.privacy.observers import Party
@@ -110,6 +111,29 @@ def test_sets_of_groups_that_are_not_the_cheapest_are_named(tmp_path, monkeypatc
 
     monkeypatch.setattr("sfumato.privacy.groups.releases.flow_or_cut", flow)
     found = check_run(certified_folder(tmp_path / "dearer", sf.load_spec(GROUPS))).problems
+    assert found
+    assert all("min-cost: gap: stated 1; μ² of the set is" in one for one in found)
+
+
+REPLACED = GROUPS | {
+    "topology": GROUPS["topology"] | {"groups": [[0, 1], [1, 2], [2, 3, 4], [3, 4, 5], [1, 5, 6]]},
+    "training": GROUPS["training"] | {"rounds": 5, "merge_every": 2},
+    "privacy": GROUPS["privacy"] | {"neighbours": "replace"},
+}
+
+
+def test_replaced_workers_have_sets_that_are_the_cheapest_when_they_are_replaced(tmp_path, monkeypatch):
+    """What costs least when a worker sends zeros may not be what costs least when it is replaced."""
+    rows = sf.account(sf.load_spec(REPLACED)).to_dict()["guarantees"]
+    for bounds in (row["bounds"] for row in rows):
+        assert bounds["min-cost"]["certified"]
+        least = min(float(bound["epsilon"]) for bound in bounds.values())
+        assert float(bounds["min-cost"]["epsilon"]) <= least * (1 + 1e-9)
+    assert check_run(certified_folder(tmp_path / "honest", sf.load_spec(REPLACED))).problems == []
+
+    as_zeroed = "sfumato.privacy.groups.received_sums.divergence"
+    monkeypatch.setattr(as_zeroed, lambda drawn, relation: divergence(drawn, "zero-out"))
+    found = check_run(certified_folder(tmp_path / "zeroed", sf.load_spec(REPLACED))).problems
     assert found
     assert all("min-cost: gap: stated 1; μ² of the set is" in one for one in found)
 

@@ -273,7 +273,7 @@ class LossComposition:
         """Upper bounds of ln δ + θε at every θ: (1 − e^(−x)) e^(−θx) is at most θ^θ / (1 + θ)^(1 + θ)."""
         powers, interval = _powers(self._interval), self._interval
         largest = powers * np.log(powers) - (1 + powers) * np.log1p(powers)
-        moments = (n * _log_moments_of_losses(part, interval)[0] for part, n in self._parts)
+        moments = (n * _log_moments_of_losses(part, interval, 1.0) for part, n in self._parts)
         return sum(moments, largest)
 
     def _composed(self, number: int) -> _Tilted:
@@ -315,6 +315,7 @@ def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[Grid
     return GridLosses(part.first, weights / total, part.infinite), top + math.log(total)
 
 
+@lru_cache(maxsize=8)
 def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array, Array]:
     """Cut the grid of ``part`` into S stretches; those without mass are left out.
 
@@ -340,11 +341,10 @@ def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array,
     return np.log(weights[some]), least, most
 
 
-@lru_cache(maxsize=64)
-def _log_moments_of_losses(part: GridLosses, interval: float) -> tuple[Array, Array]:
-    """Upper bounds of ln Σ p e^(θl) and of ln Σ p e^(−θl), each an array over all candidates θ."""
-    stretches, powers = _stretches_of_grid(part, interval), _powers(interval)
-    return _log_moments(powers, *stretches, 1.0), _log_moments(powers, *stretches, -1.0)
+@lru_cache(maxsize=128)
+def _log_moments_of_losses(part: GridLosses, interval: float, sign: float) -> Array:
+    """Upper bounds of ln Σ p e^(θl), or of ln Σ p e^(−θl) where ``sign`` is -1, over all candidates θ."""
+    return _log_moments(_powers(interval), *_stretches_of_grid(part, interval), sign)
 
 
 def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: float) -> Array:
@@ -379,9 +379,8 @@ def _window_of_losses(parts: _Parts, interval: float) -> tuple[float, float]:
     powers = _powers(interval)
     above, below = np.zeros_like(powers), np.zeros_like(powers)
     for part, count in parts:
-        up, down = _log_moments_of_losses(part, interval)
-        above += count * up
-        below += count * down
+        above += count * _log_moments_of_losses(part, interval, 1.0)
+        below += count * _log_moments_of_losses(part, interval, -1.0)
     high = min(high, float(((above - _LOG_OUTSIDE) / powers).min()))
     low = max(low, -float(((below - _LOG_OUTSIDE) / powers).min()))
     return low, max(high, low + interval)

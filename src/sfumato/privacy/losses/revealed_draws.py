@@ -78,6 +78,10 @@ class RevealedDraws:
         curves = gaussian.delta(epsilon=epsilon, mu=np.sqrt(self.squares))
         return min(1.0, float(self.probabilities @ curves) + self.lost)
 
+    def is_within(self, epsilon: float, delta: float) -> bool:
+        """Whether δ at ``epsilon`` is at most ``delta``."""
+        return self.delta(epsilon) <= delta
+
     def epsilon(self, delta: float) -> float:
         """The least ε ≥ 0 at ``delta``; ∞ where the probability that was left out is all of ``delta``."""
         if self.lost >= delta:
