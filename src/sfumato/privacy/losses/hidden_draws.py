@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.losses.composition import LossComposition, PairLosses
+from sfumato.privacy.losses.composition import LossComposition
+from sfumato.privacy.losses.grid_losses import PairLosses
 from sfumato.privacy.losses.one_release import (
     largest_loss,
     losses_of_batches,

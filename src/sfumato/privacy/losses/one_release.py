@@ -47,8 +47,8 @@ from functools import lru_cache
 import numpy as np
 
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.composition import GridLosses, PairLosses, losses_from_profiles
 from sfumato.privacy.losses.gaussian import Array
+from sfumato.privacy.losses.grid_losses import GridLosses, PairLosses, losses_from_profiles
 from sfumato.privacy.sampling import Sampling
 
 TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
