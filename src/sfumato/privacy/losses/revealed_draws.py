@@ -30,10 +30,8 @@ _MOST_ATOMS = 1 << 14
 _ATOMS_ON_GRID = 1 << 12
 _NEGLIGIBLE = 1e-30
 _TOLERANCE = 1e-12  # of ε, relative
-_MANY_ATOMS, _NEAR = (
-    512,
-    (1e-5, 1e-3),
-)  # beyond which ε is first found of fewer; and how near to that, relative
+_MANY_ATOMS = 512  # with more, ε is first found of fewer
+_NEAR = 1e-5, 1e-3  # relative distances from that, within which the ε of all is looked for
 _MOST_SLOW = 3  # steps that do not halve the interval, before one that does
 
 
