@@ -96,3 +96,13 @@ def test_few_of_the_moments_are_computed() -> None:
     composition._moments_of.cache_clear()
     LossComposition([(part, 20)], INTERVAL).epsilon(1e-5)
     assert len(_moments_of(part, INTERVAL)._known) <= 15 < len(_powers(INTERVAL))
+
+
+def test_values_on_a_grid_of_which_many_points_have_nothing() -> None:
+    """Values far above those of the other draws leave holes where they are rounded up to a grid."""
+    kinds = [(0.06, 150, 0.97), (0.9, 120, 0.7), (3.0, 150, 0.7)]
+    found = RevealedDraws.of(merged_terms([GaussianTerm(m, n, Sampling.revealed(q)) for m, n, q in kinds]))
+    assert len(found.squares) > revealed_draws._MANY_ATOMS
+    assert (found.probabilities > 0).all()
+    epsilon = found.epsilon(1e-5)
+    assert found.delta(epsilon) <= 1e-5 < found.delta(epsilon * (1 - 1e-9))

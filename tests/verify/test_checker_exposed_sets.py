@@ -138,6 +138,19 @@ def test_replaced_workers_have_sets_that_are_the_cheapest_when_they_are_replaced
     assert all("min-cost: gap: stated 1; μ² of the set is" in one for one in found)
 
 
+@pytest.mark.parametrize("neighbours", ["zero-out", "replace"])
+def test_sets_for_records_are_certified_only_where_records_are_charged_as_sets_are_compared(neighbours):
+    """Under zero-out a record is charged as if its device were replaced, which sets are not compared under."""
+    spec = REPLACED | {"privacy": REPLACED["privacy"] | {"unit": "record", "neighbours": neighbours}}
+    rows = [row["bounds"] for row in sf.account(sf.load_spec(spec)).to_dict()["guarantees"]]
+    apart = [bounds["min-cost"] for bounds in rows if bounds["flow"]["releases"] != bounds["cut"]["releases"]]
+    assert apart
+    if neighbours == "replace":
+        assert all(bounds["min-cost"]["certified"] for bounds in rows)
+    else:
+        assert all((one["certified"], one["gap"]) == (False, "inf") for one in apart)
+
+
 def test_where_workers_are_drawn_the_gap_is_said_to_be_unchecked(tmp_path):
     drawn = GROUPS["training"] | {"rounds": 3, "merge_every": 2, "participation": {"rate": 0.5}}
     outcome = check_run(certified_folder(tmp_path, sf.load_spec(GROUPS | {"training": drawn})))

@@ -81,7 +81,8 @@ class RevealedDraws:
             values, weights, beyond = _repeated(outcomes_told(term), term.count)
             squares, probabilities, above = _sum_on_grid(squares, probabilities, values, weights)
             lost += beyond + above
-        return cls(squares, probabilities, lost)
+        some = probabilities > 0  # of a grid that values were rounded up to, many points may have nothing
+        return cls(squares[some], probabilities[some], lost)
 
     def delta(self, epsilon: float) -> float:
         """The least δ in [0, 1] at ``epsilon``, with the probability that was left out counted as δ."""
