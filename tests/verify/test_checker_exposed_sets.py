@@ -140,7 +140,7 @@ def test_replaced_workers_have_sets_that_are_the_cheapest_when_they_are_replaced
 
 @pytest.mark.parametrize("neighbours", ["zero-out", "replace"])
 def test_sets_for_records_are_certified_only_where_records_are_charged_as_sets_are_compared(neighbours):
-    """Under zero-out a record is charged as if its device were replaced, which sets are not compared under."""
+    """Under zero-out a record is charged as if its device were replaced; sets are compared otherwise."""
     spec = REPLACED | {"privacy": REPLACED["privacy"] | {"unit": "record", "neighbours": neighbours}}
     rows = [row["bounds"] for row in sf.account(sf.load_spec(spec)).to_dict()["guarantees"]]
     apart = [bounds["min-cost"] for bounds in rows if bounds["flow"]["releases"] != bounds["cut"]["releases"]]

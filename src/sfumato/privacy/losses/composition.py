@@ -334,7 +334,7 @@ def _window_of_losses(parts: _Parts, interval: float) -> tuple[float, float]:
     low = math.fsum(count * part.first * interval for part, count in parts)
     high = math.fsum(count * (part.first + len(part.masses) - 1) * interval for part, count in parts)
     moments = [(_moments_of(part, interval), count) for part, count in parts]
-    powers = _powers(interval).tolist()
+    powers: list[float] = _powers(interval).tolist()
 
     def farthest(sign: float) -> float:
         """The least loss, times ``sign``, beyond which at most e^−46 lies by a moment."""

@@ -86,8 +86,13 @@ class RevealedDraws:
 
     def delta(self, epsilon: float) -> float:
         """The least δ in [0, 1] at ``epsilon``, with the probability that was left out counted as δ."""
-        curves = gaussian.delta(epsilon=epsilon, mu=np.sqrt(self.squares))
+        curves = gaussian.delta(epsilon=epsilon, mu=self._mus)
         return min(1.0, float(self.probabilities @ curves) + self.lost)
+
+    @cached_property
+    def _mus(self) -> Array:
+        """The μ of each of ``squares``."""
+        return np.sqrt(self.squares)
 
     def is_within(self, epsilon: float, delta: float) -> bool:
         """Whether δ at ``epsilon`` is at most ``delta``."""

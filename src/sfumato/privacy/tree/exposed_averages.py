@@ -69,11 +69,8 @@ def cheapest_exposure(
     stretches = _Stretches(pair, neighbours)
     found = [(flow, pair.steps), (cut, pair.received_steps)]
     least = stretches.least()
-    path = None
-    if (
-        _gap_to_cheapest(min(flow_and_cut, key=lambda one: _cost(one, neighbours)), least, flow, neighbours)
-        > 1
-    ):
+    path, cheaper = None, min(flow_and_cut, key=lambda one: _cost(one, neighbours))
+    if _gap_to_cheapest(cheaper, least, flow, neighbours) > 1:
         path = _cheapest_path(stretches)
     if path is not None:
         found.append((pair.exposure(path), path))
