@@ -88,7 +88,7 @@ def test_an_epsilon_of_many_atoms_is_the_same_wherever_it_is_looked_for(
         slow = RevealedDraws.of(merged_terms(terms)).epsilon(delta)
     found = quick.epsilon(delta)
     assert found == pytest.approx(slow, rel=1e-11)
-    assert quick.delta(found) <= delta
+    assert quick.delta(found) <= delta * (1 + 1e-13)
 
 
 def test_few_of_the_moments_are_computed() -> None:
@@ -105,4 +105,4 @@ def test_values_on_a_grid_of_which_many_points_have_nothing() -> None:
     assert len(found.squares) > revealed_draws._MANY_ATOMS
     assert (found.probabilities > 0).all()
     epsilon = found.epsilon(1e-5)
-    assert found.delta(epsilon) <= 1e-5 < found.delta(epsilon * (1 - 1e-9))
+    assert found.delta(epsilon) * (1 - 1e-13) <= 1e-5 < found.delta(epsilon * (1 - 1e-9))
