@@ -87,12 +87,13 @@ def renyi_2(square: float, weight: float) -> float:
 
 
 def renyi_2_of_fixed_draw(square: float, rate: float) -> float:
-    """Upper bound on the Rényi divergence of order 2 of a hidden draw without replacement, under zero-out.
+    """Upper bound on the Rényi divergence of order 2 of a hidden draw without replacement.
 
     With the messages A of the unit, zeros A' and B of the device in its place, χ² is
     ∫ p²(A - A')²/(pA' + (1-p)B), at most p (e^(μ²) - 1), as divergences are jointly convex. As (A - A')²/y
     is convex in y, it is at most p² times the mean of ∫ (A - A')²/A' and ∫ (A - A')²/B as well, with A two
-    and A' one sensitivity from B.
+    and A' one sensitivity from B. So it is under zero-out. Under replace both are one sensitivity from B and
+    from each other: the last integral is then 2e^(μ²) - 2e^(μ²/2), which is less.
 
     Args:
         square: μ².

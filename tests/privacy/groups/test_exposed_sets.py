@@ -13,7 +13,7 @@ import pytest
 
 from sfumato.accounting import account
 from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.divergence import divergence, is_priced_exactly
+from sfumato.privacy.divergence import divergence, is_priced_exactly, renyi_2
 from sfumato.privacy.groups import exposed_set
 from sfumato.privacy.groups.exposed_set import cheapest_set, search_all_sets
 from sfumato.privacy.groups.exposure_problem import cost
@@ -284,3 +284,11 @@ def test_replaced_workers_with_hidden_draws_are_certified_by_flow_alone():
         is_flow = found.exposed == flow.exposed
         assert found.gap == math.inf or is_flow or flow.draws == cut.draws
         assert {1.0, math.inf} >= {found.gap}
+
+
+@pytest.mark.parametrize("square", [1e-4, 0.01, 0.3, 1.0, 4.0, 9.0])
+def test_prices_of_replaced_workers_are_no_less_than_the_divergence(square):
+    for rate in (0.01, 0.3, 0.7, 0.99):
+        assert of_hidden_draw(rate, square) <= renyi_2(square, rate**2) * (1 + 1e-9)
+    far = math.exp(4 * square) + math.exp(square) - 2 * math.exp(2 * square)
+    assert 2 * math.exp(square) - 2 * math.exp(square / 2) <= far
