@@ -215,7 +215,12 @@ class LossComposition:
         """
         power = float(_powers(self._interval)[number])
         largest = power * math.log(power) - (1 + power) * math.log1p(power)
-        return sum((n * _moments_of(part, self._interval).log_of(power) for part, n in self._parts), largest)
+        return sum((count * moments.log_of(power) for moments, count in self._moments), largest)
+
+    @cached_property
+    def _moments(self) -> list[tuple[_Moments, int]]:
+        """The moments of every part, with the number of such releases: they may be more than are kept."""
+        return [(_moments_of(part, self._interval), count) for part, count in self._parts]
 
     def _composed(self, number: int) -> _Tilted:
         """Compose all parts, tilted by the candidate θ with that ``number`` among those of `_powers`."""
