@@ -91,7 +91,8 @@ def test_draws_are_told_only_beside_a_smaller_bound(
     terms = (GaussianTerm(9.0, 2, Sampling.poisson(rate)),)
     terms += (GaussianTerm(multiplier, sure),) if sure else ()
     ordered = tuple(merged_terms(terms))
-    least, most = charges._with_draws_seen(ordered, 1e-5)
+    sure_ones = charges._not_drawn(ordered)
+    least, most = (charges._with_draws_seen(some, 1e-5) for some in (sure_ones, ordered))
     found = composed_epsilon(terms, "zero-out", 1e-5, known)
     if known < least * (1 - 1e-9) and most <= least * (1 + 1e-3):
         assert found == (most, "gdp")

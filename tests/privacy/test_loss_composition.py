@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sfumato.privacy.losses import composition, gaussian
-from sfumato.privacy.losses.composition import GridLosses, LossComposition
+from sfumato.privacy.losses.composition import LossComposition
+from sfumato.privacy.losses.grid_losses import GridLosses
 from sfumato.privacy.losses.hidden_draws import PrivacyLoss, grid_interval
 from sfumato.privacy.losses.one_release import losses_of_public_scales
 from sfumato.privacy.losses.revealed_draws import RevealedDraws

@@ -192,3 +192,25 @@ def test_a_plan_lacks_noise_where_only_the_rough_epsilon_of_a_row_is_above_its_t
     factor, missed = _shortfall(report.plan, [target])
     assert missed
     assert factor > 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    kind=st.sampled_from(["poisson", "replaced", "fixed"]),
+    rate=st.floats(0.01, 0.9),
+    multiplier=st.floats(0.4, 6.0),
+    count=st.integers(1, 60),
+    certain=st.sampled_from([0, 3]),
+    share=st.floats(0.5, 1.5),
+    coarser=st.sampled_from([1.0, 16.0]),
+)
+def test_whether_an_epsilon_is_enough_is_told_as_by_computing_its_delta(
+    kind: str, rate: float, multiplier: float, count: int, certain: int, share: float, coarser: float
+) -> None:
+    terms = terms_of(kind, rate, multiplier, count, certain)
+    neighbours: Neighbours = "replace" if kind == "replaced" else "zero-out"
+    epsilon = share * compose(terms, neighbours=neighbours, coarser=coarser).epsilon(1e-5)
+    asked, slow = (compose(terms, neighbours=neighbours, coarser=coarser) for _ in range(2))
+    found = slow.delta(epsilon)
+    for delta in (1e-5, found * (1 - 1e-9), found * (1 + 1e-9)):
+        assert delta in (0.0, 1.0) or asked.is_within(epsilon, delta) == (found <= delta)

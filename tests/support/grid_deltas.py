@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sfumato.privacy.losses.composition import GridLosses, PairLosses
+from sfumato.privacy.losses.grid_losses import GridLosses, PairLosses
 
 
 def delta_of(one: GridLosses, interval: float, level: float) -> float:

@@ -9,6 +9,7 @@ import pytest
 from certified_folders import certified_folder, copied_folder, forge
 
 import sfumato as sf
+from sfumato.privacy.divergence import divergence
 from sfumato.privacy.groups.exposed_set import Exposed
 from sfumato.privacy.groups.exposure_problem import cost
 from sfumato.privacy.observers import Party
@@ -112,6 +113,42 @@ def test_sets_of_groups_that_are_not_the_cheapest_are_named(tmp_path, monkeypatc
     found = check_run(certified_folder(tmp_path / "dearer", sf.load_spec(GROUPS))).problems
     assert found
     assert all("min-cost: gap: stated 1; μ² of the set is" in one for one in found)
+
+
+REPLACED = GROUPS | {
+    "topology": GROUPS["topology"] | {"groups": [[0, 1], [1, 2], [2, 3, 4], [3, 4, 5], [1, 5, 6]]},
+    "training": GROUPS["training"] | {"rounds": 5, "merge_every": 2},
+    "privacy": GROUPS["privacy"] | {"neighbours": "replace"},
+}
+
+
+def test_replaced_workers_have_sets_that_are_the_cheapest_when_they_are_replaced(tmp_path, monkeypatch):
+    """What costs least when a worker sends zeros may not be what costs least when it is replaced."""
+    rows = sf.account(sf.load_spec(REPLACED)).to_dict()["guarantees"]
+    for bounds in (row["bounds"] for row in rows):
+        assert bounds["min-cost"]["certified"]
+        least = min(float(bound["epsilon"]) for bound in bounds.values())
+        assert float(bounds["min-cost"]["epsilon"]) <= least * (1 + 1e-9)
+    assert check_run(certified_folder(tmp_path / "honest", sf.load_spec(REPLACED))).problems == []
+
+    as_zeroed = "sfumato.privacy.groups.received_sums.divergence"
+    monkeypatch.setattr(as_zeroed, lambda drawn, relation: divergence(drawn, "zero-out"))
+    found = check_run(certified_folder(tmp_path / "zeroed", sf.load_spec(REPLACED))).problems
+    assert found
+    assert all("min-cost: gap: stated 1; μ² of the set is" in one for one in found)
+
+
+@pytest.mark.parametrize("neighbours", ["zero-out", "replace"])
+def test_sets_for_records_are_certified_only_where_records_are_charged_as_sets_are_compared(neighbours):
+    """Under zero-out a record is charged as if its device were replaced; sets are compared otherwise."""
+    spec = REPLACED | {"privacy": REPLACED["privacy"] | {"unit": "record", "neighbours": neighbours}}
+    rows = [row["bounds"] for row in sf.account(sf.load_spec(spec)).to_dict()["guarantees"]]
+    apart = [bounds["min-cost"] for bounds in rows if bounds["flow"]["releases"] != bounds["cut"]["releases"]]
+    assert apart
+    if neighbours == "replace":
+        assert all(bounds["min-cost"]["certified"] for bounds in rows)
+    else:
+        assert all((one["certified"], one["gap"]) == (False, "inf") for one in apart)
 
 
 def test_where_workers_are_drawn_the_gap_is_said_to_be_unchecked(tmp_path):

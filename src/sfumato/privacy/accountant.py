@@ -101,6 +101,10 @@ class PrivacyCurve:
             raise ValueError(f"epsilon: got {epsilon}; must be >= 0")
         return min(bound.delta(epsilon) for bound in self._bounds)
 
+    def is_within(self, epsilon: float, delta: float) -> bool:
+        """Whether δ at ``epsilon`` ≥ 0 is at most ``delta``, without computing it where bounds tell."""
+        return any(bound.is_within(epsilon, delta) for bound in reversed(self._bounds))  # the quick one first
+
     def smallest(self, delta: float) -> tuple[float, Method]:
         """The ε that `epsilon` gives at ``delta``, and the name of the method that gave it; both are kept.
 

@@ -350,8 +350,8 @@ def composed_epsilon(
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
     sure = _not_drawn(ordered, or_seen=roughly)
     if is_drawn and known < math.inf and sure and _revealed_draws(sure).delta(known) > delta:
-        least, most = _with_draws_seen(ordered, delta)
-        if roughly or most <= least * (1 + _AS_GOOD_AS_CERTAIN):
+        most = _with_draws_seen(ordered, delta)
+        if roughly or most <= _with_draws_seen(_not_drawn(ordered), delta) * (1 + _AS_GOOD_AS_CERTAIN):
             return most, "gdp"
     return _composed(ordered, neighbours, delta, roughly)
 
@@ -373,9 +373,9 @@ def _is_seen(draw: Sampling | None) -> bool:
 
 
 @cache
-def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> tuple[float, float]:
-    """A lower and an upper bound of ε: of the ``terms`` that are not drawn; of all with every draw seen."""
-    return _revealed_draws(_not_drawn(terms)).epsilon(delta), _revealed_draws(terms).epsilon(delta)
+def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> float:
+    """The ε of merged ``terms`` at ``delta`` for an observer who is told every draw; every result is kept."""
+    return _revealed_draws(terms).epsilon(delta)
 
 
 @cache

@@ -299,10 +299,24 @@ class PairCharge:
             e.bound_name: replace(
                 self.record.bound_epsilon(e, delta=delta, ways=self._ways_of_record[e.bound_name]),
                 exposed=e.exposed,
-                gap=e.gap,
+                gap=self._gap_of_record(e),
             )
             for e in self.exposures
         }
+
+    def _gap_of_record(self, exposure: Exposure) -> float | None:
+        """`Exposure.gap` of one of `exposures` as it holds for the record; ∞ where none is known.
+
+        Sets are compared as they are charged for the device, under the relation of the spec. A record is
+        charged as if the device were replaced, and under flow by its draws, too, so that another set may be
+        the cheapest.
+        """
+        assert self.record is not None
+        flow, cut = self.exposures[:2]
+        charged_alike = self.neighbours == "replace" and not self.record.counts_draws(flow)
+        if exposure.gap is None or charged_alike or flow.draws == cut.draws:
+            return exposure.gap
+        return math.inf if any(release.depends_on_unit for release in exposure.releases) else exposure.gap
 
     @cached_property
     def _ways_of_record(self) -> dict[str, tuple[Composition, ...]]:

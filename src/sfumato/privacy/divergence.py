@@ -49,21 +49,24 @@ def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
     return ((alone, 1),) * own + ((linked, release.linking),)
 
 
-def cheaper_split(release: Release, rate: float) -> tuple[tuple[Release, int], ...]:
+def cheaper_split(
+    release: Release, rate: float, neighbours: Neighbours = "zero-out"
+) -> tuple[tuple[Release, int], ...]:
     """``release`` as one sum or as its messages (`messages_of`), whichever has the smaller divergence.
 
     Args:
         release: a sum of messages, each drawn with probability ``rate``.
         rate: Poisson rate of the draw, seen by the observer.
+        neighbours: the relation.
 
     Returns:
-        Pairs of a release and how many are equal to it; compared by the Rényi divergence of order 2 under
-        zero-out. The sum, if both cost the same.
+        Pairs of a release and how many are equal to it; compared by the Rényi divergence of order 2. The sum,
+        if both cost the same.
     """
     parts = messages_of(release)
     movers = release.linking + (release.own_sensitivity > 0)
-    apart = math.fsum(times * renyi_2(part.mu_squared("zero-out"), rate) for part, times in parts)
-    together = renyi_2(release.mu_squared("zero-out"), 1.0 - (1.0 - rate) ** movers)
+    apart = math.fsum(times * renyi_2(part.mu_squared(neighbours), rate) for part, times in parts)
+    together = renyi_2(release.mu_squared(neighbours), 1.0 - (1.0 - rate) ** movers)
     return parts if apart < together else ((release, 1),)
 
 
@@ -84,12 +87,13 @@ def renyi_2(square: float, weight: float) -> float:
 
 
 def renyi_2_of_fixed_draw(square: float, rate: float) -> float:
-    """Upper bound on the Rényi divergence of order 2 of a hidden draw without replacement, under zero-out.
+    """Upper bound on the Rényi divergence of order 2 of a hidden draw without replacement.
 
     With the messages A of the unit, zeros A' and B of the device in its place, χ² is
     ∫ p²(A - A')²/(pA' + (1-p)B), at most p (e^(μ²) - 1), as divergences are jointly convex. As (A - A')²/y
     is convex in y, it is at most p² times the mean of ∫ (A - A')²/A' and ∫ (A - A')²/B as well, with A two
-    and A' one sensitivity from B.
+    and A' one sensitivity from B. So it is under zero-out. Under replace both are one sensitivity from B and
+    from each other: the last integral is then 2e^(μ²) - 2e^(μ²/2), which is less.
 
     Args:
         square: μ².
@@ -112,17 +116,39 @@ def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> flo
 
     Args:
         drawn: the releases, and how they are drawn.
-        neighbours: the relation. Draws that are hidden are priced as under zero-out.
+        neighbours: the relation. Draws that are hidden are priced as under zero-out (`is_priced_exactly`).
 
     Returns:
-        The divergence, in nats; ∞ where a release that the unit moves has no noise.
+        The divergence, in nats; ∞ where a release that the unit moves has no noise, and under *remove* where
+        it would be seen that the unit is missing.
     """
     square = total_mu_squared(drawn.releases, neighbours)
+    contributes = any(release.own_sensitivity > 0 for release in drawn.releases)
+    if neighbours == "remove" and contributes and not drawn.poisson_amplifies(neighbours):
+        return math.inf
     if drawn.sampling.kind == "all":
         return drawn.count * square
     if drawn.amplifies and drawn.sampling.kind == "fixed":
         return drawn.count * renyi_2_of_fixed_draw(square, drawn.sampling.sample / drawn.sampling.population)
     return drawn.count * renyi_2(square, drawn.sampling.rate**2 if drawn.amplifies else drawn.moved_rate)
+
+
+def is_priced_exactly(drawn: DrawnReleases, neighbours: Neighbours) -> bool:
+    """Whether `divergence` is that of ``drawn``, and not only a figure above it.
+
+    It is above it where a hidden draw of a fixed number amplifies (`renyi_2_of_fixed_draw`), and where a
+    hidden Poisson draw does under *replace*. There the messages A and A' of the unit are each m from the
+    release B without it and 2m from each other, and χ² is q² ∫ (A - A')²/(qA' + (1-q)B), at most q² times the
+    weighted mean of e^(4m²) - 1 and of 2e^(m²) - 2e^(-m²). The second is no more than the first, which is
+    what is priced.
+
+    Args:
+        drawn: the releases, and how they are drawn; none whose propagated part a draw amplifies.
+        neighbours: the relation.
+    """
+    if not drawn.amplifies:
+        return True
+    return drawn.sampling.kind != "fixed" and neighbours != "replace"
 
 
 def times_the_least(cost: float, least: float) -> float:

@@ -66,7 +66,7 @@ def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: flo
         (way, compose(_scaled(way.terms, factor), neighbours=way.neighbours, coarser=_COARSER))
         for way in ways
     )
-    return any(curve.delta(epsilon) <= delta - way.failure_probability for way, curve in curves)
+    return any(curve.is_within(epsilon, delta - way.failure_probability) for way, curve in curves)
 
 
 def _scaled(terms: Iterable[GaussianTerm], factor: float) -> list[GaussianTerm]:
@@ -79,7 +79,7 @@ def _is_within(charge: Composition, factor: float, epsilon: float, delta: float)
     if factor == 0:
         return False
     coarsely = compose(_scaled(charge.terms, factor), neighbours=charge.neighbours, coarser=_COARSER)
-    if coarsely.delta(epsilon) <= delta:
+    if coarsely.is_within(epsilon, delta):
         return True
     return composed_epsilon(_scaled(charge.terms, factor), charge.neighbours, delta)[0] <= epsilon
 

@@ -245,6 +245,9 @@ class CurveBound(Protocol):
     def delta(self, epsilon: float) -> float:
         """The least δ in [0, 1] that it gives at ``epsilon``."""
 
+    def is_within(self, epsilon: float, delta: float) -> bool:
+        """Whether it gives at most ``delta`` at ``epsilon``."""
+
 
 def is_poisson(term: GaussianTerm) -> bool:
     """Whether ``term`` is drawn by Poisson sampling that the observer does not see."""

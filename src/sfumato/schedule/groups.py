@@ -255,6 +255,7 @@ class GroupPlan:
             least_survivors=self._least_survivors(transport),
             named=bool(self.groups.worker_names),
             rows_may_fold=self.spec.privacy.unit == "device" and not self.groups.worker_names,
+            searched_under=self.spec.privacy.neighbours,
         )
 
     def _least_survivors(

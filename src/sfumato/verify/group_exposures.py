@@ -82,17 +82,14 @@ class CheckedGroups(CheckedGroupStructure):
     def squared_mu_of_set(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party], relation: str
     ) -> float | None:
-        """Σ μ² of a set of exposed releases under zero-out, or ``None`` where workers are drawn.
-
-        ``relation`` is not used; it is there so that groups and trees are called alike.
-        """
+        """Σ μ² of a set of exposed releases under ``relation``, or ``None`` where workers are drawn."""
         if self.ledger.get("cohort_per_group") or self.raw_inside:
             return None
         if any(float(rate) != 1 for rate in self.ledger["poisson_rate_per_group"]):
             return None
         seen = self.received_releases(coalition)
         return math.fsum(
-            count * times * release.squared_mu("zero-out")
+            count * times * release.squared_mu(relation)
             for row, count in self.charged_sums(unit, exposed)[0].items()
             for release, _, times in self.releases(row, seen, coalition)
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import math
 import random
@@ -11,6 +13,7 @@ import pytest
 
 from sfumato.accounting import account
 from sfumato.privacy.charges import bound_epsilon
+from sfumato.privacy.divergence import divergence, is_priced_exactly, renyi_2
 from sfumato.privacy.groups import exposed_set
 from sfumato.privacy.groups.exposed_set import cheapest_set, search_all_sets
 from sfumato.privacy.groups.exposure_problem import cost
@@ -19,6 +22,7 @@ from sfumato.privacy.groups.received_sums import ReceivedSums
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
+from sfumato.privacy.release import total_mu_squared
 from sfumato.spec.load import load_spec
 
 MOST_SETS = 10_000
@@ -222,3 +226,69 @@ def test_an_account_says_which_releases_and_how_far_from_the_cheapest():
         assert len(entry["exposed"]) == 4
         assert "certified: no exposed set has a smaller divergence" in row.why
     assert all("gap" not in row.to_dict()["bounds"]["flow"] for row in report.guarantees)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "remove"])
+def test_sets_are_compared_under_the_relation_of_the_spec(neighbours):
+    """What is called certified costs no more than any set as it is charged, in the divergence of order 2."""
+    draw = random.Random(f"relations {neighbours}")
+    certified = checked = 0
+    while checked < 60:
+        plan = dataclasses.replace(random_groups(draw), searched_under=neighbours)
+        unit, observer = draw.sample(range(plan.device_count), 2)
+        scene, price = problem_of(plan, unit, observer)
+        costs = [cost(scene, blocks, price) for blocks in all_sets(scene)]
+        if len(costs) < 3 or min(costs) == 0:
+            continue
+        found = cheapest_set(scene, price)
+        assert found.cost == pytest.approx(min(costs), rel=1e-6)
+        assert least_cost_of_any_set(scene, price) <= min(costs) * (1 + 1e-9)
+        received = ReceivedSums(
+            plan, scene, plan.view(device(observer), 1), {int(plan.kinds.of[observer]): 1}
+        )
+        sets = [received.exposure("min-cost", blocks) for blocks in all_sets(scene)]
+        truth = [sum(order_2(drawn, neighbours) for drawn in exposure.draws) for exposure in sets]
+        (gap,) = (e.gap for e in plan.exposures(unit, device(observer)) if e.bound_name == "min-cost")
+        assert order_2_of(received, found, neighbours) <= gap * min(truth) * (1 + 1e-6)
+        certified += gap == 1
+        checked += 1
+    assert certified > 20
+
+
+def order_2_of(received, found, neighbours):
+    return sum(order_2(drawn, neighbours) for drawn in received.exposure("min-cost", found.blocks).draws)
+
+
+def order_2(drawn, neighbours):
+    """The Rényi divergence of order 2; that of hidden Poisson draws under replace by integration."""
+    if is_priced_exactly(drawn, neighbours):
+        return divergence(drawn, neighbours)
+    return drawn.count * of_hidden_draw(drawn.sampling.rate, total_mu_squared(drawn.releases, "replace"))
+
+
+@functools.cache
+def of_hidden_draw(rate, square):
+    away = math.sqrt(square) / 2
+    points = np.linspace(-12 - 3 * away, 12 + 3 * away, 4_001)
+    shared, one, other = (np.exp(-((points - at) ** 2) / 2) for at in (0.0, away, -away))
+    first, second = (1 - rate) * shared + rate * one, (1 - rate) * shared + rate * other
+    return math.log(np.trapezoid(first**2 / second, points) / math.sqrt(2 * math.pi))
+
+
+def test_replaced_workers_with_hidden_draws_are_certified_by_flow_alone():
+    """A price above the divergence says that flow is the cheapest, but not that another set is."""
+    plan = dataclasses.replace(declared(RING, 20, 4, (0.3,) * 4), searched_under="replace")
+    for unit, observer in itertools.permutations(range(plan.device_count), 2):
+        (found,) = (e for e in plan.exposures(unit, device(observer)) if e.bound_name == "min-cost")
+        flow, cut, _ = plan.exposures(unit, device(observer))
+        is_flow = found.exposed == flow.exposed
+        assert found.gap == math.inf or is_flow or flow.draws == cut.draws
+        assert {1.0, math.inf} >= {found.gap}
+
+
+@pytest.mark.parametrize("square", [1e-4, 0.01, 0.3, 1.0, 4.0, 9.0])
+def test_prices_of_replaced_workers_are_no_less_than_the_divergence(square):
+    for rate in (0.01, 0.3, 0.7, 0.99):
+        assert of_hidden_draw(rate, square) <= renyi_2(square, rate**2) * (1 + 1e-9)
+    far = math.exp(4 * square) + math.exp(square) - 2 * math.exp(2 * square)
+    assert 2 * math.exp(square) - 2 * math.exp(square / 2) <= far

@@ -209,6 +209,20 @@ def test_draws(kind, seen):
     assert (found.gap > 1) == (kind == "poisson" and not seen)
 
 
+def test_a_price_above_the_divergence_certifies_only_what_is_amplified():
+    """Of a fixed number drawn unseen only a bound is known, of flow: no other set can be compared with it."""
+    drawn = {"kind": "fixed", "rate": 0.5, "participants": [2.0], "searched_under": "zero-out"}
+    quiet, loud = (
+        make_ledger([[1], [4]], one_edge(*stds).steps, **drawn) for stds in ((1.0, 1.0), (0.1, 1.0))
+    )
+    flow, _, found = quiet.exposures(0, PUBLIC)
+    assert (found.draws, found.gap) == (flow.draws, 1.0)
+    flow, cut, found = loud.exposures(0, PUBLIC)
+    assert (found.draws, found.gap) == (cut.draws, math.inf)
+    assert flow.draws[0].amplifies
+    assert not cut.draws[0].amplifies
+
+
 def test_noise_of_others_by_chance_is_not_bounded():
     """Which set has the smallest divergence then is not derived."""
     declared = one_edge(0.0, 0.0, kind="poisson", rate=0.5, participants=[1.0])

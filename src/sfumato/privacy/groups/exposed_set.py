@@ -246,8 +246,13 @@ def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXA
         The set as blocks a group, its cost, and a lower bound on the cost of every set.
     """
     best = flow_or_cut(scene, price)
-    if best.optimal:
-        return best
+    return best if best.optimal else cheaper_set(scene, price, best, exact_nodes=exact_nodes)
+
+
+def cheaper_set(
+    scene: ExposureProblem, price: Price, best: Exposed, *, exact_nodes: int = EXACT_NODES
+) -> Exposed:
+    """`cheapest_set` where ``best``, which `flow_or_cut` found, is not known to be the cheapest."""
     fine = int((scene.reach > 0).sum()) * len(scene.blocks) <= exact_nodes
     found = search_all_sets(scene, price, best.cost) if fine else SearchResult(None, False)
     best = _cheaper_of(scene, price, best, found.blocks)

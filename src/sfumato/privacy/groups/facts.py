@@ -25,7 +25,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.received import fixed_draw
 from sfumato.privacy.records import SHUFFLED, BatchFacts
 from sfumato.privacy.release import GAUSSIAN, NoiseLaw
-from sfumato.privacy.sampling import Sampling
+from sfumato.privacy.sampling import Neighbours, Sampling
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,7 @@ class GroupFacts:
             each group of every era. Empty: those of all drawn.
         named: whether a user named the workers: each is a site then.
         rows_may_fold: whether all rows are about devices, so that one may stand for observers that see less.
+        searched_under: the relation under which the cheapest exposed set is searched for.
     """
 
     kind: GroupedKind
@@ -168,6 +169,7 @@ class GroupFacts:
     least_survivors: tuple[tuple[int, ...], ...] = ()
     named: bool = False
     rows_may_fold: bool = False
+    searched_under: Neighbours = "zero-out"
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from sfumato.privacy.divergence import cheaper_split, divergence, messages_of
+from sfumato.privacy.divergence import cheaper_split, divergence, is_priced_exactly, messages_of
+from sfumato.privacy.groups.exposed_set import Exposed
 from sfumato.privacy.groups.exposure_problem import ChargedSum, ExposureProblem
 from sfumato.privacy.groups.facts import GroupDraw, GroupFacts
 from sfumato.privacy.groups.vector_clocks import IntArray
@@ -45,7 +46,8 @@ class ReceivedSums:
         alike.
         """
         key = ("price", row, *self._how_received(row))
-        return self.facts.once(key, lambda: math.fsum(map(divergence, self.releases(row, 1))))
+        under = self.facts.searched_under
+        return self.facts.once(key, lambda: math.fsum(divergence(d, under) for d in self.releases(row, 1)))
 
     def _how_received(self, row: ChargedSum) -> tuple[object, bool, int]:
         """List what coalitions differ in towards a sum.
@@ -71,17 +73,46 @@ class ReceivedSums:
         split = merged_draws(drawn for row, n in charged for drawn in self.releases(row, n, split=True))
         return found if split == draws else replace(found, alternatives=(replace(found, draws=split),))
 
-    def exposures(self, cheapest: IntArray) -> tuple[Exposure, Exposure, Exposure]:
-        """The exposures of flow, of cut and of the ``cheapest`` set, blocks of every group ``[groups]``.
+    def exposures(self, cheapest: Exposed) -> tuple[Exposure, Exposure, Exposure]:
+        """The exposures of flow, of cut and of the ``cheapest`` set.
 
         The last one shares the draws of one before it that exposes the same, and so is composed with it.
         """
+        gap = self._gap(cheapest)
         known = self.problem.reach, self.problem.seen
         flow, cut = self.exposure("flow", known[0]), self.exposure("cut", known[1])
         for same, blocks in zip((flow, cut), known, strict=True):
-            if np.array_equal(blocks, cheapest):
-                return flow, cut, replace(same, bound_name="min-cost")
-        return flow, cut, self.exposure("min-cost", cheapest)
+            if np.array_equal(blocks, cheapest.blocks):
+                return flow, cut, replace(same, bound_name="min-cost", gap=gap)
+        return flow, cut, replace(self.exposure("min-cost", cheapest.blocks), gap=gap)
+
+    def _gap(self, found: Exposed) -> float:
+        """Upper bound on the ratio of the divergence of ``found`` to the cheapest set's; ∞ if none is known.
+
+        Where some prices are above the divergence (`is_priced_exactly`), only flow can be known to be the
+        cheapest. Such prices are of sums that the unit alone moves, which flow has all of. Another set has
+        some of them and, beside them, sums whose prices are exact. If these cost no less than the sums of
+        flow that it lacks, then their divergence is no less than that of the sums that it lacks.
+        """
+        if found.cost == 0 or np.array_equal(self.problem.seen, self.problem.reach) or self._prices_are_exact:
+            return found.gap
+        is_flow = np.array_equal(found.blocks, self.problem.reach)
+        return 1.0 if is_flow and found.optimal and not self.facts.raw_inside else math.inf
+
+    @property
+    def _prices_are_exact(self) -> bool:
+        """Whether `price` is the divergence of every sum, and of none only a figure above it."""
+        facts, problem = self.facts, self.problem
+        if not facts.cohort and facts.searched_under != "replace":
+            return True
+        eras = range(len(facts.eras))
+        alone = (
+            ChargedSum(group, era, True, 0)
+            for era in eras
+            for group in np.flatnonzero(problem.with_unit(era) & (problem.reach > 0)).tolist()
+        )
+        drawn = (draw for row in alone for draw in self.releases(row, 1))
+        return all(is_priced_exactly(draw, facts.searched_under) for draw in drawn)
 
     def releases(self, row: ChargedSum, count: int, *, split: bool = False) -> tuple[DrawnReleases, ...]:
         """The draws and releases charged for ``count`` sums like ``row``.
@@ -135,7 +166,11 @@ class ReceivedSums:
         sampling = draw.sampling(known=known, hidden=hidden)
         parts: tuple[tuple[Release, int], ...] = ((release, 1),)
         if self._can_be_split(group):
-            parts = messages_of(release) if split else cheaper_split(release, facts.rate[group])
+            parts = (
+                messages_of(release)
+                if split
+                else cheaper_split(release, facts.rate[group], facts.searched_under)
+            )
         return tuple(DrawnReleases(sampling, (part,), count * times) for part, times in parts)
 
     def _can_be_split(self, group: int) -> bool:

@@ -40,7 +40,7 @@ import numpy as np
 
 from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.declared_releases import UnitClass, unit_classes
-from sfumato.privacy.groups.exposed_set import Exposed, cheapest_set, flow_or_cut
+from sfumato.privacy.groups.exposed_set import Exposed, cheaper_set, cheapest_set, flow_or_cut
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
 from sfumato.privacy.groups.pair_classes import GroupPairs
@@ -197,9 +197,7 @@ class GroupReleases(GroupFacts):
 
     def _all_exposures(self, received: ReceivedSums) -> tuple[Exposure, ...]:
         """The exposures of flow, cut and the cheapest set, with all noise as if it were composed."""
-        least = self._cheapest(received)
-        flow, cut, cheapest = received.exposures(least.blocks)
-        found = flow, cut, replace(cheapest, gap=least.gap)
+        found = received.exposures(self._cheapest(received))
         return tuple(replace(each, roughly=True) for each in found) if self.pairs.is_large else found
 
     def _received(self, unit: int, coalition: Sequence[Party]) -> ReceivedSums:
@@ -229,6 +227,8 @@ class GroupReleases(GroupFacts):
         first, images = first_of_orbit(position, self.pairs.symmetries, self.group_count)
 
         def searched() -> Exposed:
+            if first == position:
+                return cheaper_set(problem, received.price, best)
             moved = first.problem(problem, images)
             return cheapest_set(moved, ReceivedSums(self, moved, *first.received).price)
 

@@ -1,14 +1,4 @@
-"""Privacy losses on a grid: their distributions, from hockey-stick profiles, and how these compose.
-
-*Distributions.* The profile of a pair of worlds, D(ε) for every ε, is convex in e^ε and falls. Chords
-between the points of a grid therefore lie above it. The distribution of losses whose profile these chords
-are dominates the pair, and is the least on this grid that does ("connect the dots", Doroshenko et al. 2022):
-with ε_i the points, h the interval and f_i = D(ε_i) - D(ε_(i+1)), a loss of ε_i has the probability f_(i-1)
-/ (1 - e^(-h)) - f_i / (e^h - 1), an infinite one D at the last point.
-
-A loss of -l of the first world against the second is one of l the other way round, and e^(-l) times as
-likely. So losses below 0 follow from the profile of the other direction, where differences of small numbers
-are taken instead of differences of numbers near 1. A loss of 0 has what is left.
+"""How privacy losses on a grid compose.
 
 *Composition* is one Fourier transform of tilted distributions. Losses of independent releases add up, so
 their distributions are convolved. A transform of the probabilities p themselves rounds by about 1e-16 of 1,
@@ -31,73 +21,16 @@ log2 N)) |q|, and by Cauchy's inequality errors that add up to at most √N time
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from sfumato.privacy.losses.gaussian import Array
-
-
-@dataclass(frozen=True, eq=False)
-class GridLosses:
-    """Distribution of the losses of one release.
-
-    Attributes:
-        first: the first point of the grid, in intervals.
-        masses: probabilities from there on.
-        infinite: probability of an infinite loss.
-    """
-
-    first: int
-    masses: Array
-    infinite: float
-
-
-_NEGLIGIBLE = 1e-25
-PairLosses: TypeAlias = tuple[GridLosses, GridLosses]
-"""Of the world with the unit against the other, and the other way round; one object where they are alike."""
-
-
-def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
-    """Compute the least distribution on the grid whose profile is at least that of one world against another.
-
-    A profile is the hockey-stick divergence as a function of ε; ε takes the values 0, h, 2h, … of a grid with
-    interval h.
-
-    Args:
-        right: the profile of the first world against the second, ``[points]``, two points or more.
-        mirrored: the profile of the second world against the first, the same; lengths may differ.
-        interval: h, in nats.
-    """
-    right, mirrored = _without_tail(right), _without_tail(mirrored)
-    above, infinite = _masses_above_zero(right, interval), max(0.0, float(right[-1]))
-    below = _masses_above_zero(mirrored, interval)
-    below = (below * np.exp(-interval * np.arange(1, len(below) + 1)))[::-1]
-    rest = max(0.0, 1.0 - infinite - float(above.sum()) - float(below.sum()))
-    return GridLosses(-len(below), np.concatenate([below, [rest], above]), infinite)
-
-
-def _masses_above_zero(profile: Array, interval: float) -> Array:
-    """Probabilities ``[points - 1]`` of the losses of 1, 2, … intervals, from the profile at 0, 1, …
-    intervals.
-
-    Args:
-        profile: hockey-stick divergence at these points, ``[points]``, two or more.
-        interval: of the grid, in nats.
-    """
-    falls = -np.diff(np.minimum.accumulate(np.clip(profile, 0.0, 1.0)))
-    masses: Array = falls / -math.expm1(-interval)
-    masses[:-1] -= falls[1:] / math.expm1(interval)
-    return np.maximum(masses, 0.0)  # convex up to rounding
-
-
-def _without_tail(profile: Array) -> Array:
-    """``profile`` up to its first point of at most 1e-25; what lies beyond is charged as no protection."""
-    return profile[: max(2, np.count_nonzero(profile > _NEGLIGIBLE) + 1)]
-
+from sfumato.privacy.losses.grid_losses import GridLosses
 
 _EXACT = 64  # points of a grid on either side of 0 that are stretches of their own in bounds of moments
 _LOG_OUTSIDE = -46.0  # logarithm of the probability of what is left out on either side of the window
@@ -238,7 +171,7 @@ class LossComposition:
         """Compute an upper bound on δ, in [0, 1], at ``epsilon`` >= 0."""
         if not self._parts:
             return 0.0
-        found = self._at(int(np.argmin(self._log_bounds - _powers(self._interval) * epsilon)))
+        found = self._at(self._best_tilt_at(epsilon))
         return min(1.0, found.delta(epsilon) + self._infinite + found.charged(epsilon))
 
     def is_within(self, epsilon: float, delta: float) -> bool:
@@ -248,7 +181,8 @@ class LossComposition:
             return True
         if left <= 0:
             return False
-        least = float((self._log_bounds - _powers(self._interval) * epsilon).min())
+        number = self._best_tilt_at(epsilon)
+        least = self._log_bound(number) - float(_powers(self._interval)[number]) * epsilon
         return least <= math.log(left) or self.delta(epsilon) <= delta
 
     def epsilon(self, delta: float) -> float:
@@ -256,8 +190,14 @@ class LossComposition:
         left = delta - self._infinite
         if not self._parts or left <= 0:
             return math.inf if self._parts else 0.0
-        found = self._at(int(np.argmin((self._log_bounds - math.log(left)) / _powers(self._interval))))
-        return found.epsilon(left)
+        powers, log_delta = _powers(self._interval).tolist(), math.log(left)
+        best = _place_of_least(lambda at: (self._log_bound(at) - log_delta) / powers[at], len(powers))
+        return self._at(best).epsilon(left)
+
+    def _best_tilt_at(self, epsilon: float) -> int:
+        """The number of the candidate θ with the least bound of δ at ``epsilon``."""
+        powers = _powers(self._interval).tolist()
+        return _place_of_least(lambda at: self._log_bound(at) - powers[at] * epsilon, len(powers))
 
     @cached_property
     def _infinite(self) -> float:
@@ -268,13 +208,19 @@ class LossComposition:
         )
         return -math.expm1(math.fsum(logs))
 
+    def _log_bound(self, number: int) -> float:
+        """Upper bound of ln δ + θε at a candidate θ, as the module derives it.
+
+        ``number``: of the candidate, in `_powers`.
+        """
+        power = float(_powers(self._interval)[number])
+        largest = power * math.log(power) - (1 + power) * math.log1p(power)
+        return sum((count * moments.log_of(power) for moments, count in self._moments), largest)
+
     @cached_property
-    def _log_bounds(self) -> Array:
-        """Upper bounds of ln δ + θε at every θ: (1 − e^(−x)) e^(−θx) is at most θ^θ / (1 + θ)^(1 + θ)."""
-        powers, interval = _powers(self._interval), self._interval
-        largest = powers * np.log(powers) - (1 + powers) * np.log1p(powers)
-        moments = (n * _log_moments_of_losses(part, interval)[0] for part, n in self._parts)
-        return sum(moments, largest)
+    def _moments(self) -> list[tuple[_Moments, int]]:
+        """The moments of every part, with the number of such releases: they may be more than are kept."""
+        return [(_moments_of(part, self._interval), count) for part, count in self._parts]
 
     def _composed(self, number: int) -> _Tilted:
         """Compose all parts, tilted by the candidate θ with that ``number`` among those of `_powers`."""
@@ -329,10 +275,7 @@ def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array,
         Logarithms of the stretches' masses, their first losses and their last losses in nats, each ``[S]``.
     """
     size = len(part.masses)
-    reach = max(abs(part.first), abs(part.first + size), _EXACT + 1)
-    wide = np.geomspace(_EXACT, reach, math.ceil(_EXACT * math.log(reach / _EXACT)) + 2).astype(np.int64)
-    offsets = np.concatenate([-wide[::-1], np.arange(-_EXACT, _EXACT), wide]) - part.first
-    starts = np.unique(np.append(0, offsets[(offsets > 0) & (offsets < size)]))
+    starts = _starts_of_stretches(part.first, size)
     ends = np.append(starts[1:], size) - 1
     weights: Array = np.add.reduceat(part.masses, starts)
     some = weights > 0
@@ -340,31 +283,50 @@ def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array,
     return np.log(weights[some]), least, most
 
 
+@lru_cache(maxsize=16)  # tilted losses are on the grid of those that are not
+def _starts_of_stretches(first: int, size: int) -> npt.NDArray[np.int64]:
+    """Places where the stretches of ``size`` points begin; the first of the points is ``first``. ``[S]``"""
+    reach = max(abs(first), abs(first + size), _EXACT + 1)
+    wide = np.geomspace(_EXACT, reach, math.ceil(_EXACT * math.log(reach / _EXACT)) + 2).astype(np.int64)
+    offsets = np.concatenate([-wide[::-1], np.arange(-_EXACT, _EXACT), wide]) - first
+    return np.unique(np.append(0, offsets[(offsets > 0) & (offsets < size)]))
+
+
+class _Moments:
+    """Upper bounds of the moments of the losses of one release, each computed when it is asked for."""
+
+    def __init__(self, part: GridLosses, interval: float) -> None:
+        """Cut ``part``, on a grid of ``interval`` nats, into stretches."""
+        self._stretches = _stretches_of_grid(part, interval)
+        self._known = dict[float, float]()
+
+    def log_of(self, power: float) -> float:
+        """Bound ln Σ p e^(power l): every mass of a stretch counts at the end that makes it largest."""
+        if power not in self._known:
+            logs, least, most = self._stretches
+            exponents = logs + power * (most if power > 0 else least)
+            top = exponents.max()
+            self._known[power] = float(top + np.log(np.exp(exponents - top).sum()))
+        return self._known[power]
+
+
 @lru_cache(maxsize=64)
-def _log_moments_of_losses(part: GridLosses, interval: float) -> tuple[Array, Array]:
-    """Upper bounds of ln Σ p e^(θl) and of ln Σ p e^(−θl), each an array over all candidates θ."""
-    stretches, powers = _stretches_of_grid(part, interval), _powers(interval)
-    return _log_moments(powers, *stretches, 1.0), _log_moments(powers, *stretches, -1.0)
+def _moments_of(part: GridLosses, interval: float) -> _Moments:
+    """The moments of ``part``, kept."""
+    return _Moments(part, interval)
 
 
-def _log_moments(powers: Array, logs: Array, least: Array, most: Array, sign: float) -> Array:
-    """Bound ln Σ p e^(± θl) from above for all θ of ``powers``, from the masses of stretches of losses.
+def _place_of_least(figure: Callable[[int], float], count: int) -> int:
+    """The place, from 0, of the least of ``count`` figures that fall up to it and rise after it.
 
-    Args:
-        powers: θ, ``[T]``.
-        logs: logarithm of the mass of every stretch, ``[S]``.
-        least: smallest loss of every stretch, in nats, ``[S]``.
-        most: largest loss of every stretch, in nats, ``[S]``.
-        sign: 1 or -1, of θl.
-
-    Returns:
-        The bounds, ``[T]``.
+    So do ln M(θ) − θε and (ln M(θ) + c) / θ over θ, as ln M is convex: where either is at most some level is
+    an interval. Few of the figures are computed.
     """
-    farthest = most if sign > 0 else least
-    exponents = logs + np.outer(sign * powers, farthest)
-    top = exponents.max(axis=1)
-    found: Array = top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))
-    return found
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if figure(middle) <= figure(middle + 1) else (middle + 1, high)
+    return low
 
 
 def _window_of_losses(parts: _Parts, interval: float) -> tuple[float, float]:
@@ -376,12 +338,17 @@ def _window_of_losses(parts: _Parts, interval: float) -> tuple[float, float]:
     """
     low = math.fsum(count * part.first * interval for part, count in parts)
     high = math.fsum(count * (part.first + len(part.masses) - 1) * interval for part, count in parts)
-    powers = _powers(interval)
-    above, below = np.zeros_like(powers), np.zeros_like(powers)
-    for part, count in parts:
-        up, down = _log_moments_of_losses(part, interval)
-        above += count * up
-        below += count * down
-    high = min(high, float(((above - _LOG_OUTSIDE) / powers).min()))
-    low = max(low, -float(((below - _LOG_OUTSIDE) / powers).min()))
+    moments = [(_moments_of(part, interval), count) for part, count in parts]
+    powers: list[float] = _powers(interval).tolist()
+
+    def farthest(sign: float) -> float:
+        """The least loss, times ``sign``, beyond which at most e^−46 lies by a moment."""
+
+        def by_moment(at: int) -> float:
+            log_moment = sum(count * one.log_of(sign * powers[at]) for one, count in moments)
+            return (log_moment - _LOG_OUTSIDE) / powers[at]
+
+        return by_moment(_place_of_least(by_moment, len(powers)))
+
+    high, low = min(high, farthest(1.0)), max(low, -farthest(-1.0))
     return low, max(high, low + interval)

@@ -118,10 +118,15 @@ def _delta(epsilon: Array, mu: Array) -> Array:
     some = np.isfinite(mu) & (mu > 0) & np.isfinite(epsilon)  # finite μ and infinite ε, or μ = 0: δ = 0
     mu, epsilon = mu[some], epsilon[some]
     a = np.maximum(mu / 2 - epsilon / mu, -1e3)  # below, φ(a) is 0 in floating point
-    density = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)
-    large = special.ndtr(a) - density * _mills(mu - a)
-    small = density * _gap(-np.minimum(a, 0.0), mu)
-    result[some] = np.clip(np.where(a > 0, large, small), 0.0, 1.0)
+    found = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)  # φ(a)
+    large = a > 0
+    if large.any():  # Mills' ratios take most of the time: only those that are needed
+        far, move = a[large], mu[large]
+        found[large] = special.ndtr(far) - found[large] * _mills(move - far)
+    if not large.all():
+        small = ~large
+        found[small] *= _gap(-a[small], mu[small])
+    result[some] = np.clip(found, 0.0, 1.0)
     return result
 
 
@@ -177,8 +182,12 @@ def _gap(x: Array, mu: Array) -> Array:
 
     For μ below 1e-5 by −M′ = 1 − x M(x) at the midpoint, with a relative error below μ².
     """
-    middle = x + mu / 2
-    return np.where(mu < _SMALL_MU, mu * (1 - middle * _mills(middle)), _mills(x) - _mills(x + mu))
+    found: Array = _mills(x) - _mills(x + mu)
+    tiny = mu < _SMALL_MU
+    if tiny.any():
+        middle = x[tiny] + mu[tiny] / 2
+        found[tiny] = mu[tiny] * (1 - middle * _mills(middle))
+    return found
 
 
 def _climb(start: Array, step: Callable[[Array], Array], *, at_least: float) -> Array:

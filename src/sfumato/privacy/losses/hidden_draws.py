@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.losses.composition import LossComposition, PairLosses
+from sfumato.privacy.losses.composition import LossComposition
+from sfumato.privacy.losses.grid_losses import PairLosses
 from sfumato.privacy.losses.one_release import (
     largest_loss,
     losses_of_batches,
@@ -55,6 +56,10 @@ class PrivacyLoss:
     def delta(self, epsilon: float) -> float:
         """The least δ in [0, 1] at ``epsilon``: the larger of both directions."""
         return max(direction.delta(epsilon) for direction in self._directions)
+
+    def is_within(self, epsilon: float, delta: float) -> bool:
+        """Whether δ at ``epsilon`` is at most ``delta``; a direction is composed only where it must be."""
+        return all(direction.is_within(epsilon, delta) for direction in self._directions)
 
     def epsilon(self, delta: float) -> float:
         """The least ε ≥ 0 at ``delta``: the larger of both directions; ∞ where there is none."""

@@ -47,8 +47,8 @@ from functools import lru_cache
 import numpy as np
 
 from sfumato.privacy.losses import gaussian
-from sfumato.privacy.losses.composition import GridLosses, PairLosses, losses_from_profiles
 from sfumato.privacy.losses.gaussian import Array
+from sfumato.privacy.losses.grid_losses import GridLosses, PairLosses, losses_from_profiles
 from sfumato.privacy.sampling import Sampling
 
 TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
@@ -75,8 +75,11 @@ def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> 
     """
     move = math.sqrt(square)
     one, other = ([DrawnShift(sampling.rate, move, move * away)] for away in sampling.apart)
-    forward = losses_against(one, other, interval)
-    return forward, forward if one == other else losses_against(other, one, interval)
+    if one == other:
+        alike = losses_against(one, other, interval)
+        return alike, alike
+    right, mirrored = _profile(one, interval), _profile(other, interval)
+    return losses_from_profiles(right, mirrored, interval), losses_from_profiles(mirrored, right, interval)
 
 
 def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], interval: float) -> GridLosses:

@@ -11,7 +11,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,7 +30,16 @@ _MOST_ATOMS = 1 << 14
 _ATOMS_ON_GRID = 1 << 12
 _NEGLIGIBLE = 1e-30
 _TOLERANCE = 1e-12  # of ε, relative
+_MANY_ATOMS = 512  # with more, ε is first found of fewer
+_NEAR = 1e-5, 1e-3  # relative distances from that, within which the ε of all is looked for
 _MOST_SLOW = 3  # steps that do not halve the interval, before one that does
+
+
+class _End(NamedTuple):
+    """An ε, and ln of its δ over the δ that is asked for: above 0 where ε is too small."""
+
+    epsilon: float
+    excess: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +81,22 @@ class RevealedDraws:
             values, weights, beyond = _repeated(outcomes_told(term), term.count)
             squares, probabilities, above = _sum_on_grid(squares, probabilities, values, weights)
             lost += beyond + above
-        return cls(squares, probabilities, lost)
+        some = probabilities > 0  # of a grid that values were rounded up to, many points may have nothing
+        return cls(squares[some], probabilities[some], lost)
 
     def delta(self, epsilon: float) -> float:
         """The least δ in [0, 1] at ``epsilon``, with the probability that was left out counted as δ."""
-        curves = gaussian.delta(epsilon=epsilon, mu=np.sqrt(self.squares))
+        curves = gaussian.delta(epsilon=epsilon, mu=self._mus)
         return min(1.0, float(self.probabilities @ curves) + self.lost)
+
+    @cached_property
+    def _mus(self) -> Array:
+        """The μ of each of ``squares``."""
+        return np.sqrt(self.squares)
+
+    def is_within(self, epsilon: float, delta: float) -> bool:
+        """Whether δ at ``epsilon`` is at most ``delta``."""
+        return self.delta(epsilon) <= delta
 
     def epsilon(self, delta: float) -> float:
         """The least ε ≥ 0 at ``delta``; ∞ where the probability that was left out is all of ``delta``."""
@@ -85,18 +105,35 @@ class RevealedDraws:
         above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))
         if len(self.squares) == 1 or above in (0, math.inf):
             return above
+        if len(self.squares) > _MANY_ATOMS:
+            near = self._with_fewer_atoms.epsilon(delta)
+            for share in _NEAR:
+                low, high = self._end(near * (1 - share), delta), self._end(near * (1 + share), delta)
+                if high.excess <= 0 < low.excess:
+                    return self._root(delta, low, high)
         if self.delta(0.0) <= delta:
             return 0.0
-        return self._root(delta, above)
+        return self._root(delta, self._end(0.0, delta), self._end(above, delta))
 
-    def _root(self, delta: float, above: float) -> float:
-        """Solve for the least ε between 0 and ``above`` with δ at most ``delta``; the result is never too
-        small.
+    @cached_property
+    def _with_fewer_atoms(self) -> RevealedDraws:
+        """Nearly the same mixture: neighbouring values are one, their mean. It shows where to look for ε."""
+        starts = np.arange(0, len(self.squares), -(-len(self.squares) // _MANY_ATOMS))
+        weights = np.add.reduceat(self.probabilities, starts)
+        means = np.add.reduceat(self.probabilities * self.squares, starts) / weights
+        return RevealedDraws(means, weights, self.lost)
+
+    def _root(self, delta: float, low: _End, high: _End) -> float:
+        """Solve for the least ε between two ends with δ at most ``delta``; the result is never too small.
 
         Chords of ln δ by the Illinois rule, else halves, to a relative 1e-12; the upper end is returned.
+
+        Args:
+            delta: δ in (0, 1).
+            low: ε with a larger δ.
+            high: ε with at most this δ.
         """
-        below = 0.0
-        at_below, at_above = self._excess(below, delta), self._excess(above, delta)
+        (below, at_below), (above, at_above) = low, high
         moved, slow = "", 0
         while (width := above - below) > _TOLERANCE * above:
             halve = slow == _MOST_SLOW or not at_below > at_above
@@ -112,6 +149,10 @@ class RevealedDraws:
                 below, at_below, moved = place, found, "below"
             slow = slow + 1 if above - below > width / 2 and not halve else 0
         return above
+
+    def _end(self, epsilon: float, delta: float) -> _End:
+        """``epsilon`` with its `_excess`."""
+        return _End(epsilon, self._excess(epsilon, delta))
 
     def _excess(self, epsilon: float, delta: float) -> float:
         """ln of δ at ``epsilon`` over ``delta``; finite where that δ is 0 in floating point."""

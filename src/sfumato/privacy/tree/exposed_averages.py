@@ -40,7 +40,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.divergence import divergence, times_the_least
+from sfumato.privacy.divergence import divergence, is_priced_exactly, times_the_least
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.exposures import PairExposures
@@ -69,13 +69,13 @@ def cheapest_exposure(
     stretches = _Stretches(pair, neighbours)
     found = [(flow, pair.steps), (cut, pair.received_steps)]
     least = stretches.least()
-    path = None
-    if _gap_to_cheapest(min(_cost(flow, neighbours), _cost(cut, neighbours)), least, flow, neighbours) > 1:
+    path, cheaper = None, min(flow_and_cut, key=lambda one: _cost(one, neighbours))
+    if _gap_to_cheapest(cheaper, least, flow, neighbours) > 1:
         path = _cheapest_path(stretches)
     if path is not None:
         found.append((pair.exposure(path), path))
     best, steps = min(found, key=lambda one: _cost(one[0], neighbours))
-    return _stated(best, steps, _gap_to_cheapest(_cost(best, neighbours), least, flow, neighbours))
+    return _stated(best, steps, _gap_to_cheapest(best, least, flow, neighbours))
 
 
 def _stated(exposure: Exposure, steps: Sequence[int], distance: float) -> Exposure:
@@ -90,11 +90,15 @@ def _cost(exposure: Exposure, neighbours: Neighbours) -> float:
     return divergence(drawn, neighbours)
 
 
-def _gap_to_cheapest(cost: float, least: float, flow: Exposure, neighbours: Neighbours) -> float:
-    """Upper bound on the ratio of ``cost`` to the cheapest set's; ∞ where no lower bound is known.
+def _gap_to_cheapest(best: Exposure, least: float, flow: Exposure, neighbours: Neighbours) -> float:
+    """Upper bound on the ratio of the divergence of ``best`` to the cheapest set's; ∞ where none is known.
+
+    A hidden draw of a fixed number has a price above its divergence (`is_priced_exactly`), but both grow
+    with μ². So where it amplifies ``best``, of the least μ², no set has a smaller divergence; else nothing
+    is known.
 
     Args:
-        cost: Rényi divergence of order 2 of an exposed set, over the whole training.
+        best: an exposed set.
         least: the least μ² that every set has in a round.
         flow: the flow exposure, for its draw.
         neighbours: the relation that costs refer to.
@@ -104,7 +108,12 @@ def _gap_to_cheapest(cost: float, least: float, flow: Exposure, neighbours: Neig
     if drawn.drawn_noise or (hidden and neighbours != "zero-out"):
         return math.inf
     one = Release("", "", math.sqrt(least), 0.0, 1.0, noise_is_draw_independent=hidden)
-    return times_the_least(cost, divergence(DrawnReleases(drawn.sampling, (one,), drawn.count)))
+    found = times_the_least(
+        _cost(best, neighbours), divergence(DrawnReleases(drawn.sampling, (one,), drawn.count))
+    )
+    if is_priced_exactly(drawn, neighbours):
+        return found
+    return 1.0 if found == 1 and best.draws[0].amplifies else math.inf
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,7 +125,7 @@ class WorstObservers(TreePairs):
                     PairClass(unit, Party("node", tier, int(node)), relation, units)
                     for node in (alike[0], alike[-1])
                 )
-                kinds = len(np.unique(self.orbits[tier][alike]))
+                kinds = _how_many(self.orbits[tier][alike])
                 yield _standing_for(worst, least, units * len(alike), kinds)
             if tier == facts.depth - 1:
                 yield from self._devices_elsewhere(unit, there, common, units, Relation.device(place))
@@ -143,7 +143,7 @@ class WorstObservers(TreePairs):
                 PairClass(unit, Party("device", 0, int(classes.members(int(c), 1)[0])), relation, units)
                 for c in (alike[0], alike[-1])
             )
-            kinds = len(np.unique(self._kind_of_class[alike]))
+            kinds = _how_many(self._kind_of_class[alike])
             yield _standing_for(worst, least, units * int(classes.count[alike].sum()), kinds)
 
     @cached_property
@@ -217,6 +217,11 @@ class WorstObservers(TreePairs):
                 weighted = weighted / facts.children[t - 1][above] ** 2
             columns.append(weighted)
         return np.stack(columns, axis=1) if columns else np.zeros((len(nodes), 0))
+
+
+def _how_many(numbers: IntArray) -> int:
+    """How many different ones there are among ``numbers``, each at least 0."""
+    return int(np.count_nonzero(np.bincount(numbers)))
 
 
 def _standing_for(worst: PairClass, least: PairClass, pairs: int, kinds: int) -> PairClass:

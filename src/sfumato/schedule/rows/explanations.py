@@ -78,7 +78,7 @@ def explain(
     how = bound.how
     if plan.spec.control is not None:
         how = "a budget that a privacy filter holds, whatever control chooses"
-    chosen = "" if exposure.gap is None else f"; {_describe_gap(exposure.gap)}"
+    chosen = "" if bound.gap is None else f"; {_describe_gap(bound.gap)}"
     return f"charged {charged}; {how}; {bound.neighbours}, composed by {bound.method}{chosen}."
 
 

@@ -1,0 +1,108 @@
+"""What makes compositions quicker gives what the slow form gives."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sfumato.privacy.losses import composition, revealed_draws
+from sfumato.privacy.losses.composition import LossComposition, _moments_of, _place_of_least, _powers
+from sfumato.privacy.losses.one_release import DrawnShift, losses_against, losses_of_fixed_draw
+from sfumato.privacy.losses.revealed_draws import RevealedDraws
+from sfumato.privacy.sampling import GaussianTerm, Sampling, merged_terms
+
+INTERVAL = 0.02
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    square=st.floats(0.01, 9.0),
+    population=st.integers(3, 500),
+    apart=st.tuples(st.floats(0.5, 3.0), st.floats(0.5, 3.0)),
+)
+def test_both_directions_of_a_fixed_draw_share_their_profiles(
+    square: float, population: int, apart: tuple[float, float]
+) -> None:
+    sampling = Sampling.without_replacement(population, 2, apart)
+    move = math.sqrt(square)
+    one, other = ([DrawnShift(sampling.rate, move, move * away)] for away in apart)
+    slow = losses_against(one, other, INTERVAL), losses_against(other, one, INTERVAL)
+    for quick, wanted in zip(losses_of_fixed_draw(square, sampling, INTERVAL), slow, strict=True):
+        assert (quick.first, quick.infinite) == (wanted.first, wanted.infinite)
+        assert np.array_equal(quick.masses, wanted.masses)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    squares=st.lists(st.floats(0.01, 9.0), min_size=1, max_size=3),
+    population=st.integers(3, 200),
+    count=st.integers(1, 300),
+    exponent=st.floats(1.0, 14.0),
+)
+def test_the_best_tilt_is_the_best_of_all(
+    squares: list[float], population: int, count: int, exponent: float
+) -> None:
+    """The least of all candidates' bounds, of δ at an ε and of ε at a δ."""
+    sampling = Sampling.without_replacement(population, 2, (2.0, 1.0))
+    parts = [(losses_of_fixed_draw(square, sampling, INTERVAL)[0], count) for square in squares]
+    composed, powers = LossComposition(parts, INTERVAL), _powers(INTERVAL)
+    bounds = np.array([composed._log_bound(number) for number in range(len(powers))])
+    for epsilon in (0.0, 1.0, 30.0):
+        figures = bounds - powers * epsilon
+        assert figures[composed._best_tilt_at(epsilon)] == figures.min()
+    of_epsilon = (bounds + exponent * math.log(10)) / powers
+    assert of_epsilon[_place_of_least(lambda at: float(of_epsilon[at]), len(powers))] == of_epsilon.min()
+
+
+@settings(max_examples=15, deadline=None)
+@given(square=st.floats(0.01, 9.0), population=st.integers(3, 200), power=st.floats(-50.0, 50.0))
+def test_moments_are_no_less_than_they_are(square: float, population: int, power: float) -> None:
+    sampling = Sampling.without_replacement(population, 2, (2.0, 1.0))
+    part = losses_of_fixed_draw(square, sampling, INTERVAL)[0]
+    losses = (part.first + np.arange(len(part.masses))) * INTERVAL
+    some = part.masses > 0
+    exact = np.logaddexp.reduce(np.log(part.masses[some]) + power * losses[some])
+    assert _moments_of(part, INTERVAL).log_of(power) >= exact - 1e-9 * (1 + abs(exact))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    kinds=st.lists(
+        st.tuples(st.floats(0.5, 8.0), st.integers(20, 200), st.floats(0.05, 0.95)), min_size=2, max_size=4
+    ),
+    certain=st.sampled_from([0, 5]),
+    delta=st.sampled_from([1e-3, 1e-5, 1e-9]),
+)
+def test_an_epsilon_of_many_atoms_is_the_same_wherever_it_is_looked_for(
+    kinds: list[tuple[float, int, float]], certain: int, delta: float
+) -> None:
+    terms = [GaussianTerm(m, count, Sampling.revealed(rate)) for m, count, rate in kinds]
+    terms += [GaussianTerm(4.0, certain)] if certain else []
+    quick = RevealedDraws.of(merged_terms(terms))
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(revealed_draws, "_MANY_ATOMS", 1 << 20)
+        slow = RevealedDraws.of(merged_terms(terms)).epsilon(delta)
+    found = quick.epsilon(delta)
+    assert found == pytest.approx(slow, rel=1e-11)
+    assert quick.delta(found) <= delta * (1 + 1e-13)
+
+
+def test_few_of_the_moments_are_computed() -> None:
+    part, _ = losses_of_fixed_draw(1.0, Sampling.without_replacement(50, 2, (2.0, 1.0)), INTERVAL)
+    composition._moments_of.cache_clear()
+    LossComposition([(part, 20)], INTERVAL).epsilon(1e-5)
+    assert len(_moments_of(part, INTERVAL)._known) <= 15 < len(_powers(INTERVAL))
+
+
+def test_values_on_a_grid_of_which_many_points_have_nothing() -> None:
+    """Values far above those of the other draws leave holes where they are rounded up to a grid."""
+    kinds = [(0.06, 150, 0.97), (0.9, 120, 0.7), (3.0, 150, 0.7)]
+    found = RevealedDraws.of(merged_terms([GaussianTerm(m, n, Sampling.revealed(q)) for m, n, q in kinds]))
+    assert len(found.squares) > revealed_draws._MANY_ATOMS
+    assert (found.probabilities > 0).all()
+    epsilon = found.epsilon(1e-5)
+    assert found.delta(epsilon) * (1 - 1e-13) <= 1e-5 < found.delta(epsilon * (1 - 1e-9))
