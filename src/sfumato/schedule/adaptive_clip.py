@@ -43,9 +43,10 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
 
 
 def adaptive_clip_refusals(spec: Spec) -> Refusals:
-    """List what a spec with an adapted clip norm may not have, as rows (applies, key, value, allowed).
+    """Refusals as rows (applies, key, value, allowed) of sections that need a fixed clip norm, if it is
+    adapted.
 
-    A row is a refusal where ``applies``; refused is what needs a fixed norm.
+    A row whose ``applies`` is true is a refusal.
     """
     for applies, reason in (
         (spec.control is not None, "control plans its rounds for one clip norm"),
@@ -70,11 +71,11 @@ def require_fixed_clip(spec: Spec, reason: str) -> None:
 
 
 def with_clip_norm(plan: TreePlan, norm: float) -> TreePlan:
-    """``plan`` with another clip norm for updates, and nothing else changed.
+    """A copy of ``plan`` whose spec has the l2 clip norm ``norm``; nothing else changes.
 
     Args:
         plan: with a clip of whole updates.
-        norm: positive.
+        norm: the new ``privacy.clip.norm``, positive.
     """
     privacy = plan.spec.privacy
     assert privacy.clip is not None

@@ -198,7 +198,8 @@ def threshold_of(faults: Faults | None, parties: int) -> int:
 
 
 def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
-    """How many of a node's children have to collude with it to take the masks off others' messages, by tier.
+    """For every tier, how many children of a node must collude with it to remove the masks of others'
+    messages.
 
     A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
     is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.
@@ -217,7 +218,7 @@ def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> 
 
 
 def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -> int:
-    """How many workers of a group take masks off together with its master.
+    """How many workers of a group must collude with its master to remove the masks of others' messages.
 
     Args:
         faults: as declared; they may set the threshold of shares.
@@ -235,7 +236,7 @@ def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -
 def guaranteed_survivors_of(
     faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool | BoolArray
 ) -> GuaranteedSurvivors:
-    """The guaranteed survivors of a round under ``faults``.
+    """How many messages are sure to be in each leaf's sum, and who may send nothing, under ``faults``.
 
     A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
     sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
@@ -248,7 +249,7 @@ def guaranteed_survivors_of(
         faults: as declared.
         hop: how devices' messages travel.
         drawn: participants of each leaf, ``[leaves]``.
-        by_chance: whether that is what is expected only, as their number is random; for all, or for each.
+        by_chance: whether ``drawn`` is only expected, as the number is random; for all leaves, or for each.
     """
     if faults is None:
         return GuaranteedSurvivors()

@@ -89,7 +89,7 @@ class TreePlan:
 
     @property
     def default_watch(self) -> tuple[str, ...]:
-        """Observers to follow by default: the cloud (or the public), and in a tree the worst edge."""
+        """Names of observers to follow by default: the cloud (or the public), and in a tree the worst edge."""
         cloud = "public" if self.tree.tiers[0].trusted[0] else "cloud"
         return (cloud,) if self.tree.depth == 1 else (cloud, "edge")
 
@@ -123,7 +123,9 @@ class TreePlan:
 
     @property
     def classes_share_trust(self) -> bool:
-        """Whether edges of a class are trusted alike, on all levels; not so where noise is placed by zone."""
+        """Whether all leaves of a class of the accountant have equally trusted nodes above them, on all
+        levels.
+        """
         if self.eras:
             return True  # edges without a bound are in no class together
         trusted = [tier.trusted[self.tree.paths[:, depth]] for depth, tier in enumerate(self.tree.tiers)]
@@ -133,10 +135,10 @@ class TreePlan:
 
     @property
     def raw_to_trusted_edge(self) -> int:
-        """How many devices send raw updates, alone or in a sum, to an edge that is trusted with them.
+        """Number of devices that send raw updates, alone or in a sum, to an edge that is trusted with them.
 
-        Over the air the receiver's noise is on every sum. In a plain message only the device's own noise is,
-        in a masked sum that of all devices of the edge.
+        An update is raw if no noise is on it: over the air the receiver's is on every sum, in a plain message
+        the device's own, in a masked sum that of any device of the edge.
         """
         hop = self.releases.hop(self.tree.depth - 1)
         if self.tree.depth == 1 or hop == "air":
@@ -227,7 +229,9 @@ class TreePlan:
 
     @cached_property
     def device_of_each_class(self) -> IntArray:
-        """Number of one device of every class; devices of a class have equal weights, bounds and noise."""
+        """The number of one device of every class ``[classes]``: devices with equal weights, bounds and
+        noise.
+        """
         everybody = np.arange(self.tree.device_count, dtype=np.int64)
         return np.unique(self._classes_of(everybody), return_index=True)[1]
 
@@ -237,7 +241,8 @@ class TreePlan:
         return np.ones(len(devices)) if weights is None else weights[devices]
 
     def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``.
+        """l2 bound of the message of each of ``devices`` in aggregation ``step``, in the unit of the round,
+        ``[P]``.
 
         Infinite where the gradients of examples are clipped, whose number in a batch is drawn.
         """
@@ -246,7 +251,8 @@ class TreePlan:
         return self.example_bounds_of(step, devices)
 
     def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """How far one example by itself moves the message of each of ``devices`` at ``step``, l2, ``[P]``.
+        """l2 bound on how far one example moves the message of each of ``devices`` in aggregation ``step``,
+        ``[P]``.
 
         In the unit of the round. Where examples are not clipped, the bound of the message itself.
         """
@@ -254,8 +260,9 @@ class TreePlan:
         return bounds[self._classes_of(devices)]
 
     def device_stds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """Std, a coordinate, of the noise that each of ``devices`` adds at ``step``, in the unit of the
-        round, ``[P]``.
+        """Std, a coordinate, of the noise that each of ``devices`` adds in aggregation ``step``, ``[P]``.
+
+        In the unit of the round.
         """
         std = np.sqrt(self.releases.classes.variance(self.releases.steps[step].device_std))
         return std[self._classes_of(devices)]

@@ -65,7 +65,7 @@ def local_aggregations(plan: TreePlan) -> int:
 
 
 def work_of_a_round(plan: TreePlan) -> int:
-    """Local steps of a round as the spec has it, or local epochs where it counts those."""
+    """Number of local steps of a round by the spec, or of local epochs where the spec counts those."""
     return plan.spec.training.local_epochs or plan.aggregations[-1].step
 
 
@@ -78,12 +78,12 @@ def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
 
 
 def least_participants(plan: TreePlan) -> int:
-    """Fewest participants of an edge that control may choose: those of a session of secure aggregation."""
+    """Fewest participants of an edge that control may choose: as many as a secure aggregation session needs."""
     return SMALLEST_SESSION if plan.hops[-1] == "secure-aggregation" else 1
 
 
 def draws_devices_independently(plan: TreePlan) -> bool:
-    """Whether control draws every device by itself (Poisson), not a fixed number of an edge."""
+    """Whether control draws every device independently (Poisson), rather than a fixed number of each edge."""
     return plan.spec.control is not None and plan.spec.control.draw == "poisson"
 
 
@@ -164,9 +164,9 @@ def _smallest_edge(plan: TreePlan) -> str:
 
 # fmt: off
 def control_refusals(plan: TreePlan) -> Refusals:
-    """List what a plan with adaptive control may not have, as rows (applies, key, value, allowed).
+    """Refusals as rows (applies, key, value, allowed) of what adaptive control does not go with.
 
-    Control is for H2FDP and its baselines.
+    Control is for H2FDP and its baselines. A row whose ``applies`` is true is a refusal.
     """
     spec, training, control = plan.spec, plan.spec.training, plan.spec.control
     if control is None:
@@ -206,10 +206,10 @@ def control_refusals(plan: TreePlan) -> Refusals:
 
 
 def noise_constant(plan: TreePlan) -> float:
-    """Compute c2² q² ln(1/δ) / ε² of H2FDP's (15) from the multiplier, however noise was stated.
+    """c2² q² ln(1/δ) / ε² of H2FDP's (15), computed from the largest multiplier of a global aggregation.
 
-    (15) with Lemma 3.2 is a standard deviation of ``2 eta tau G`` times the root of that times the number of
-    global aggregations. The largest multiplier of a global aggregation counts; 0 without noise.
+    By (15) with Lemma 3.2 the standard deviation is ``2 eta tau G`` times the root of this number times the
+    global aggregations of all rounds. So it is defined however the spec states noise; 0 without noise.
     """
     steps = plan.releases.steps[-1]
     largest = max(float(plan.noise.device[:, 0].max()), *(float(n[:, 0].max()) for n in plan.noise.node))

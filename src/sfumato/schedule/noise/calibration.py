@@ -244,16 +244,16 @@ def _shares_of_devices(towards: str, rounds: TreeRounds) -> FloatArray:
 
 
 def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray, Told]:
-    """The least multiplier for all groups at which no unit's ε towards ``noise.towards`` is larger.
+    """Find the least noise multiplier, one for all groups, at which every unit's ε is within the target.
 
-    Everybody who adds noise gets the same multiplier, relative to the clip norm of the own group.
+    The target is ``noise.epsilon`` towards ``noise.towards``. Noise is relative to each group's clip norm.
 
     Args:
-        plan: of any noise, which is replaced.
+        plan: with any noise, which is replaced.
         noise: the target.
 
     Returns:
-        The multiplier of every group, and what the user should hear of it.
+        The multiplier ``[M]`` for M groups, and notes for the user.
 
     Raises:
         SpecError: the observer does not exist, is trusted with raw updates of every unit, needs no noise at
@@ -285,9 +285,10 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
 
 
 def first_trial_multiplier(plan: GroupPlan, target: float) -> float:
-    """A noise multiplier to begin a search for ε = ``target`` with, > 0.
+    """A noise multiplier above 0 at which to start the search for ε = ``target``.
 
-    It is right for a unit in the most groups if all releases are seen and nothing is amplified.
+    It is the answer for a worker in the most groups if the observer sees all releases and nothing is
+    amplified by sampling.
     """
     memberships = np.bincount(plan.groups.members)
     releases = max(1, int(memberships.max()) * plan.release_count)

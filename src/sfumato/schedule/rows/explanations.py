@@ -127,7 +127,8 @@ _MOST_MOVES = 3
 
 
 def composed_terms(way: Composition, *, in_groups: bool) -> str:
-    """The terms of ``way`` in words: equal ones are added up, those that are moved as often stand together.
+    """The terms of ``way`` in words: how many messages, at which noise, moved how often; equal ones are added
+    up.
 
     Args:
         way: that was composed.

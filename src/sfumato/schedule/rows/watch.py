@@ -128,7 +128,7 @@ def _parties_in_watch(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
 
 
 def rounds_to_account(plan: Plan) -> frozenset[int]:
-    """Rounds (from 1) after which epsilon is computed: evaluated ones, few where sampling makes it slow."""
+    """The rounds (from 1) after which ε is computed: the evaluated ones, and few of them if sampling is slow."""
     rounds = plan.spec.training.rounds
     if plan.spec.control is not None:  # as many as there are local steps or epochs, at most
         rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1
