@@ -140,7 +140,7 @@ def edge_aggregations(
     return tuple(done)
 
 
-def of_training(training: Training, depth: int, edges: int = 1) -> tuple[Aggregation, ...]:
+def training_aggregations(training: Training, depth: int, edges: int = 1) -> tuple[Aggregation, ...]:
     """The aggregations of a round that ``training`` asks for on a tree of ``depth`` tiers.
 
     With ``local_epochs`` a round is one piece of work, counted as one step.
