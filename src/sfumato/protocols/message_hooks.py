@@ -20,7 +20,7 @@ class Listener(Protocol):
     """
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Take note that parties send messages upwards.
+        """Called when parties of a tier send messages upwards.
 
         Args:
             number: of the round, from 0.
@@ -31,7 +31,7 @@ class Listener(Protocol):
         """
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Take note of the averages that aggregators have, before they add noise (in groups: of the masters'
+        """Called with the averages of a tier's aggregators before they add noise (in groups: the masters'
         sums).
 
         Args:
@@ -42,7 +42,7 @@ class Listener(Protocol):
         """
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Take note of the models that aggregators send down.
+        """Called with the models that a tier's aggregators send down.
 
         Args:
             number: of the round, from 0.

@@ -66,12 +66,14 @@ def train_loss(
     ranks: Ranks = ALONE,
     threads: int = 1,
 ) -> float:
-    """Mean over the devices that have data of the mean loss of what each of them holds.
+    """The mean training loss of each device's own examples, averaged over the devices that have any.
+
+    NaN where none has.
 
     Args:
         model: the architecture.
         models: ``[C, P]``, on the device that computes.
-        model_of: the model of every device, ``[N]``.
+        model_of: the row of ``models`` for every device, ``[N]``.
         training: what devices hold.
         loss: of an example.
         ranks: to divide the work among; no bit of the result depends on it.

@@ -88,7 +88,7 @@ class Plan(Protocol):
 
     @property
     def classes_share_trust(self) -> bool:
-        """Whether all devices of a class of the accountant trust the same kinds of parties with raw updates."""
+        """Whether all devices of an accountant's class trust the same kinds of parties with raw updates."""
 
     @property
     def raw_to_trusted_edge(self) -> int:

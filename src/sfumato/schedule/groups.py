@@ -149,7 +149,7 @@ class GroupPlan:
 
     @property
     def noises_every_update(self) -> bool:
-        """Whether others learn of updates through noised sums only: no model or step is sent without noise."""
+        """Whether others learn of updates from noised sums alone: no model or step is sent without noise."""
         return self.kind not in ("ms-fedavg", "dp-ogl+")
 
     def interval_start(self, number: int) -> int:

@@ -72,7 +72,7 @@ class IntegerGrid:
         return self.grid.scale
 
     def received(self, tier: int) -> Grid:
-        """The grid of the sums that nodes of ``tier`` receive; with 32 bits where they receive under masks."""
+        """The grid of the sums that nodes of ``tier`` receive; with 32 bits if they receive under masks."""
         return replace(self.grid, bits=RING_BITS) if self.secure[tier] else self.grid
 
     def averages(self, tier: int, sums: IntArray) -> FloatArray:

@@ -89,7 +89,7 @@ class TreePlan:
 
     @property
     def default_watch(self) -> tuple[str, ...]:
-        """Names of observers to follow by default: the cloud (or the public), and in a tree the worst edge."""
+        """The observers to follow by default: ``cloud`` or ``public``, and in a tree ``edge``, the worst."""
         cloud = "public" if self.tree.tiers[0].trusted[0] else "cloud"
         return (cloud,) if self.tree.depth == 1 else (cloud, "edge")
 

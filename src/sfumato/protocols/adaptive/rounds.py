@@ -128,10 +128,10 @@ class AdaptiveProtocol:
         return AdaptiveState(inner, 0, settings, beta, ended, fresh.spent, seen, ())
 
     def rounds_expected(self, state: AdaptiveState) -> int:
-        """Estimate the number of rounds of the whole training.
+        """An estimate of the number of rounds of the whole training.
 
-        It is rounds done, plus the local steps that are left over the next round's interval (local steps a
-        round), 1 at least; the rounds done where training has ended.
+        Rounds done, plus the local steps left over those of the next round, at least 1 more; once training
+        has ended, the rounds done.
         """
         if state.ended:
             return state.round
@@ -193,7 +193,7 @@ class AdaptiveProtocol:
         }
 
     def spent(self, state: AdaptiveState) -> FloatArray:
-        """Give μ² (of Gaussian DP) that the privacy filter has charged so far, ``[devices, observers]``."""
+        """μ² (of Gaussian DP) that the privacy filter has charged so far, ``[devices, observers]``."""
         return state.spent
 
     def model(self, state: AdaptiveState) -> Tensor:
@@ -205,7 +205,9 @@ class AdaptiveProtocol:
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:
-        """Give, as JSON: why training ended, the settings of every round, and who survived each."""
+        """Why training ended, the settings of every round, and who survived each, as JSON for
+        ``ledger.json``.
+        """
         facts = {"ended": state.ended, "settings": [asdict(setting) for setting in state.history]}
         played = [round_plan(self._plan, setting, n) for n, setting in enumerate(state.history)]
         attendance = Attendance.of_rounds(self._plan, played)

@@ -78,7 +78,7 @@ def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
 
 
 def least_participants(plan: TreePlan) -> int:
-    """Fewest participants of an edge that control may choose: as many as a secure aggregation session needs."""
+    """Fewest participants of an edge that control may choose: those of a secure aggregation session."""
     return SMALLEST_SESSION if plan.hops[-1] == "secure-aggregation" else 1
 
 

@@ -108,7 +108,7 @@ class Budget:
 
     @classmethod
     def of(cls, plan: TreePlan) -> Budget:
-        """The budget of every pair of unit and observer: what ``plan`` would spend if it ran without control."""
+        """The budget of every pair of unit and observer: what ``plan`` would spend without control."""
         declared, kinds, held = plan.releases, leaf_kinds(plan), []
         for pair in TreePairs(declared, apart=_has_budget_per_edge(plan)).of():
             coalition = (pair.observer,)

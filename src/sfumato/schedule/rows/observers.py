@@ -181,7 +181,9 @@ class ObservedUnit:
 
     @classmethod
     def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
-        """The pair of the largest ε of a class of pairs, with a unit of ``kind`` (device, record or person)."""
+        """The pair with the largest ε of a class of pairs, for units of ``kind`` (device, record or
+        person).
+        """
         rest = pair.relation, pair.pair_count, pair.least, pair.sites, pair.kinds, pair.mildest
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
@@ -210,6 +212,6 @@ def main_unit(spec: Spec) -> str:
 
 
 def unit_kinds(plan: Plan) -> tuple[str, ...]:
-    """The kinds of units that the spec asks guarantees for: ``privacy.unit``; ``both`` is device and record."""
+    """The kinds of units that the spec protects: ``privacy.unit``; ``both`` is device and record."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)

@@ -128,7 +128,7 @@ def _parties_in_watch(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
 
 
 def rounds_to_account(plan: Plan) -> frozenset[int]:
-    """The rounds (from 1) after which ε is computed: the evaluated ones, and few of them if sampling is slow."""
+    """The rounds (from 1) after which ε is computed: those evaluated, or few of them if sampling is slow."""
     rounds = plan.spec.training.rounds
     if plan.spec.control is not None:  # as many as there are local steps or epochs, at most
         rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1

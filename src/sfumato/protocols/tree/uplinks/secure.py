@@ -37,7 +37,8 @@ threshold."""
 def sum_of_survivors(
     vectors: Mapping[int, RingVector], drop: Mapping[Phase, Collection[int]], parties: int, threshold: int
 ) -> RingVector:
-    """Compute the sum that a session of secure aggregation gives, without cryptography: modulo 2^32, ``[M]``.
+    """The sum that a session of secure aggregation gives, computed without cryptography: modulo 2^32,
+    ``[M]``.
 
     Args:
         vectors: of the survivors, by place in the session.
