@@ -42,15 +42,15 @@ class Ranks(Protocol):
         """
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """Send rows to other ranks.
+        """Send rows of ``values`` to other ranks, and receive theirs.
 
         Args:
             values: ``[p, M]``, in the order of the ranks that they are for.
-            going: how many of them are for each rank.
-            coming: how many each rank has for this one.
+            going: how many rows are for each rank.
+            coming: how many rows each rank sends here.
 
         Returns:
-            What came, in the order of the ranks that sent it.
+            The rows that came, in the order of the ranks that sent them.
         """
 
     def gather(self, value: T) -> list[T]:
@@ -78,7 +78,7 @@ class Alone:
         """Do nothing: no rows are missing, as this rank owns them all."""
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """What comes in: ``values`` itself, as this rank sends all of them to itself."""
+        """The rows that came: ``values`` itself, as this rank sends all of them to itself."""
         return values
 
     def gather(self, value: T) -> list[T]:
@@ -94,12 +94,12 @@ ALONE: Ranks = Alone()
 
 
 def filled_in(ranks: Ranks, figures: FloatArray) -> FloatArray:
-    """``figures`` with the entries that the other ranks know, on every rank.
+    """The array whose entries each one rank knows, on every rank: the ranks' ``figures`` put together.
 
-    They are added as the whole numbers that their bits are, so that none is rounded.
+    Their bits are added as whole numbers, so that no entry is rounded.
 
     Args:
         ranks: of the run.
-        figures: float64, of the same shape on every rank; 0 where another rank knows more.
+        figures: float64, of the same shape on every rank; 0 where another rank knows the entry.
     """
     return ranks.added(figures.view(np.int64)).view(np.float64)

@@ -42,14 +42,14 @@ class EngineSettings:
 
     @property
     def load_bytes(self) -> int:
-        """Bytes that the features of some tiles may take, where examples are not in memory: an eighth
-        of `memory_bytes`.
+        """Bytes that the features of one load of examples may take, if they are not in memory: memory_bytes /
+        8.
         """
         return self.memory_bytes // 8
 
     @classmethod
     def default(cls, device: str = "cpu") -> EngineSettings:
-        """Settings with as many threads as torch uses, and 512 MiB on a CPU or half of a CUDA device's
+        """The default settings: torch's number of threads, and 512 MiB on a CPU or half of a CUDA device's
         memory.
 
         Raises:
@@ -72,8 +72,8 @@ class Corrections(Protocol):
     """What each of P devices adds to the gradient of every step."""
 
     def of(self, rows: list[int]) -> Tensor:
-        """Give the corrections of the devices ``rows`` (indices among the P), ``[p, M]``; several
-        threads may call it.
+        """The corrections ``[p, M]`` of the devices ``rows`` (indices among the P); several threads may call
+        it.
         """
 
 
@@ -101,7 +101,9 @@ class LocalTask:
     gathers: bool = True
 
     def clip_of(self, layout: ParameterLayout) -> Clip | None:
-        """How the whole update of a model with that layout is clipped; ``None`` for not at all."""
+        """The clip of the whole update of a model of ``layout``, by layers if asked for; ``None`` for
+        none.
+        """
         if self.layer_norms is None:
             return self.update_clip
         return PerLayerClip(self.layer_norms, layout.layer_spans)
@@ -136,11 +138,11 @@ class Engine(Protocol):
 
     @property
     def ranks(self) -> Ranks:
-        """The processes of the run that share the devices; one alone where there is no other."""
+        """The processes of the run that share the devices; `ALONE` if there is one."""
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """List, for each rank (process), the indices of the P devices that it trains, ascending; the
-        same on every rank.
+        """For each rank (process), the indices of the P devices that it trains, ascending; the same on every
+        rank.
         """
 
     def train(

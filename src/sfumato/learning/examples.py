@@ -46,7 +46,7 @@ class TakenSlices:
 
 
 def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
-    """Make the features or targets ``[T, ...]`` of a test set readable by slices, on ``device``.
+    """The features or targets ``[T, ...]`` of a test set in a form that gives slices on ``device``.
 
     An array is moved there whole; of a source each part is taken when it is asked for.
     """
@@ -56,16 +56,16 @@ def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
 
 
 def as_trained_on(values: Targets) -> Tensor | FeatureSource:
-    """Make features or targets ready for engines: an array as a tensor on the CPU, a source as it is."""
+    """The features or targets in the form that engines take: an array as a CPU tensor, a source as it is."""
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
 
 def examples_at(values: Tensor | FeatureSource, rows: RowNumbers, device: str) -> Tensor:
-    """Some of the features or targets of a data set ``[n, ...]``, on ``device``.
+    """The features or targets of some rows of a data set, ``[n, ...]``, on ``device``.
 
     Args:
-        values: as `as_trained_on` makes them.
-        rows: which, in any order, each once.
+        values: as `as_trained_on` gives them.
+        rows: the n rows, in any order, each once.
         device: of torch.
     """
     if isinstance(values, Tensor):
@@ -92,7 +92,7 @@ class LoadedExamples:
     rows: Tensor | None = None
 
     def places_of(self, batches: BatchPlan) -> BatchPlan:
-        """Translate ``batches`` of rows of the data set into the places of these rows in `features`."""
+        """``batches`` with each row of the data set replaced by its place in `features`."""
         if self.rows is None:
             return batches
         found = torch.searchsorted(self.rows, batches.rows)
@@ -124,7 +124,9 @@ class Examples:
 
     @property
     def none(self) -> tuple[Tensor, Tensor]:
-        """Features and targets of no example, for their shapes and types ``[0, ...]``."""
+        """Features and targets of zero examples, ``[0, ...]``: their shapes and types are those of the
+        data.
+        """
         if isinstance(self.features, Tensor):
             assert isinstance(self.targets, Tensor)
             return self.features[:0], self.targets[:0]
@@ -133,7 +135,7 @@ class Examples:
     def loads(
         self, batches: BatchPlan, tiles: Sequence[Tensor], most_bytes: int
     ) -> Iterator[tuple[Sequence[Tensor], LoadedExamples]]:
-        """Yield the tiles in turn, as many at a time as memory allows, with the examples that these need.
+        """Yield the tiles in order, as many at a time as memory allows, with the examples that they train on.
 
         Args:
             batches: of all devices.

@@ -114,7 +114,7 @@ class LocalSGD:
 
     @property
     def decay_factor(self) -> float:
-        """1 − learning rate · weight decay: what a step multiplies the model by before it moves it."""
+        """1 − learning rate · weight decay: what every step first multiplies the model by."""
         return 1.0 - self.learning_rate * self.weight_decay
 
 

@@ -53,9 +53,9 @@ class StartModels:
 
     @classmethod
     def of(cls, models: Tensor, group_of: Tensor) -> StartModels:
-        """Let device p of n start from ``models[group_of[p]]``.
+        """The start models of n devices, device p from ``models[group_of[p]]``.
 
-        Runs of devices that start from one model share its row, where runs are long.
+        Neighbours that start from one model share its row, where they are many.
 
         Args:
             models: ``[G, M]``.
@@ -118,7 +118,7 @@ class TrainingMemory:
         """Make room for ``devices`` models and for batches of ``width`` examples of each.
 
         Returns:
-            The packed models ``[devices, M]``. They, and what lies beside them, hold what was left there.
+            The packed models ``[devices, M]``, not initialised, as slopes, drifts and features are not.
         """
         if len(self._models) < devices:
             self._models = _stack_of(devices, self._size, self._models.device)
@@ -130,11 +130,11 @@ class TrainingMemory:
         return self._models[:devices]
 
     def slopes(self, devices: int) -> Tensor:
-        """Memory for the gradient of each of the models, packed ``[devices, M]``."""
+        """Memory for the gradient of each of the models, packed ``[devices, M]``, not initialised."""
         return self._beside("slopes", devices)
 
     def drifts(self, devices: int) -> Tensor:
-        """Memory for how far each of the models has moved, packed ``[devices, M]``."""
+        """Memory for how far each of the models has moved, packed ``[devices, M]``, not initialised."""
         return self._beside("drifts", devices)
 
     def _beside(self, what: str, devices: int) -> Tensor:
@@ -148,14 +148,15 @@ class TrainingMemory:
         return self._stacks[what][:devices]
 
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
-        """Give the memory for the features of a step, ``[devices * width, ...]``, and the step over it.
+        """The memory for the features of a gradient step, ``[devices * width, ...]``, and the step that reads
+        it.
 
-        Steps are kept and given again. `reserve` must have made room before.
+        The same arguments give the same step again. `reserve` must have made room before.
 
         Args:
             devices: n, that take the step.
             width: examples of the widest batch.
-            settings: what is added to what.
+            settings: factors of target and gradient, and clip.
         """
         if len(self._steps) == _MOST_STEPS:
             self._steps.clear()

@@ -27,7 +27,8 @@ class Location:
 
     @classmethod
     def named(cls, name: str) -> Location:
-        """The location that the argument ``on`` names: this machine, or a Ray cluster.
+        """The location called ``name``: ``local``, ``ray`` or ``ray://HOST:PORT``, as for the argument
+        ``on``.
 
         Raises:
             SpecError: there is no such place.
@@ -43,7 +44,7 @@ class Location:
 
     @property
     def is_here(self) -> bool:
-        """Whether the workers are processes of this machine that this one starts."""
+        """Whether the workers are processes that this process starts on this machine."""
         return self.name == "local"
 
     def workers(self, size: int | None, log: Path) -> AbstractContextManager[Workers]:

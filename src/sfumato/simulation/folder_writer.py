@@ -102,13 +102,13 @@ class FolderWriter:
         self._log.close()
 
     def rounds(self) -> Iterator[LoggedRound]:
-        """Yield the rounds that have been saved, from the first."""
+        """Yield the metrics and views of the rounds that have been saved, from the first."""
         return read_rounds(self._folder, self._log.mark)
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
-        """Add a round: first its recorded views are written, then ``row``, its metrics.
+        """Write the recorded views of a round, then add ``row``, its metrics, to the log.
 
-        It counts once it is saved.
+        The round counts as done once `save` is called.
         """
         number = position.state.round - 1
         views = {
@@ -117,14 +117,14 @@ class FolderWriter:
         self._log.add(LoggedRound(row, views))
 
     def save(self, position: TrainingPosition) -> None:
-        """Write the log and the checkpoint, from which a resumed run continues; every rank comes to it."""
+        """Write the log and the checkpoint, from which a resumed run continues; every rank must call it."""
         whole = replace(position, state=position.state.whole())
         self._save(whole, self._log.flush(position.state.round))
 
     def stop(self, position: TrainingPosition) -> None:
-        """Save an interrupted run, and its metrics up to now as a table.
+        """Save an interrupted run, with its metrics up to now as a table.
 
-        What other ranks hold cannot be had any more: then the last checkpoint stays.
+        A state whose parts other ranks hold is not saved, as they may be gone: the last checkpoint stays.
         """
         if not position.state.is_shared:
             self.save(position)
