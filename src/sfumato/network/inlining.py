@@ -26,7 +26,8 @@ DISTANCES = "radio.distances_m"
 
 
 def inlined(spec: Spec) -> Spec:
-    """``spec`` with the contents of every file that its topology, moves and radio name, and their SHA-256.
+    """``spec`` with the contents of all files that its topology, moves and radio name, and the files'
+    SHA-256.
 
     Raises:
         SpecError: a file cannot be read, or does not hold what it should.

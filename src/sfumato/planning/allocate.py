@@ -92,7 +92,9 @@ class _BoundOptions:
         return int(np.argmin([constraint.share_of_limit(intensities) for constraint in self.constraints]))
 
     def constraint_at(self, number: int, intensities: FloatArray, known: Constraint) -> Constraint:
-        """The constraint of bound ``number``, taken anew at ``intensities`` unless ``known`` is slack."""
+        """The constraint of bound ``number``, computed at ``intensities``; ``known`` itself if it is slack
+        there.
+        """
         if known.share_of_limit(intensities) < _SLACK:
             return known
         found = self.bound_responses[number].constraint(intensities, self.pair_target.target.epsilon)
@@ -100,7 +102,9 @@ class _BoundOptions:
 
 
 def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[PairTarget]) -> list[PairTarget]:
-    """Those of ``pair_targets`` whose pair has a release without noise in every bound."""
+    """Those of ``pair_targets`` that no intensities meet: in every bound the pair has a release without
+    noise.
+    """
     return [
         d
         for d in pair_targets

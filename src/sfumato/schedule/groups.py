@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.network.groups import BoolArray, FloatArray, Groups, together
+from sfumato.network.groups import BoolArray, FloatArray, Groups, union_of
 from sfumato.privacy.groups.facts import GroupedKind
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
@@ -83,9 +83,9 @@ class GroupPlan:
         return sum(first <= number for first, _ in self.eras)
 
     @cached_property
-    def ever(self) -> Groups:
-        """The union over all eras: each group with every worker that belongs to it in any round."""
-        return together([groups for _, groups in self.structures]) if self.eras else self.groups
+    def union_of_eras(self) -> Groups:
+        """Groups that each hold every worker who belongs to them in any round."""
+        return union_of([groups for _, groups in self.structures]) if self.eras else self.groups
 
     @property
     def parties(self) -> Groups:
@@ -118,7 +118,7 @@ class GroupPlan:
 
     def trusts(self, party: Party, device: int) -> bool:
         """Whether ``party`` is a trusted master of one of the groups of worker ``device``, in any era."""
-        mine = self.ever.groups_of(device)
+        mine = self.union_of_eras.groups_of(device)
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
     def ever_trusts(self, party: Party, device: int) -> bool:
@@ -140,7 +140,7 @@ class GroupPlan:
     @property
     def raw_to_trusted_edge(self) -> int:
         """Number of workers that send raw updates to a trusted master."""
-        return len(np.unique(self.ever.members[np.repeat(self.trusted, self.ever.sizes)]))
+        return len(np.unique(self.union_of_eras.members[np.repeat(self.trusted, self.union_of_eras.sizes)]))
 
     @property
     def by_interval(self) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.adaptive_control.bounds import BoundInputs, Constants
-from sfumato.adaptive_control.estimates import NoisySquaredNorm, spread
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, largest_distance
 from sfumato.adaptive_control.problem import Gap
 from sfumato.protocols.adaptive.observations import RoundObservations
 from sfumato.protocols.adaptive.state import AdaptiveState
@@ -171,7 +171,7 @@ def _constants(
         for e, n, public in zip(found.within, found.counts, found.public, strict=True)
         if n > 1 and public
     ]
-    within, between = spread(devices), spread(found.between)
+    within, between = largest_distance(devices), largest_distance(found.between)
     known = control.bounds.gradient
     longest = gap.clip if known is None else min(gap.clip, known)
     return Constants(
