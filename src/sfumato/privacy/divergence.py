@@ -27,7 +27,7 @@ _LARGE = 20.0
 
 
 def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
-    """Split a sum into the messages that it is made of.
+    """Split a sum into the messages that move with the unit's data.
 
     Args:
         release: a sum of messages that are drawn independently. Its noise is that of those who move it, in
@@ -108,7 +108,7 @@ _ROUNDING = 1e-6
 
 
 def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> float:
-    """Compute the Rényi divergence of order 2 of all releases that ``drawn`` serves, over all its rounds.
+    """The Rényi divergence of order 2, in nats, of all ``drawn`` releases over all rounds.
 
     Args:
         drawn: the releases, and how they are drawn.
@@ -126,7 +126,7 @@ def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> flo
 
 
 def times_the_least(cost: float, least: float) -> float:
-    """Upper bound on the ratio of ``cost`` to that of the cheapest set; 1 if none is cheaper.
+    """Upper bound on the ratio of ``cost``, of an exposed set, to the cost of the cheapest one.
 
     Args:
         cost: of an exposed set.

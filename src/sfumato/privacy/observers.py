@@ -124,7 +124,7 @@ class PairClass:
 
 
 def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:
-    """``classes``, unchanged, once it is checked that they stand for exactly ``pairs`` pairs.
+    """``classes``, unchanged, after a check that their pair counts add up to ``pairs``.
 
     Raises:
         RuntimeError: an internal error: a pair is in no class, or in two.

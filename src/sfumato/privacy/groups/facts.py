@@ -48,8 +48,7 @@ class GroupDraw:
 
     @classmethod
     def of(cls, size: int, rate: float, count: int | None, survivors: int | None = None) -> GroupDraw:
-        """Describe a draw of ``count`` of ``size`` workers, or, if ``None``, of each with probability
-        ``rate``.
+        """A draw of ``count`` of ``size`` workers, or, with ``None``, of each with probability ``rate``.
 
         Where everybody is drawn its kind is ``all``. ``survivors``: how many messages a sum holds at least,
         if it is released at all; ``None``: those of all drawn.
@@ -80,7 +79,7 @@ class GroupDraw:
         return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
 
     def norms_moved_by_others(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
-        """How far the messages of others may move a sum, in units of one message's norm; 0 without others.
+        """How far others' messages may move a sum, in units of one message's norm; 0 without others.
 
         The unit and n - 1 others may be drawn, or n others without the unit.
 
@@ -217,7 +216,7 @@ class GroupFacts:
 
     @cached_property
     def kinds(self) -> WorkerKinds:
-        """The workers sorted into kinds; those of one kind are in the same groups in every era."""
+        """The workers sorted into kinds: those of one kind are in the same groups in every era."""
         return WorkerKinds.among(self.device_count, self.eras)
 
     @cached_property
@@ -227,8 +226,10 @@ class GroupFacts:
 
     @cached_property
     def blocks_alike_until(self) -> IntArray:
-        """For every block, the number of the first later one of another length, era or kind of start,
-        ``[blocks]``; the number of blocks if there is none.
+        """For every block, the number of the next one that differs in length, era or kind of start,
+        ``[blocks]``.
+
+        It is the number of blocks if there is none.
         """
         return next_unlike_blocks(self.blocks)
 
@@ -254,7 +255,7 @@ class GroupFacts:
         return "devices" not in self.noise_owner
 
     def draw(self, group: int, era: int) -> GroupDraw:
-        """Describe how ``group`` draws the workers of a step in era number ``era``."""
+        """How ``group`` draws the workers of a step in era number ``era`` (from 0)."""
         return self.once(
             ("draw", group, era),
             lambda: GroupDraw.of(
@@ -267,7 +268,7 @@ class GroupFacts:
 
     @property
     def sums_may_be_missing(self) -> bool:
-        """Whether secure aggregation may end below its threshold: a missing sum tells who was drawn."""
+        """Whether secure aggregation may end without a sum: that tells something of who was drawn."""
         return bool(self.least_survivors) and self.transport == "secure-aggregation"
 
     def party_name(self, party: Party) -> str:
@@ -280,7 +281,7 @@ class GroupFacts:
         return f"{'device' if party.kind == 'device' else 'master'}:{party.index}"
 
     def require_party(self, party: Party) -> None:
-        """Check that ``party`` is a device or a master (a node of tier 1) of these groups.
+        """Refuse a party that is neither a device nor a master (a node of tier 1) of these groups.
 
         Raises:
             ValueError: it is neither, or its number is too large; groups have no cloud and no public.

@@ -58,9 +58,9 @@ class ReceivedSums:
         return self.view.how(1, row.group), seen, self._members_in_group(row)
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
-        """The exposure of bound ``bound_name`` if the first ``exposed[g]`` blocks of group g are charged.
+        """The exposure that is charged if the first ``exposed[g]`` blocks of every group g are exposed.
 
-        Where sums can be charged message by message, an alternative does so.
+        ``bound_name``: its name. Where sums can be charged message by message, an alternative does so.
         """
         charged = sorted(self.problem.charged(exposed).items())
         draws = merged_draws(drawn for row, count in charged for drawn in self.releases(row, count))
@@ -72,9 +72,10 @@ class ReceivedSums:
         return found if split == draws else replace(found, alternatives=(replace(found, draws=split),))
 
     def exposures(self, cheapest: IntArray) -> tuple[Exposure, Exposure, Exposure]:
-        """The exposures of flow, of cut and of the ``cheapest`` set, blocks of every group ``[groups]``.
+        """The exposures of flow, of cut, and of the ``cheapest`` set, a number of blocks for every group.
 
-        The last one shares the draws of one before it that exposes the same, and so is composed with it.
+        If the last one exposes the same as one before it, it shares that one's draws, so both are composed
+        once.
         """
         known = self.problem.reach, self.problem.seen
         flow, cut = self.exposure("flow", known[0]), self.exposure("cut", known[1])
@@ -197,5 +198,5 @@ class ReceivedSums:
 
 
 def group_name(group: int) -> str:
-    """What releases of ``group`` are called; the number of linking workers may follow after a comma."""
+    """The name of ``group`` in its releases; the number of linking workers may follow after a comma."""
     return f"group {group}"

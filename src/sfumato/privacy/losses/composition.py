@@ -62,7 +62,7 @@ PairLosses: TypeAlias = tuple[GridLosses, GridLosses]
 
 
 def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> GridLosses:
-    """Compute the least distribution on the grid whose profile is at least that of one world against another.
+    """The least distribution of losses on a grid whose profile is nowhere below the given one.
 
     A profile is the hockey-stick divergence as a function of ε; ε takes the values 0, h, 2h, … of a grid with
     interval h.
@@ -140,12 +140,12 @@ class _Tilted:
         return np.asarray(np.exp(np.minimum(logs, 0.0)))
 
     def delta(self, epsilon: float) -> float:
-        """Compute δ at ``epsilon`` (nats) of the mass that is kept, Σ_(l > ε) p (1 − e^(ε − l))."""
+        """δ at ``epsilon`` (nats) of the masses that are kept, Σ_(l > ε) p (1 − e^(ε − l))."""
         above = slice(int(np.searchsorted(self.losses, epsilon, side="right")), None)
         return float(self.masses(above) @ -np.expm1(epsilon - self.losses[above]))
 
     def charged(self, epsilon: float) -> float:
-        """Upper bound on what rounding and the window may have taken of δ at ``epsilon``; ∞ if it is huge."""
+        """Upper bound on how much rounding and the window may have lowered δ at ``epsilon``, perhaps ∞."""
         log_scale = self.scale - self.tilt * epsilon
         return self.missing * math.exp(log_scale) if log_scale < _LARGE else math.inf
 
@@ -203,9 +203,9 @@ class _SumsFromAbove:
     after: Array
 
     def epsilon(self, delta: float) -> float:
-        """Solve for the least ε >= 0, in nats, with δ at most ``delta``, 0 if every ε does.
+        """The least ε >= 0, in nats, with δ at most ``delta``; 0 if every ε has that.
 
-        δ exceeds it at the last of the points, or that point is next to 0.
+        δ must exceed ``delta`` at the last of the points, or that point is next to 0.
         """
         if not len(self.after):
             return 0.0
@@ -235,14 +235,14 @@ class LossComposition:
         self._at = lru_cache(maxsize=4)(self._composed)
 
     def delta(self, epsilon: float) -> float:
-        """Compute an upper bound on δ, in [0, 1], at ``epsilon`` >= 0."""
+        """An upper bound on δ, in [0, 1], at ``epsilon`` >= 0."""
         if not self._parts:
             return 0.0
         found = self._at(int(np.argmin(self._log_bounds - _powers(self._interval) * epsilon)))
         return min(1.0, found.delta(epsilon) + self._infinite + found.charged(epsilon))
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether δ at ``epsilon`` is at most ``delta``; quick where a bound by moments shows it."""
+        """Whether the upper bound on δ at ``epsilon`` is at most ``delta``; quick where moments show it."""
         left = delta - self._infinite
         if not self._parts or epsilon == math.inf:
             return True

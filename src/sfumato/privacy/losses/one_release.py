@@ -80,14 +80,13 @@ def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> 
 
 
 def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], interval: float) -> GridLosses:
-    """Compute the losses of a first world against a second that shares a part with it.
+    """The losses of a first world against a second, when both may release the same shared part B.
 
-    With some probability both worlds release the same B, else the first releases A and the second A'.
+    With some probability both worlds release B, else the first releases A and the second A'.
 
     Args:
-        one: ways of being drawn, each with how far A is from A' and from B, in noise stds, as the first world
-            has them.
-        other: the same as the second world has them, with A' in place of A.
+        one: for each way of being drawn, how far A is from A' and from B in the first world, in noise stds.
+        other: the same for A' in the second world.
         interval: of the grid, in nats.
     """
     right = _profile(one, interval)
@@ -113,8 +112,7 @@ def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
 
 
 def largest_loss(rate: float, between: float, from_shared: float) -> float:
-    """Bound the loss, in nats, of two worlds that share a part, where the noise stays below 9.5 standard
-    deviations.
+    """Upper bound on the loss, in nats, of two worlds that share a part, for noise below 9.5 stds.
 
     The ratio of their densities is at most that of the first world to all of the shared part in the second.
 

@@ -121,7 +121,7 @@ class _Stretches:
 
     @cached_property
     def seen(self) -> set[int]:
-        """Places, in the unit's aggregations, of those whose average the coalition receives.
+        """Indices, among the unit's aggregations of a round, of those whose average the coalition receives.
 
         A stretch must end at each.
         """
@@ -134,13 +134,13 @@ class _Stretches:
         return any(bool(step.resends[self.pair.leaf]) for step in steps)
 
     def tier(self, place: int) -> int:
-        """Tier of the nodes that aggregate at ``place`` in the unit's aggregations."""
+        """Tier of the nodes that aggregate at index ``place`` of the unit's aggregations."""
         return self.pair.facts.steps[self.pair.steps[place]].tier
 
     def starts(self, place: int) -> Iterator[int]:
-        """Places where a stretch that ends at ``place`` may start, the latest first.
+        """Yield the indices at which a stretch that ends at index ``place`` may start, the latest first.
 
-        Nothing that is seen may be hidden in it.
+        Between the two no average may be seen.
         """
         for first in range(place, -1, -1):
             if first < place and first in self.seen:

@@ -31,10 +31,11 @@ class TreePairs:
 
     @cached_property
     def orbits(self) -> tuple[IntArray, ...]:
-        """For each tier, a number for every node, equal only where an automorphism exchanges the nodes.
+        """For each tier, a number for every node, equal only where an automorphism of the tree exchanges the
+        nodes.
 
         Int64 arrays ``[nodes]``, the cloud's tier first. Nodes of one number have the same facts, subtrees of
-        the same kinds, and ancestors of one number; where pairs are to be kept apart, every node has its own.
+        the same kinds, and ancestors of one number; with `apart`, every node has its own.
         """
         facts = self.facts
         if self.apart:
@@ -119,10 +120,9 @@ class TreePairs:
         return covering(self.listed(unit, apart=apart), self.pair_count(unit))
 
     def listed(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """List one pair of every class of equivalent ordered pairs, without a check that they stand for all.
+        """Yield the pairs of `of` without its check that they stand for all pairs.
 
-        ``unit``: only pairs of this device; ``None``: of all. ``apart``: sites whose records are drawn
-        unequally often are classes of their own.
+        ``unit``, ``apart``: as of `of`.
         """
         if unit is not None:
             yield from self._pairs_of(UnitClass(unit, 1))

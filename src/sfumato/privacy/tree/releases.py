@@ -116,7 +116,7 @@ class TreeReleases(TreeFacts):
         return found
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The same choice of aggregations as in ``exposure``, charged by this declaration.
+        """The exposure, by these facts, of the aggregations that ``exposure`` exposes.
 
         ``exposure`` may come from another declaration of the same tree, such as one with other noise.
         """
@@ -136,20 +136,22 @@ class TreeReleases(TreeFacts):
 
     @cached_property
     def is_composed_roughly(self) -> bool:
-        """Whether ε may be up to 2 % above what a finer grid gives: where leaves of very many kinds draw.
+        """Whether ε may be up to 2 % above that of a finer grid, as leaves of very many kinds draw
+        participants.
 
         Each has a rate of its own, and so privacy losses of its own to compose.
         """
         return self.draw_kind != "all" and len(np.unique(self.leaf_classes)) > self._most_leaves_alone
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
-        """None: in a tree, no larger coalition bounds a record better than the coalition itself.
+        """Always ``None``: in a tree no larger coalition bounds a record better than the coalition itself.
 
         Messages are trained from models that exposed averages determine.
         """
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of ``unit``'s flow exposure, regrouped by draws of batches; empty if none are drawn.
+        """The releases of the flow exposure of ``unit``, grouped by draws of batches; empty if none are
+        drawn.
 
         A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
         steps is charged step by step, whatever is sent. A device that rounds a message before anybody noises
@@ -190,7 +192,7 @@ class TreeReleases(TreeFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """For every bound by name, each release with its noise variance, a coordinate, by kind of owner.
+        """The noise variance, a coordinate, of each charged release, by name of the bound, release and owner.
 
         Owners are ``devices``, ``channel`` and ``aggregators``. Variances add up over them, so each is what
         the same releases have where nobody else adds noise.
@@ -222,7 +224,7 @@ class TreeReleases(TreeFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """Compute the bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
+        """The bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
 
         Args:
             exposure: the releases charged, one of `exposures`.
@@ -284,7 +286,7 @@ class TreeReleases(TreeFacts):
         return tuple(way for exposure in charged for way in ways_to_charge(exposure, self.searched_under))
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Yield classes of the devices outside ``members``: those under one leaf that are alike.
+        """Yield the classes of the devices outside ``members``: those under one leaf that are alike.
 
         ``apart``: whether sites whose records are drawn unequally often are classes of their own.
         """
