@@ -44,12 +44,12 @@ class ProcessGroup:
 
     @property
     def rank(self) -> int:
-        """The number of this process, from 0."""
+        """The number of this process among the ranks, from 0."""
         return self._launch.rank
 
     @property
     def count(self) -> int:
-        """How many processes there are."""
+        """The number of ranks, which are the processes of the run."""
         return self._launch.count
 
     def added(self, values: IntArray) -> IntArray:

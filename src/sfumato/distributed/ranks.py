@@ -21,11 +21,11 @@ class Ranks(Protocol):
 
     @property
     def rank(self) -> int:
-        """The number of this process, from 0."""
+        """The number of this process among the ranks, from 0."""
 
     @property
     def count(self) -> int:
-        """How many processes there are."""
+        """The number of ranks, which are the processes of the run."""
 
     def added(self, values: IntArray) -> IntArray:
         """The sums of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``."""
@@ -34,7 +34,7 @@ class Ranks(Protocol):
         """The largest of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``."""
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """Fill in, on every rank, the rows that the other ranks own.
+        """Fill in, on every rank and in place, the rows of ``values`` that other ranks own.
 
         Args:
             values: ``[p, ...]``, of the same shape and type on every rank.

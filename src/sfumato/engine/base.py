@@ -134,7 +134,7 @@ class Engine(Protocol):
 
     @property
     def settings(self) -> EngineSettings:
-        """Where and with how much memory devices are trained."""
+        """Device, threads and memory with which devices are trained."""
 
     @property
     def ranks(self) -> Ranks:

@@ -42,11 +42,11 @@ class AutogradGradient:
         return self._layout.total
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Copy flat vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
+        """Copy ``flat``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Copy packed vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
+        """Copy ``packed``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
         out.copy_(packed)
 
     def bind(

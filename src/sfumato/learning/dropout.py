@@ -108,7 +108,7 @@ class SeededDropout(nn.Module):
         return self._layer[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x`` times the mask that is in use; ``x`` where none is."""
+        """``x`` times the mask that is in use; ``x`` itself where none is in use."""
         return self.masks.apply(self, x)
 
     def mask_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -223,7 +223,7 @@ class DropoutLayout:
 
     @property
     def floats(self) -> int:
-        """F, uniform numbers that an example needs for all its masks."""
+        """F, the number of uniform numbers that an example needs for all its masks."""
         return sum(call.size for call in self.calls)
 
     def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:

@@ -188,11 +188,11 @@ class FunctionalGradient:
         return 2 * self._layout.total + 2 * saved + 4 * batch * self._dropout.floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Copy flat vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
+        """Copy ``flat``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Copy packed vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
+        """Copy ``packed``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
         out.copy_(packed)
 
     def bind(

@@ -67,8 +67,7 @@ class Layer(Protocol):
         """Float32 entries of scratch memory for one device and one example."""
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record on ``tape`` how the output follows from what ``x`` will hold; returns where the output will
-        be.
+        """Record on ``tape`` the computation of the output from ``x``; returns the memory it will be in.
 
         Args:
             x: the layer's input, ``[n, B, ...]`` for n devices; it may be overwritten.
@@ -77,9 +76,9 @@ class Layer(Protocol):
         """
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record how to compute the gradients, given what ``dy`` will hold.
+        """Record the computation of the gradients from ``dy``, the gradient at the output.
 
-        With ``slot.clip`` it is the clip that adds parameters' gradients, when all norms are known.
+        With ``slot.clip`` the clip adds the parameters' gradients, once all norms are known.
 
         Args:
             dy: the gradient at the output, ``[n, B, ...]``; it may be overwritten.
@@ -88,7 +87,7 @@ class Layer(Protocol):
             wants_dx: whether the gradient at the input is needed.
 
         Returns:
-            Where the gradient at the input will be, if wanted.
+            The memory that the gradient at the input will be in, if wanted.
         """
 
 
@@ -157,7 +156,7 @@ class DropoutLayer:
         self._mask = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the product of ``x`` and the step's mask, in place; returns ``x``."""
+        """Record the product of ``x`` and the step's mask, in place, on ``tape``; returns ``x``."""
         self._mask = tape.empty_like(x) if x.ndim == 3 else tape.empty(x, *x.shape)
         tape.append(partial(self._fill, self._mask))
         tape.append(partial(x.mul_, self._mask))

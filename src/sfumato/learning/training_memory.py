@@ -68,12 +68,15 @@ class StartModels:
         return cls(models[groups], list(zip(rows, counts.cumsum(0).tolist(), strict=True)))
 
     def beside(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield, piece by piece, start models and the rows of every stack whose devices start from them.
+        """Yield start models together with the rows of other stacks that belong to the same devices, in
+        pieces.
 
-        ``stacks``: each ``[n, M]``, of the first n devices, one or more.
+        Args:
+            stacks: one or more, each ``[n, M]``, a row for each of the first n devices.
 
         Yields:
-            The start models ``[1 or k, M]``, 1 where one serves all, then the rows ``[k, M]`` of every stack.
+            The start models ``[1 or k, M]`` of the next k devices (1 if they share it), then the k rows of
+            every stack ``[k, M]``.
         """
         begin = 0
         for rows, end in self.pieces:

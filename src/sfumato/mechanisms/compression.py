@@ -37,7 +37,7 @@ def rand_k(parameters: int, kept: int, *, seed: int, key: tuple[int, ...]) -> Te
 
 
 def top_k(model: Tensor, kept: int) -> Tensor:
-    """Coordinates where a released ``model`` ``[M]`` is largest in magnitude, ascending, int64 ``[kept]``."""
+    """The ``kept`` coordinates of largest magnitude in a released ``model`` ``[M]``, ascending, int64."""
     # a stable sort, so that ties fall the same way on every machine
     order = torch.sort(model.abs(), descending=True, stable=True).indices
     return order[:kept].sort().values

@@ -104,7 +104,7 @@ class Groups:
 
     @cached_property
     def classes(self) -> MembershipClasses:
-        """Workers sorted by the set of groups they are in: those of a class receive the same models."""
+        """The classes of workers in the same groups, who receive the same models."""
         flat, offsets = self._by_worker
         numbers: dict[bytes, int] = {}
         class_of = np.empty(self.workers, dtype=np.int64)
@@ -148,7 +148,7 @@ class Groups:
         return titled(text, self.group_names, self.worker_names)
 
     def group_title(self, group: int) -> str:
-        """The name of ``group``, or its number."""
+        """The name that the topology gives ``group``, or its number as text."""
         return self.group_names[group] if self.group_names else str(group)
 
     @property
@@ -317,7 +317,7 @@ def named(groups: Groups, group_names: Sequence[str], worker_names: Sequence[str
 
 
 def union_of(structures: Sequence[Groups]) -> Groups:
-    """Groups that each hold every worker who is in them in any of ``structures`` of as many groups."""
+    """The union of ``structures``, group by group: each holds every worker of that group in any of them."""
     first = structures[0]
     members = [
         np.unique(np.concatenate([groups.members_of(group) for groups in structures]))

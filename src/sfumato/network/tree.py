@@ -139,7 +139,7 @@ def star(devices: int) -> Tree:
 
 
 def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
-    """The tree in which every node of a tier has equally many children.
+    """The tree in which every node of a tier has the same number of children.
 
     Args:
         fan_out: numbers of children, top down; the last is that of devices under a leaf.
@@ -154,7 +154,7 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
 
 
 def from_spec(topology: written.StarTopology | written.TreeTopology) -> Tree:
-    """The tree that a spec's ``topology`` section describes, nobody trusted yet."""
+    """The tree that the section ``topology`` of a spec describes; trusted are only sites that it marks so."""
     if isinstance(topology, written.StarTopology):
         tree = replace(star(topology.devices), device_names=topology.device_names)
     elif topology.file is not None:

@@ -118,13 +118,13 @@ def allocate(
     extra: Sequence[NoiseSource],
     pair_targets: Sequence[PairTarget],
 ) -> Allocation:
-    """The least noise for ``pair_targets``, from ``sources``, and from ``extra`` ones if they reduce it.
+    """The noise of least variance that meets ``pair_targets``, as far as the search of this module finds it.
 
     Args:
         plan: the plan whose noise is replaced.
         sources: sources that together can meet every target, except towards observers trusted with raw
             updates: there only ``extra`` sources below such an observer give a finite ε.
-        extra: further sources that may reduce the noise.
+        extra: further sources that may reduce the noise; used only if they do.
         pair_targets: at least one.
 
     Raises:

@@ -35,7 +35,7 @@ _FIXED_ROUNDING = 1e-9
 
 
 def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Each release's variance as a linear function of the sources' intensities.
+    """The variance of each release as a linear function of the sources' intensities.
 
     Args:
         variances: with every source at intensity 1, ``[releases]``.

@@ -56,7 +56,7 @@ class Optimum:
 
 
 def solver() -> Any:
-    """The module cvxpy, imported once Clarabel is known to be there.
+    """The module cvxpy, once it is checked that its solver Clarabel is installed.
 
     Raises:
         MissingExtraError: one of the two is not installed.

@@ -57,7 +57,7 @@ class PlannedFamily(Protocol):
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise in which account confirms all ``targets``, and how it was allocated."""
+        """The plan of least noise at which account confirms all ``targets``, and how it was allocated."""
 
     def own_noise(self, plan: Any, targets: Sequence[EpsilonTarget]) -> float:
         """Root of `variance` with all of the plan's noise scaled until ``targets`` hold; NaN if that is not

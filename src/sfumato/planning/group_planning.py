@@ -118,9 +118,9 @@ class GroupPlanning:
         return plan_least_group_noise(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
-        """Noise, root mean square per coordinate, of the plan scaled to the least that meets ``targets``.
+        """Root mean square, a coordinate, of the plan's noise if scaled to the least that meets ``targets``.
 
-        NaN if it has none.
+        NaN if the plan has none.
         """
         if not plan.multipliers.any():
             return math.nan

@@ -46,7 +46,7 @@ class PlanProblem:
 
 
 def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
-    """The problem of finding the least noise for ``spec`` that meets ``targets``.
+    """What a plan of ``spec`` starts from: its sources, and the pairs that ``targets`` are about.
 
     Raises:
         SpecError: the spec or a target is wrong, or no noise meets a target.

@@ -126,5 +126,5 @@ def guarantee(plan: Plan, pair: ObservedUnit) -> Guarantee:
 
 
 def noise_scale(plan: Plan, pair: ObservedUnit, epsilon: float) -> float:
-    """The least factor on all noise stds at which ε of ``pair`` is at most ``epsilon``; ∞ without one."""
+    """The least factor on all noise stds at which ε of ``pair`` is at most ``epsilon``, or ∞."""
     return pair_charge(plan, pair).noise_scale(epsilon, plan.spec.privacy.delta)

@@ -99,7 +99,7 @@ class TreePlanning:
     def unattainable_targets(
         self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """Those of ``pair_targets`` whose pair has a release without noise in every bound."""
+        """Those of ``pair_targets`` that no noise meets: every bound has a release without noise."""
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
     def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:

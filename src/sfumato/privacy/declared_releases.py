@@ -113,7 +113,9 @@ class DeclaredReleases(Protocol):
         """Number of devices, numbered from 0."""
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``, such as ``edge:0``; a ValueError if there is none such."""
+        """The name of ``party`` on the command line, such as ``edge:0``; ValueError if there is no such
+        party.
+        """
 
     @property
     def noise_law(self) -> NoiseLaw:
@@ -259,7 +261,7 @@ class PairCharge:
         drawn_like: int | None = None,
         by_filter: bool = False,
     ) -> PairCharge:
-        """Set up the charge of one pair of a unit and a coalition; nothing is composed yet.
+        """The charge of one pair of a unit and a coalition; ε is computed only when asked for.
 
         Args:
             declared: the declared releases.
@@ -351,7 +353,7 @@ class PairCharge:
         return min(bound.epsilon for bound in bounds.values())
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
-        """The least factor on all noise stds with ε at ``delta`` at most ``epsilon``; ∞ if none is enough."""
+        """The least factor on all noise stds at which ε at ``delta`` is at most ``epsilon``, or ∞."""
         ways = (way for exposure in self.exposures for way in self.ways(exposure))
         own = scale_for(ways, epsilon=epsilon, delta=delta)
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
@@ -363,7 +365,7 @@ class PairCharge:
 
     @property
     def is_unprotected(self) -> bool:
-        """Whether every bound charges something without noise, so that ε is infinite."""
+        """Whether every bound of the pair charges something without noise, so that ε is infinite."""
         if self.record is None:
             return are_unprotected(self.exposures)
         ways = (way for exposure in self.exposures for way in self.ways(exposure))

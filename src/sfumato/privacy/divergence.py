@@ -57,8 +57,8 @@ def cheaper_split(release: Release, rate: float) -> tuple[tuple[Release, int], .
         rate: Poisson rate of the draw, seen by the observer.
 
     Returns:
-        Pairs of a release and how many are equal to it; compared by the Rényi divergence of order 2 under
-        zero-out. The sum, if both cost the same.
+        Pairs of a release and how many are equal to it. The divergence is Rényi's of order 2 under zero-out;
+        if both have the same, the sum.
     """
     parts = messages_of(release)
     movers = release.linking + (release.own_sensitivity > 0)
@@ -68,7 +68,7 @@ def cheaper_split(release: Release, rate: float) -> tuple[tuple[Release, int], .
 
 
 def renyi_2(square: float, weight: float) -> float:
-    """Rényi divergence of order 2 of a Gaussian that moves with some probability, log(1 + w (e^(μ²) - 1)).
+    """Rényi divergence of order 2 of N(0, 1) and N(μ, 1) mixed by ``weight`` w: ``log(1 + w (e^(μ²) - 1))``.
 
     Args:
         square: μ², the squared sensitivity over the noise variance; ∞ gives ∞.

@@ -91,7 +91,9 @@ def approximate_size(ways: Ways) -> float:
 
 
 def monotone_figures(ways: Ways) -> tuple[float, ...]:
-    """Five figures of ``ways``; none is larger than that of other ways which they are surely at most.
+    """Five figures of ``ways`` that show quickly when other ways cannot be at least as large.
+
+    If ``ways`` are surely at most others, none of their figures is larger than that of the others.
 
     The figures: failure probability, summed μ² of the terms without sampling, and of the sampled terms the
     largest μ, the largest rate and the largest count (0 without such terms). Each is the smallest that any of
@@ -114,7 +116,7 @@ def monotone_figures(ways: Ways) -> tuple[float, ...]:
 def chains(
     sizes: Sequence[float], known: Sequence[Sequence[float]], is_under: Callable[[int, int], bool]
 ) -> list[list[int]]:
-    """Put charges into chains, the worst first in each: every one is surely at most the one before.
+    """Sort charges into chains, the worst first: each is surely at most the one before it in its chain.
 
     Args:
         sizes: of every charge, as `approximate_size` gives them, the larger the worse; charges are looked at

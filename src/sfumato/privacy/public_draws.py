@@ -28,7 +28,7 @@ _NEGLIGIBLE = 1e-20
 
 
 def noise_outcomes(drawn: DrawnReleases, neighbours: Neighbours) -> list[tuple[float, float]]:
-    """The possible values of μ² of a round, by which others are drawn and add noise.
+    """The distribution of μ² of a round over which other devices are drawn and add noise.
 
     Args:
         drawn: the releases of the round, and the noise that is there by chance.

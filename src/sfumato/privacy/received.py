@@ -78,7 +78,7 @@ class CoalitionView:
 
 
 def hides_draw(hop: Hop, *, drawn_by_a_member: bool, peers: int) -> bool:
-    """Whether a coalition never learns who was drawn.
+    """Whether a coalition never learns which devices were drawn.
 
     Args:
         hop: how the drawn devices' messages reach their aggregator.

@@ -166,7 +166,7 @@ def releases_by_batches(
     sure: bool = False,
     rounded: bool = False,
 ) -> Iterator[RecordReleases]:
-    """Group the releases of ``drawn`` by the local steps that they were trained in.
+    """Yield the releases of ``drawn`` in parts, each with the local steps that its messages were trained in.
 
     Args:
         drawn: releases of the flow exposure, where messages are trained from what exposed releases determine.
@@ -261,7 +261,7 @@ class RecordCharge:
         by_filter: bool = False,
         what: str = "record",
     ) -> RecordCharge:
-        """The charge for a record of ``device`` towards ``coalition``.
+        """The charge of a record of ``device`` towards ``coalition``.
 
         Args:
             declared: the declared releases.

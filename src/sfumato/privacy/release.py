@@ -210,7 +210,7 @@ class DrawnReleases:
 
     @property
     def divides_by_drawn(self) -> bool:
-        """Whether what any sum is divided by depends on who is drawn."""
+        """Whether the denominator of any release's sum depends on who is drawn."""
         return any(release.divides_by_drawn for release in self.releases)
 
 
@@ -305,7 +305,7 @@ class Exposure:
 
     @property
     def draw_hidden(self) -> bool:
-        """Whether nobody in the coalition sees any draw."""
+        """Whether the coalition sees none of the draws."""
         return all(draw.sampling.hidden for draw in self.draws)
 
     @property
@@ -331,7 +331,7 @@ class Exposure:
 
 
 def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
-    """``draws`` with equal ones merged into one, their counts added."""
+    """``draws`` with equal ones merged and their counts added up, in the order of first occurrence."""
     found: dict[Any, DrawnReleases] = {}
     for drawn in draws:
         key = drawn.sampling, drawn.releases, drawn.max_weight_ratio, drawn.drawn_noise

@@ -181,7 +181,7 @@ class Sampling:
         return self.kind != "all" and self.hidden
 
     def shown(self) -> Sampling:
-        """The same draw towards an observer that sees whom it takes."""
+        """A copy for an observer that sees whom the draw takes."""
         return self if self.kind == "all" else Sampling.revealed(self.rate)
 
 

@@ -25,7 +25,7 @@ class Aggregates(Protocol):
 
     @property
     def values(self) -> Tensor:
-        """The value that every node of the tier holds, ``[nodes, M]``."""
+        """The average that every node of the tier holds, ``[nodes, M]``."""
 
     def up(self) -> Self:
         """The aggregates of the tier above, whose nodes have received the average of their children."""
@@ -116,7 +116,7 @@ class IntegerAggregates:
         return values
 
     def up(self) -> IntegerAggregates:
-        """Add up the children's sums of each node; returns the aggregates of the tier above.
+        """The aggregates of the tier above: each node's sum is that of its children's sums.
 
         Under masks (secure aggregation) sums are taken modulo 2^32.
         """

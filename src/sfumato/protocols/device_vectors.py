@@ -74,7 +74,7 @@ class DeviceVectors:
         self.written.update(zip(devices.tolist(), own, strict=True))
 
     def move_(self, devices: IntArray, owners: Sequence[IntArray]) -> None:
-        """Bring the vectors of ``devices`` to the ranks that train them, in place; every rank calls it.
+        """Move the vectors of ``devices``, in place, to the ranks that train them; every rank must call it.
 
         Args:
             devices: who trains, ``[P]``.

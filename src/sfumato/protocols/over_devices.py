@@ -41,7 +41,7 @@ class TrainingExamples:
 
 
 def accuracies_over_devices(accuracy: FloatArray) -> Mapping[str, float]:
-    """How unequal accuracies are, by name of the measure; NaN where no device has one.
+    """Measures of how unequal the devices' accuracies are, by name; NaN where no device has one.
 
     ``accuracy_worst_decile`` is the mean of the lowest tenth (rounded up to whole devices), and
     ``accuracy_spread`` the standard deviation over all of them.

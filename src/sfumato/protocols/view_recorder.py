@@ -224,7 +224,7 @@ class Recorder:
 
 
 def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
-    """Give the canonical name of an observer, or of a coalition joined by commas.
+    """The canonical name of an observer, or of a coalition joined by commas, checked for recording.
 
     Args:
         plan: has the parties.
@@ -240,7 +240,7 @@ def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
 
 
 def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
-    """Make the recorder of what the observer called ``name`` receives.
+    """The recorder of everything that the observer called ``name`` receives.
 
     Args:
         plan: that is played.

@@ -68,13 +68,13 @@ class Channels:
 
     @classmethod
     def of_tree(cls, spec: Spec, tree: Tree) -> Channels:
-        """The links of a tree, one a device, in the order of devices."""
+        """The radio links of a tree: one for each device, in the order of devices."""
         cells = tree.leaves_of(np.arange(tree.device_count))
         return cls(radio_of(spec), spec.seed, cells, tree.leaf_count, tree.home)
 
     @classmethod
     def of_groups(cls, spec: Spec, groups: Groups) -> Channels:
-        """The links of groups, one a membership, in the order of ``groups.members``."""
+        """The radio links of groups: one for each membership, in the order of ``groups.members``."""
         masters = np.arange(groups.count, dtype=np.int64)
         return cls(radio_of(spec), spec.seed, np.repeat(masters, groups.sizes), groups.count)
 
@@ -158,7 +158,7 @@ class Channels:
 
     @property
     def noise_std(self) -> float:
-        """Std of the receiver's noise in a coordinate; with a link budget 1, which sets the unit."""
+        """Std, a coordinate, of the receiver's noise; 1 with a link budget, where it is the unit."""
         return self.radio.noise_std if isinstance(self.radio, AirRadio) else 1.0
 
     @property
@@ -250,19 +250,20 @@ def from_db(value_db: float) -> float: ...
 @overload
 def from_db(value_db: FloatArray) -> FloatArray: ...
 def from_db(value_db: float | FloatArray) -> float | FloatArray:
-    """A linear power ratio from decibels."""
+    """The linear power ratio of ``value_db`` decibels."""
     return 10.0 ** (value_db / 10.0)
 
 
 def watts(power_dbm: float) -> float:
-    """Watts from dBm (decibels over a milliwatt)."""
+    """The power in watts of ``power_dbm`` dBm (decibels over a milliwatt)."""
     return 1e-3 * from_db(power_dbm)
 
 
 def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> FloatArray:
-    """Distances to the centre, in metres ``[count]``, of points uniform over a disc but its inner metre.
+    """``count`` distances to the centre, in metres, of random points uniform over a disc.
 
-    The area within d grows as d squared, so a uniform share of the area gives the distance.
+    Points are at least a metre from the centre. The area within d grows as d squared, so a uniform share of
+    the area gives the distance.
 
     Raises:
         ValueError: a radius of a metre or less.
@@ -319,7 +320,9 @@ def rician(rng: np.random.Generator, count: int, k_factor: float) -> FloatArray:
 
 
 def rician_mean(k_factor: float) -> float:
-    """Mean magnitude of `rician`: ``√(π/(4(K+1))) · L½(−K)``; of `rayleigh` with ``k_factor = 0``."""
+    """The mean of the magnitudes of `rician`: ``√(π/(4(K+1))) · L½(−K)``; of `rayleigh` with
+    ``k_factor = 0``.
+    """
     half = k_factor / 2
     # the Laguerre function in scaled Bessel functions, which do not overflow
     laguerre = (1 + k_factor) * ive(0, half) + k_factor * ive(1, half)

@@ -23,9 +23,7 @@ PLACE = "privacy.clip.adapt"
 
 
 def adaptive_clip_of(spec: Spec) -> tuple[ClipSettings, AdaptiveNorm] | None:
-    """Return the clip whose norm is adapted from round to round, and how; ``None`` where the norm is
-    fixed.
-    """
+    """The clip of a spec whose norm is adapted, and how it is adapted; ``None`` where the norm is fixed."""
     clip = spec.privacy.clip
     return None if clip is None or clip.adapt is None else (clip, clip.adapt)
 

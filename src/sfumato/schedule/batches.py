@@ -29,8 +29,7 @@ _BEYOND = 1e-15
 def batch_facts(
     spec: Spec, places: IntArray, pieces: Sequence[Sequence[int]], *, starts_from_hidden: bool = False
 ) -> BatchFacts:
-    """Say how devices draw the batches that the messages of a round are trained on, as facts for the
-    accountant.
+    """The accountant's facts on how devices draw the batches that the messages of a round are trained on.
 
     Args:
         spec: of the protocol.

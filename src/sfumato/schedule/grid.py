@@ -42,7 +42,7 @@ class Grid:
 
     @property
     def scale(self) -> float:
-        """How many steps 1 is."""
+        """The number of steps in 1: the inverse of `step`."""
         return math.ldexp(1.0, -self.exponent)
 
     def whole(self, values: FloatArray) -> FloatArray:

@@ -84,9 +84,10 @@ class GroupTurnout:
 
 @lru_cache(maxsize=1)
 def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
-    """Which messages of round ``number`` are sent and summed in each group; ``None`` if none can be lost.
+    """Which messages of round ``number`` (from 0) are sent and summed in each group; ``None`` if none can be
+    lost.
 
-    With intervals, of the workers drawn for the interval that the round is in.
+    They are of the workers drawn for the round or, with intervals, for the interval that it is in.
     """
     faults = plan.spec.faults
     if faults is None or not any(faults.drop_rates):

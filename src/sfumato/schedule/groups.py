@@ -144,7 +144,9 @@ class GroupPlan:
 
     @property
     def by_interval(self) -> bool:
-        """Whether a sample and a release are for a whole interval of rounds instead of one round."""
+        """Whether one sample of workers and one release are for an interval of rounds, rather than for a
+        round.
+        """
         return self.kind in BY_INTERVAL
 
     @property
@@ -161,7 +163,7 @@ class GroupPlan:
         return not self.by_interval or (number + 1) % self.merge_every == 0
 
     def sends_in(self, number: int) -> bool:
-        """Say whether anything is sent in round ``number``: those who train alone send at the end only."""
+        """Whether anything is sent in round ``number``; in dp-ogl-local only at the end of an interval."""
         return self.kind != "dp-ogl-local" or self.releases_after(number)
 
     @property

@@ -68,7 +68,7 @@ class IntegerGrid:
 
     @property
     def scale(self) -> float:
-        """Steps per unit of the global average."""
+        """The number of grid steps in one unit of the global average."""
         return self.grid.scale
 
     def received(self, tier: int) -> Grid:
@@ -111,12 +111,11 @@ class IntegerGrid:
 
 
 def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
-    """Bound the l2 length of the message of each of ``devices`` at aggregation ``index``, declared units,
-    ``[P]``.
+    """Upper bounds on the l2 length of the message of each of ``devices`` in aggregation ``index``, ``[P]``.
 
-    Where gradients of examples are clipped, a batch may hold all records of a device, and local steps may
-    have noise. That noise is longer with probability below 1e-17; then the message is clipped.
-    ``dimension``: coordinates of a message.
+    In declared units. Where gradients of examples are clipped, a batch may hold all records of a device, and
+    local steps may have noise. That noise is longer with probability below 1e-17; then the message is
+    clipped. ``dimension``: coordinates of a message.
     """
     bounds = plan.example_bounds_of(index, devices) * (1 + _FLOAT_SLACK * _moves_by_gradient(plan))
     if not plan.spec.privacy.clips_examples:

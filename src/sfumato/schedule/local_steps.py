@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def learning_rate(training: Training, round_number: int) -> float:
-    """Compute the step size in round ``round_number`` (from 0) by the schedule of ``training``."""
+    """The step size in round ``round_number`` (from 0) by the schedule of ``training``."""
     rate = training.learning_rate
     match rate:
         case ConstantRate():

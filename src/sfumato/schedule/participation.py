@@ -57,8 +57,8 @@ class TreeParticipants:
 
 
 def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
-    """List the devices that take part in round ``number`` (from 0), ascending: drawn, unless the plan
-    names them.
+    """The devices that take part in round ``number`` (from 0), ascending: drawn, or those that the plan
+    names.
     """
     tree, participants = plan.tree, plan.participants
     if participants.cohort is not None:
@@ -77,7 +77,7 @@ def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
 
 
 def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
-    """Compute how many devices of each leaf take part, how they are drawn, and what sums are divided by.
+    """How many devices of each leaf take part, how they are drawn, and what sums are divided by.
 
     Raises:
         SpecError: a fixed number larger than an edge.
@@ -158,8 +158,7 @@ def _bounds_on_drawn_weight(
 
 
 def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
-    """Compute the weight of every device, ``[devices]``, ``min(examples / cap, 1)``; ``None`` where all count
-    alike.
+    """The weight of every device, ``min(examples / cap, 1)``, ``[devices]``; ``None`` where all count alike.
 
     The weights are public: whoever sees a message knows how it counts.
 
@@ -188,7 +187,7 @@ class GuaranteedSurvivors:
 
 
 def threshold_of(faults: Faults | None, parties: int) -> int:
-    """The fewest survivors with which a session of secure aggregation has a sum, of ``parties`` in it.
+    """The fewest survivors of a secure aggregation session of ``parties`` with which it has a sum.
 
     More than 2/3 of them, or the share that ``faults`` set, but always more than half.
     """

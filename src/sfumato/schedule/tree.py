@@ -63,7 +63,7 @@ class TreePlan:
         return self.structures[max(0, sum(first <= number for first, _ in self.eras) - 1)]
 
     def require_one_tree(self, reason: str) -> None:
-        """Raise an error if there are several trees: devices move, or trust changes.
+        """Refuse a plan with several trees, because devices move or trust changes.
 
         Raises:
             SpecError: there are several trees; the message ends in ``reason``.
@@ -84,7 +84,7 @@ class TreePlan:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether participants are drawn."""
+        """Whether the participants of a round are drawn at random."""
         return self.participants.kind != "all"
 
     @property
@@ -94,9 +94,9 @@ class TreePlan:
         return (cloud,) if self.tree.depth == 1 else (cloud, "edge")
 
     def trusts(self, party: Party, device: int) -> bool:
-        """Whether ``party`` is a trusted aggregator above ``device``.
+        """Whether ``party`` is an aggregator above ``device`` that is trusted with raw updates.
 
-        In a network that moves: whether it is trusted at the end, and was so while it was above the device.
+        If devices move or trust changes: whether it is trusted at the end, and was so while above the device.
         """
         if self.eras:
             now = self.structures[-1].tree.tiers
@@ -174,7 +174,7 @@ class TreePlan:
         channel: Sequence[FloatArray | None] = (),
         formed: npt.NDArray[np.bool_] | Literal[True] = True,
     ) -> tuple[float, ...]:
-        """Compute the expected noise variance, a coordinate, that each aggregation leaves in the global
+        """The expected noise variance, a coordinate, that each aggregation of a round leaves in the global
         average.
 
         Args:
@@ -215,7 +215,7 @@ class TreePlan:
 
     @cached_property
     def air(self) -> AirPlan | None:
-        """The plan for the air as the devices' uplink; ``None`` where they send otherwise."""
+        """The plan for sending over the air; ``None`` where devices send by other transport."""
         if not self.spec.sends_over_the_air:
             return None
         from sfumato.schedule.air.power_control import air_of  # which needs radios
@@ -236,7 +236,7 @@ class TreePlan:
         return np.unique(self._classes_of(everybody), return_index=True)[1]
 
     def weights_of(self, devices: IntArray) -> FloatArray:
-        """How much each of ``devices`` counts: its message is its clipped update times this, ``[P]``."""
+        """The factor on the clipped update of each of ``devices`` in its message, ``[P]``."""
         weights = self.participants.weights
         return np.ones(len(devices)) if weights is None else weights[devices]
 

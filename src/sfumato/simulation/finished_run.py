@@ -86,7 +86,7 @@ class Run:
 
     @cached_property
     def spec(self) -> Spec:
-        """The resolved spec."""
+        """The resolved spec, read from the run folder."""
         return load_spec(self.path / SPEC_FILE)
 
     @cached_property
@@ -130,7 +130,7 @@ class Run:
             return predictions(self.model, self.spec, features)
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the report to ``out`` (default: into the run folder); returns its path."""
+        """Write the HTML report to ``out`` (default: into the run folder); returns its path."""
         from sfumato.report import write_report
 
         return write_report([self.path], out or self.path / REPORT_FILE)

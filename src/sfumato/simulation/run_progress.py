@@ -21,7 +21,7 @@ class RunProgress:
         self._said = ""
 
     def step(self, name: str) -> None:
-        """Show that the step ``name`` (any but a round) begins."""
+        """Show that a step other than a round begins, by its ``name``."""
         self._bar.show(name)
 
     def round(self, done: int, rounds: int, metrics: Mapping[str, float]) -> None:

@@ -35,8 +35,7 @@ class WatchedEpsilons:
 
     @classmethod
     def of(cls, plan: Plan, privacy: PrivacyReport | None) -> WatchedEpsilons:
-        """The ε to follow in a run of ``plan``: of the pairs in ``watch``; of none if ``privacy`` is
-        ``None``.
+        """The ε to follow in a run of ``plan``: of its watched pairs; of none if ``privacy`` is ``None``.
 
         Rows of ``privacy`` are used where they have the pair, so that their ε is not computed again.
         """

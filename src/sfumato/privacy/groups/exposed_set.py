@@ -227,7 +227,7 @@ class Exposed(NamedTuple):
 
     @property
     def optimal(self) -> bool:
-        """Whether this set is known to be a cheapest one."""
+        """Whether this set is known to cost no more than any other."""
         return self.gap == 1.0
 
     @property

@@ -59,18 +59,21 @@ class GroupDraw:
 
     @property
     def guaranteed(self) -> int:
-        """How many workers are drawn at least: 0 under Poisson sampling, else the fixed number."""
+        """The fewest workers that a draw takes: 0 under Poisson sampling, else the fixed number."""
         return 0 if self.kind == "poisson" else round(self.drawn)
 
     @property
     def sure(self) -> int:
-        """How many messages a sum holds at least, if it is released at all."""
+        """The fewest messages that a released sum holds: `survivors`, or else those of all that are sure to
+        be drawn.
+        """
         return self.guaranteed if self.survivors is None else self.survivors
 
     def sampling(self, *, known: int, hidden: bool) -> Sampling:
-        """The draw as the accountant's `Sampling`, towards a coalition with ``known`` of the group's workers.
+        """The draw as the accountant's `Sampling`, as a coalition meets it.
 
-        ``hidden``: whether the coalition does not learn who was drawn.
+        ``known``: how many of the group's workers are members; ``hidden``: whether it does not learn who was
+        drawn.
         """
         if self.kind == "poisson":
             return Sampling.poisson(self.rate, hidden=hidden)
@@ -97,7 +100,7 @@ class GroupDraw:
         return 2.0 * most
 
     def sure_noisers(self, *, own: bool, linking: int, known: int) -> int:
-        """How many workers outside the coalition add noise to a sum whenever it moves.
+        """The fewest workers outside the coalition whose noise is in a sum when the unit's data move it.
 
         Members fill the places of a fixed number, or of the fewest survivors, that those who move the sum
         leave. Under a Poisson draw only those who move it are sure to be there. If fewer of them are there,
@@ -192,7 +195,7 @@ class GroupFacts:
 
     @property
     def raw_inside(self) -> bool:
-        """Whether workers see un-noised models of their own group, as between two releases of DP-OGL+."""
+        """Whether workers see models of their own group without noise, as inside an interval of DP-OGL+."""
         return self.kind == "dp-ogl+" and self.merge_every > 1
 
     @property
@@ -204,13 +207,15 @@ class GroupFacts:
 
     @cached_property
     def era_steps(self) -> tuple[int, ...]:
-        """First step, from 1, of every era, a stretch in which groups do not change."""
+        """The first step, from 1, of every era (steps in which groups do not change)."""
         length = self.merge_every if self.in_intervals else 1
         return tuple((era.first_epoch - 1) // length + 1 for era in self.eras)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The steps of training, cut where models can cross between groups or workers change groups."""
+        """The steps of training as blocks: one begins wherever models can cross groups or workers change
+        groups.
+        """
         period = 1 if self.in_intervals or self.kind == "ms-fedavg" else self.merge_every
         return split_at_merges_and_eras(self.steps, period, self.era_steps)
 
@@ -221,7 +226,7 @@ class GroupFacts:
 
     @cached_property
     def block_ends(self) -> IntArray:
-        """The last step of every block, counted from 1, after a 0: ``[blocks + 1]``."""
+        """0, then the last step (from 1) of every block, ``[blocks + 1]``."""
         return np.array([0, *(b.first + b.length - 1 for b in self.blocks)], dtype=np.int64)
 
     @cached_property
@@ -234,7 +239,7 @@ class GroupFacts:
         return next_unlike_blocks(self.blocks)
 
     def message_norm(self, group: int) -> float:
-        """Bound on what one worker contributes to a release of ``group``, l2."""
+        """l2 bound on what one worker contributes to a release of ``group``."""
         if self.kind == "ms-fedavg":
             return 1.0
         return self.clip[group] * (math.sqrt(self.merge_every) if self.in_intervals else 1.0)
@@ -272,7 +277,7 @@ class GroupFacts:
         return bool(self.least_survivors) and self.transport == "secure-aggregation"
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``: ``device:3`` or ``master:0``.
+        """The name of ``party`` on the command line: ``device:3`` or ``master:0``.
 
         Raises:
             ValueError: there is no such party.

@@ -26,9 +26,7 @@ MOST_PAIRS = 2_000
 
 
 def may_fold(facts: GroupFacts) -> bool:
-    """Whether an observer learns no more than one that is in all of its groups, by the rule of this
-    module.
-    """
+    """Whether an observer may stand for those in fewer of its groups, by the rule of this module."""
     return (
         facts.rows_may_fold
         and len(facts.eras) == 1

@@ -69,9 +69,9 @@ class GroupPairs:
         )
 
     def group_orbits(self, named: Iterable[Party]) -> npt.NDArray[np.int64]:
-        """A class number for every group.
+        """A class number for every group, ``[groups]``, equal only where a symmetry exchanges the groups.
 
-        Two are equal only where a symmetry exchanges the groups and leaves every party of ``named`` in place.
+        The symmetry leaves every party of ``named`` in its place.
         """
         parties = sorted(named, key=repr)
         marked = [

@@ -35,7 +35,7 @@ class ReceivedSums:
     _prices: dict[ChargedSum, float] = field(default_factory=dict, init=False, repr=False)
 
     def price(self, row: ChargedSum) -> float:
-        """Rényi divergence of order 2, in nats, of one sum ``row`` as this coalition receives it."""
+        """The cost of one sum ``row`` as this coalition receives it: Rényi divergence of order 2, in nats."""
         if row not in self._prices:
             self._prices[row] = self._price(row)
         return self._prices[row]

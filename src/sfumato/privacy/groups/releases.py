@@ -65,7 +65,7 @@ class GroupReleases(GroupFacts):
         return GroupPairs(self)
 
     def view(self, coalition: Sequence[Party], epoch: int) -> CoalitionView:
-        """What ``coalition`` receives in training epoch ``epoch`` (from 1).
+        """What ``coalition`` receives, and what its members send, in training epoch ``epoch`` (from 1).
 
         Raises:
             ValueError: a party that does not exist.

@@ -39,7 +39,7 @@ def generators(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[Symmetr
 
 
 def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
-    """Find, for each kind of workers and each group, the smallest member of its orbit under the symmetries.
+    """For each kind of workers and each group, the smallest member of its orbit under the symmetries.
 
     Args:
         kinds: of workers, with their groups.

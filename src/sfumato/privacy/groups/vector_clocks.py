@@ -176,7 +176,7 @@ class WorkerKinds:
 
     @cached_property
     def incidence(self) -> tuple[BoolArray, ...]:
-        """For every era, which kind is in which group, ``[kinds, groups]``."""
+        """For every era, a mask ``[kinds, groups]``: which kind of workers is in which group."""
         out = []
         for era in range(len(self.groups[0])):
             matrix = np.zeros((len(self.size), self.group_count), dtype=np.bool_)

@@ -66,7 +66,7 @@ class DrawnShift:
 
 @lru_cache(maxsize=64)
 def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The losses of one release whose contributors are a fixed number, drawn unseen, in both directions.
+    """The privacy losses, in both directions, of one release under a hidden draw of a fixed number.
 
     Args:
         square: μ², the squared ratio of the unit's sensitivity to the noise std.
@@ -140,10 +140,10 @@ def _largest_of_draw(rate: float, move: float) -> float:
 
 
 def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
-    """Hockey-stick divergence of two worlds that share a part, at every ε of ``levels``.
+    """Hockey-stick divergence of two worlds that share a part, at each ε ≥ 0 of ``levels``, in its shape.
 
-    pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels, which are at least 0, with p = ``rate`` > 0 and the
-    distances s and t of ``move`` (see the module).
+    pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^ε, with p = ``rate`` > 0 and the distances s and t of
+    ``move`` (see the module).
     """
     from scipy import special
 
@@ -202,7 +202,7 @@ _BISECTIONS = 64
 
 @lru_cache(maxsize=64)
 def losses_of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The losses of one release whose sender draws batches of records, in both directions.
+    """The privacy losses, in both directions, of one release whose sender draws batches of records.
 
     Args:
         square: squared ratio of the whole sensitivity to the noise.
@@ -298,7 +298,7 @@ def _grid_up_to(most: float, interval: float) -> Array:
 
 @lru_cache(maxsize=64)
 def losses_of_public_scales(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The losses of one release whose noise has a public random scale, in both directions.
+    """The privacy losses, in both directions, of one release whose noise has a public random scale.
 
     Args:
         square: squared ratio of sensitivity to noise where there is least noise.

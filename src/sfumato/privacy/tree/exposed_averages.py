@@ -52,7 +52,7 @@ _SEARCHED = 48
 def cheapest_exposure(
     pair: PairExposures, flow_and_cut: tuple[Exposure, Exposure], neighbours: Neighbours
 ) -> Exposure:
-    """The cheapest exposure of a pair that the search finds; never dearer than flow or cut.
+    """The exposure of a pair with the least cost that the search finds; never dearer than flow or cut.
 
     Args:
         pair: of a unit and a coalition.
@@ -61,7 +61,7 @@ def cheapest_exposure(
 
     Returns:
         The exposure, called ``min-cost``, with the exposed aggregations and how far it may be from the
-            cheapest.
+        cheapest.
     """
     flow, cut = flow_and_cut
     if pair.steps == pair.received_steps:

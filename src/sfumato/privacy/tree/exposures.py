@@ -103,7 +103,7 @@ class TreeExposures:
 
     @cached_property
     def pair(self) -> Callable[[int, tuple[Party, ...]], PairExposures]:
-        """A function of unit and coalition (members once each) that gives the pair's charges."""
+        """A function of unit and coalition (members once each) that gives the pair's `PairExposures`."""
         return lru_cache(_KEPT)(partial(PairExposures, self))
 
     @cached_property
@@ -195,7 +195,7 @@ class PairExposures:
         return self.exposure(self.received_steps, "cut")
 
     def flow_and_cut(self) -> tuple[Exposure, Exposure]:
-        """Both bounds, which charge the same releases where every average above the unit is received."""
+        """Both bounds; they share their draws where every average above the unit is received."""
         flow = self.flow()
         is_cut = self.received_steps == self.steps
         return flow, replace(flow, bound_name="cut") if is_cut else self.cut()

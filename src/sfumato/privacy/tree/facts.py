@@ -158,7 +158,7 @@ class TreeFacts(TreeShape):
         return found
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``, such as ``edge:0``."""
+        """The name of ``party`` on the command line, such as ``edge:0``."""
         if party.kind == "public":
             return "public"
         if party.kind == "device":

@@ -51,7 +51,7 @@ class RoundKinds:
 
     @cached_property
     def alike(self) -> IntArray:
-        """A class number for every edge, ``[edges]``, equal where a symmetry exchanges edges."""
+        """A class number for every edge, ``[edges]``, equal only where a symmetry exchanges edges."""
         return self.releases.leaf_classes
 
     def kind_of(self, unit: int, coalition: Sequence[Party]) -> Kind | None:

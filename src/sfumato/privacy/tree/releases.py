@@ -236,7 +236,7 @@ class TreeReleases(TreeFacts):
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
     def view(self, coalition: Sequence[Party], number: int) -> CoalitionView:
-        """What ``coalition`` receives in aggregation ``number`` of a round."""
+        """What ``coalition`` receives, and what its members send, in aggregation ``number`` of a round."""
         return view_of_coalition(self, coalition, self.steps[number])
 
     def after(self, rounds: int) -> Self:

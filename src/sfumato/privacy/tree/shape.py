@@ -58,7 +58,9 @@ class TreeShape:
 
     @cached_property
     def first_child(self) -> tuple[IntArray, ...]:
-        """For every tier, each node's first child (a node; a device under leaves) and one past the last."""
+        """For every tier, the index of each node's first child (a node, or a device), and one past the last
+        child.
+        """
         nodes = (
             np.searchsorted(below, np.arange(len(above) + 1)).astype(np.int64)
             for above, below in zip(self.parents, self.parents[1:], strict=False)
@@ -130,7 +132,10 @@ class DeviceClasses:
 
     @classmethod
     def alike(cls, devices: IntArray) -> DeviceClasses:
-        """One class for each leaf, of weight 1, all noisy; ``devices``: their number under each leaf."""
+        """One class for each leaf, of weight 1, whose devices all add noise.
+
+        ``devices``: their number under each leaf, ``[leaves]``.
+        """
         leaves = len(devices)
         return cls(
             np.arange(leaves, dtype=np.int64),

@@ -46,8 +46,7 @@ class _Dispersion:
 def diagnose(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """Compute the metrics columns of a round of adaptive control: dispersions, convergence bounds, and gap
-    terms.
+    """The metrics columns of a round of adaptive control: dispersions, their bounds, and terms of the gap.
 
     Args:
         state: of the protocol before the round.
@@ -58,10 +57,10 @@ def diagnose(
 
     Returns:
         By column: ``z1``, the mean squared distance of messages from their edge's average, without the
-            expected noise; ``z2``, the mean squared distance of the edges' models from their mean; NaN where
-            one of these would tell of raw vectors. ``b1``, ``b2``, ``phi`` are the dispersion bounds as
-            printed in H2FDP, ``gap_start``, ``gap_drift``, ``gap_noise`` the terms of (33), corrected; NaN
-            where epochs are counted.
+        expected noise; ``z2``, the mean squared distance of the edges' models from their mean; NaN where one
+        of these would tell of raw vectors. ``b1``, ``b2``, ``phi`` are the dispersion bounds as printed in
+        H2FDP, ``gap_start``, ``gap_drift``, ``gap_noise`` the terms of (33), corrected; NaN where epochs are
+        counted.
     """
     found = _dispersion(state, observed, played, gap.parameters)
     sent = np.maximum(found.counts, 1)

@@ -24,7 +24,7 @@ from sfumato.schedule.groups import GroupPlan
 
 
 def coordinates_of(plan: GroupPlan, number: int, models: Tensor) -> list[Tensor] | None:
-    """Choose the coordinates that messages of each group have in the release of round ``number``.
+    """The coordinates that each group's messages have in the release of round ``number``.
 
     Args:
         plan: of the groups; its spec says how many, and whether at random or the largest of the group's

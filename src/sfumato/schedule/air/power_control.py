@@ -37,9 +37,10 @@ _ROUNDING = 1e-9
 
 
 def formula_alignment(epsilon: float, *, devices: float, participants: float, delta: float) -> float:
-    """The alignment by PFELS's (20): ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N / delta))))``.
+    """The alignment (see this file) that PFELS's privacy formulas (20) and (21) allow with ``epsilon``.
 
-    It is ``C2 beta = epsilon`` with (21), times ``B / sigma0``.
+    ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N / delta))))``: beta from ``C2 beta = epsilon``, times
+    ``B / sigma0``.
 
     Args:
         epsilon: of the formula, for one round.
@@ -48,7 +49,7 @@ def formula_alignment(epsilon: float, *, devices: float, participants: float, de
         delta: of the formula.
 
     Returns:
-        The alignment; infinite where the logarithm is not above 0 and the formula asks for nothing.
+        The alignment; infinite where the logarithm is not above 0 and the formula sets no limit.
     """
     log = math.log(1.25 * participants / (devices * delta))
     if log <= 0:
@@ -186,9 +187,9 @@ class AirPlan:
 
     @cached_property
     def multiplier(self) -> FloatArray:
-        """Least noise multiplier that the receiver's noise alone gives a sum, in every leaf ``[leaves]``.
+        """The noise multiplier of each leaf's sum by the receiver's noise alone, at the least, ``[leaves]``.
 
-        That is at the alignment of the envelope; 0 where it is infinite.
+        That is at the alignment of `envelope`; 0 where that is infinite.
         """
         with np.errstate(divide="ignore"):
             return 1.0 / (self.envelope * self.gain_ratio)
@@ -200,8 +201,8 @@ class AirPlan:
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """Compute who sends how loud in one aggregation, and how it arrives, from the channels that are
-        drawn.
+        """How loud each device sends in one aggregation, and how it arrives, over the channels that the seed
+        draws.
 
         Args:
             number: of the round, from 0.

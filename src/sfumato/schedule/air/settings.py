@@ -23,19 +23,19 @@ from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 
 def devices_hop(tree: Tree) -> str:
-    """Name of the hop on which devices send: ``devices_to_cloud`` of a star, else to the lowest level."""
+    """Name of the hop from devices to the lowest aggregators, such as ``devices_to_edge``."""
     return f"devices_to_{tree.tiers[-1].name}"
 
 
 def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
-    """Set the transport, noise and compression that PFELS or a baseline stands for; with notes for the user.
+    """``spec`` with the transport, noise and compression that PFELS or a baseline stands for, and notes.
 
     Args:
         spec: any; one that uses neither the air nor compression comes back as it is.
         tree: of its topology.
 
     Returns:
-        The spec, and notes.
+        The spec, and notes for the user.
 
     Raises:
         SpecError: sections that do not fit sending over the air, or compression.

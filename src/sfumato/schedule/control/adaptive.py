@@ -51,8 +51,8 @@ class RoundSettings:
 
 
 def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
-    """List the aggregations of a round of ``steps`` local steps: ``local`` of edges, evenly spaced,
-    then a global one.
+    """The aggregations of a round of ``steps`` local steps: ``local`` of edges, evenly spaced, then a global
+    one.
     """
     ends = [round((j + 1) * steps / (local + 1)) for j in range(local + 1)]
     starts = [0, *ends]
@@ -60,7 +60,7 @@ def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...
 
 
 def local_aggregations(plan: TreePlan) -> int:
-    """K_l: the number of aggregations of edges in a round, the global one not counted."""
+    """K_l: the number of edge aggregations in a round, without the global one."""
     return len(plan.aggregations) - 1
 
 

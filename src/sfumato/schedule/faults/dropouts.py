@@ -204,7 +204,7 @@ class Attendance:
 
     @classmethod
     def of_rounds(cls, plan: TreePlan, played: Sequence[TreePlan]) -> Attendance | None:
-        """Draw the attendance of rounds that each had a plan; ``None`` where all stay and nobody is elected.
+        """Draw the attendance of rounds with a plan each; ``None`` if nobody can drop out or be elected.
 
         Args:
             plan: of the whole: the same tree, faults and number of aggregations.
@@ -278,7 +278,7 @@ def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> 
 
 
 def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, ...]:
-    """List all devices of ``zone`` in the order in which they hold office in round ``number``.
+    """All devices of ``zone`` in the order in which they would serve as supernode in round ``number``.
 
     Every device commits to a nonce of its own; in a simulation all come from the stream ELECTION of ``seed``.
     """

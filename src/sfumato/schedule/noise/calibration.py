@@ -48,9 +48,9 @@ Told = tuple[str, ...]
 def calibrate_tree(
     noise: NoiseByTarget, rounds: TreeRounds, participants: TreeParticipants, air: AirPlan | None
 ) -> tuple[NoisePlan, Told]:
-    """Scale every source of one tree by itself until each unit's ε towards ``noise.towards`` is the target.
+    """Scale each source of one tree so that each unit's ε towards ``noise.towards`` is ``noise.epsilon``.
 
-    Where very many units differ, it may be a little less. Over the air devices add what the receiver's own
+    Where very many units differ, ε may be a little less. Over the air devices add what the receiver's own
     noise lacks; nothing where that is enough already.
 
     Args:
@@ -60,7 +60,7 @@ def calibrate_tree(
         air: the devices' uplink, where it is the air.
 
     Returns:
-        Multipliers of every source, and what the user should hear of them.
+        Multipliers of every source, and notes for the user.
 
     Raises:
         SpecError: the observer does not exist, sees raw updates of every unit, or learns something that no
@@ -175,7 +175,7 @@ def _is_sampled(declared: TreeReleases, spec: Spec) -> bool:
 
 
 def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[NoisePlan, Told]:
-    """Scale all noise until the worst unit's ε of the whole run towards the observer is the target.
+    """Scale all noise by one factor so that the worst unit's ε of the whole run is the target.
 
     For trees that change over time; the target is ``noise.epsilon`` towards ``noise.towards`` at the spec's
     δ. Returns multipliers of every source, and notes for the user. The noise of devices keeps its ratio to

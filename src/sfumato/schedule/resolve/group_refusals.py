@@ -66,11 +66,11 @@ def group_refusals(spec: Spec) -> Refusals:
 
 
 def group_compression_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of compressed messages in groups (docs/dp-ogl.md).
+    """Refusals as rows (applies, key, value, allowed) of what compression in groups does not go with.
 
     Compressing a clipped update makes it no longer, and which coordinates are sent follows from a shared seed
     or from the group's own model, so every release keeps its sensitivity and its place among the exposed
-    sets. Whatever would break one of the two is refused.
+    sets. Whatever would break one of the two is refused (docs/dp-ogl.md).
     """
     if spec.compression is None:
         return

@@ -50,7 +50,9 @@ def _default_refusals(spec: Spec) -> Refusals:
 
 
 def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
-    """``spec`` with the choices that its protocol stands for (docs/concepts.md), and notes for the user.
+    """``spec`` with its protocol's defaults where it leaves something open, and notes for the user.
+
+    They are listed in docs/concepts.md.
 
     Args:
         spec: with its topology written out.

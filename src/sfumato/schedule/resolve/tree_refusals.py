@@ -42,9 +42,7 @@ def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what edges with own aggregation periods do not go
-    with.
-    """
+    """Refusals as rows (applies, key, value, allowed) of what edges with periods of their own exclude."""
     spec, training = rounds.spec, rounds.spec.training
     if not (training.edge_at_global or any(aggregation.of_edge for aggregation in rounds.aggregations)):
         return

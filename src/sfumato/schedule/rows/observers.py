@@ -144,11 +144,11 @@ def _require_text(name: object, place: ErrorPlace, such_as: str) -> None:
 
 
 def is_of_kind(pair: PairClass, kind: str) -> bool:
-    """Whether the observer of ``pair`` is of a kind: one of `OBSERVER_KINDS`.
+    """Whether the observer of ``pair`` is of ``kind``, one of `OBSERVER_KINDS`.
 
     ``edge`` is any aggregator below the cloud, ``own-edge`` one above the unit, ``other-edge`` any other.
     ``device`` is any other device, ``peer`` one under the same edge or in a common group, ``other-device``
-    one that is no peer. Nothing is said of whether the unit trusts it with raw updates.
+    one that is no peer. Whether the unit trusts it with raw updates does not matter.
     """
     return pair.relation.kind in _UNIONS.get(kind, (kind,))
 

@@ -28,7 +28,7 @@ class MonitoredPair:
 
 
 def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[MonitoredPair, ...]:
-    """List the pairs that ``watch`` asks for, or the plan's default, each observer once.
+    """The pairs whose ε a run follows: those of ``watch``, or the plan's default; each observer once.
 
     A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with
     raw updates are passed over as long as others are left.
@@ -60,7 +60,7 @@ def worst_pair(
     bounded: bool = False,
     kind: str | None = None,
 ) -> MonitoredPair | None:
-    """The pair that an entry of ``watch`` stands for: the worst of its kind; ``None`` for no such observer.
+    """The pair with the largest ε that an entry of ``watch`` means; ``None`` if there is no such observer.
 
     Args:
         plan: of the run.
@@ -112,7 +112,7 @@ def check_watch(plan: Plan) -> None:
 
 
 def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...], ...]:
-    """The coalitions of several parties that ``watch`` names, each once."""
+    """The coalitions of two or more parties that ``watch`` names, each once."""
     several = {frozenset(named): named for named in _parties_in_watch(spec, parties) if len(set(named)) > 1}
     return tuple(several.values())
 

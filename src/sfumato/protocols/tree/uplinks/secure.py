@@ -69,8 +69,8 @@ class SecureUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation in which leaves receive sums of integers, masked or not; returns what takes
-        messages.
+        """Begin an aggregation in which leaves receive sums of integers, masked or not; returns its
+        collector.
 
         Args:
             number: of the round.
