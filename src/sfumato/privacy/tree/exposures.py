@@ -108,7 +108,7 @@ class TreeExposures:
 
     @cached_property
     def noise(self) -> TreeNoise:
-        """How much noise there is in the sums of the tree."""
+        """The `TreeNoise` of these facts: how much noise is in the sums of the tree."""
         return TreeNoise(self.facts)
 
     @cached_property

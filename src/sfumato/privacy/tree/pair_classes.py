@@ -31,8 +31,7 @@ class TreePairs:
 
     @cached_property
     def orbits(self) -> tuple[IntArray, ...]:
-        """For each tier, a number for every node, equal only where an automorphism of the tree exchanges the
-        nodes.
+        """For each tier, a number for every node, equal only where an automorphism exchanges the nodes.
 
         Int64 arrays ``[nodes]``, the cloud's tier first. Nodes of one number have the same facts, subtrees of
         the same kinds, and ancestors of one number; with `apart`, every node has its own.

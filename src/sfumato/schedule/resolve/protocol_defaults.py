@@ -144,7 +144,8 @@ def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int 
     same.
 
     Args:
-        value: a number, a list, or a mapping of edges' names to numbers.
+        value: a number, a list, or a mapping to numbers from edges' names, or from ``trusted`` and
+            ``untrusted``.
         tree: with trust marked.
         place: the key of the spec, for errors.
 
