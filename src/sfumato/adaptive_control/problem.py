@@ -61,10 +61,9 @@ class Gap:
     local_aggregations: int
 
     def value(self, steps: FloatArray, s_trusted: FloatArray, s_untrusted: FloatArray) -> FloatArray:
-        """Term (b) of (33) for ``steps`` (tau) and numbers of participants of a trusted and an untrusted
-        edge.
+        """Term (b) of (33) for ``steps`` (tau), broadcast against the numbers of participants.
 
-        The arguments are broadcast against each other.
+        ``s_trusted`` and ``s_untrusted``: participants of each trusted and each untrusted edge.
         """
         return self.of_shares(steps, self.trusted / s_trusted**2 + self.untrusted / s_untrusted)
 

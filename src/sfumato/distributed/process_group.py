@@ -102,7 +102,7 @@ class ProcessGroup:
         return came
 
     def gather(self, value: T) -> list[T]:
-        """The values of all ranks, in the order of ranks; small objects that can be pickled."""
+        """Each rank's ``value``, in the order of ranks; small objects that can be pickled."""
         mine = _packed(value)
         lengths = np.zeros(self.count, np.int64)
         lengths[self.rank] = len(mine)

@@ -54,7 +54,7 @@ class Ranks(Protocol):
         """
 
     def gather(self, value: T) -> list[T]:
-        """The values of all ranks, in the order of ranks; small objects that can be pickled."""
+        """Each rank's ``value``, in the order of ranks; small objects that can be pickled."""
 
     def of_first(self, value: T) -> T:
         """The ``value`` of rank 0, on every rank; the others' is ignored."""

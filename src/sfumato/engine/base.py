@@ -141,8 +141,9 @@ class Engine(Protocol):
         """The processes of the run that share the devices; `ALONE` if there is one."""
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """For each rank (process), the indices of the P devices that it trains, ascending; the same on every
-        rank.
+        """For each rank (process), the indices of the P devices of ``batches`` that it trains, ascending.
+
+        The same on every rank; ``task``: what each device does.
         """
 
     def train(

@@ -44,7 +44,10 @@ def checked_task(
 def begin_chunk(
     task: LocalTask, layout: ParameterLayout, tiles: Sequence[Tensor], device: torch.device
 ) -> UpdateChunk:
-    """An empty chunk with memory for the updates of the devices of ``tiles``, to be filled by `finish_`."""
+    """An empty chunk, on ``device``, for the updates of the devices of ``tiles``; `finish_` fills it.
+
+    ``task``: what the devices do; ``layout``: of the model's M parameters.
+    """
     rows = torch.cat([torch.zeros(0, dtype=torch.int64), *tiles]).sort().values
     p = len(rows)
     return UpdateChunk(

@@ -57,12 +57,14 @@ class LocalEngine:
         self._floats: dict[int, int] = {}
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """One list with the indices of all P devices, as there is one rank."""
+        """One list with the indices of all P devices of ``batches``, as there is one rank."""
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """For each block of neighbouring devices, the tiles of devices that train side by side, int64 ``[n]``
-        each.
+        """For each block of neighbouring devices of ``batches``, the tiles that train side by side, int64
+        ``[n]``.
+
+        ``task``: what each device does.
         """
         return tiles_of(batches.steps, self._tile(task, batches.width)[0], 4 * self._layout.total)
 

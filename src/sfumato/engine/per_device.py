@@ -57,11 +57,13 @@ class PerDeviceEngine:
         self._dropout = DropoutLayout.of(model, example)
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """One list with the indices of all P devices, as there is one rank."""
+        """One list with the indices of all P devices of ``batches``, as there is one rank."""
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """For each block of neighbouring devices, its tiles: one for each device, int64 ``[1]``."""
+        """For each block of neighbouring devices of ``batches``, its tiles: one for each device, int64
+        ``[1]``.
+        """
         return tiles_of(batches.steps, 1, 4 * self._layout.total)
 
     def train(

@@ -189,7 +189,7 @@ class DropoutCall:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def mask(self, uniforms: Tensor) -> Tensor:
-        """Turn uniform numbers ``[..., B, size]`` in [0, 1) into masks of 0 or 1/(1-p), whose mean is 1.
+        """Masks of 0 or 1/(1-p), with mean 1, from ``uniforms``, numbers ``[..., B, size]`` in [0, 1).
 
         Their shape is ``[..., *shape]`` with B inserted at ``axis`` of the shape. With p = 1 all are 0.
         """
@@ -227,7 +227,8 @@ class DropoutLayout:
         return sum(call.size for call in self.calls)
 
     def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:
-        """The masks of all calls, in order, from uniform numbers ``[..., B, F]`` in [0, 1); F is `floats`.
+        """The masks of all calls, in order, from ``uniforms``, numbers ``[..., B, F]`` in [0, 1); F is
+        `floats`.
 
         A mask has the axis B where the call's input has it.
         """

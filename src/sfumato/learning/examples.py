@@ -46,7 +46,8 @@ class TakenSlices:
 
 
 def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
-    """The features or targets ``[T, ...]`` of a test set in a form that gives slices on ``device``.
+    """The features or targets ``values`` ``[T, ...]`` of a test set in a form that gives slices on
+    ``device``.
 
     An array is moved there whole; of a source each part is taken when it is asked for.
     """
@@ -56,7 +57,7 @@ def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
 
 
 def as_trained_on(values: Targets) -> Tensor | FeatureSource:
-    """The features or targets in the form that engines take: an array as a CPU tensor, a source as it is."""
+    """Features or targets ``values`` as engines take them: an array as a CPU tensor, a source as it is."""
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
 
@@ -116,7 +117,10 @@ class Examples:
 
     @classmethod
     def of(cls, features: Tensor | FeatureSource, targets: Tensor | FeatureSource, device: str) -> Examples:
-        """Examples of a data set; tensors are moved to ``device``, a source of features is kept as it is."""
+        """The examples of a data set; tensors are moved to ``device``, a source is kept as it is.
+
+        ``features`` ``[N, ...]``; ``targets``: labels ``[N]``, or what the loss takes ``[N, ...]``.
+        """
         if isinstance(features, Tensor):
             assert isinstance(targets, Tensor)  # beside features in memory
             features, targets = features.to(device), targets.to(device)

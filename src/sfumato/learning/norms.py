@@ -46,7 +46,7 @@ def scale_factors(norms: Tensor, bound: float) -> Tensor:
 
 
 def drop_non_finite_(stack: Tensor, norms: Tensor) -> None:
-    """Zero, in place, the rows of ``stack`` ``[P, M]`` whose norm ``[P]`` is not finite.
+    """Zero, in place, the rows of ``stack`` ``[P, M]`` whose entry of ``norms`` ``[P]`` is not finite.
 
     A diverged device must not break a bound (``0 * nan`` is ``nan``), nor tell by an abort that it diverged.
     """

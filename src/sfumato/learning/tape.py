@@ -74,7 +74,9 @@ class Tape:
         self._operations.append(operation)
 
     def empty(self, like: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """A contiguous tensor ``[*shape]`` on the device of ``like``; a block of memory, not initialised."""
+        """A contiguous tensor ``[*shape]`` of ``dtype`` on the device of ``like``: a block of memory, not
+        initialised.
+        """
         self._tensors += 1
         return self._memory.block(self._tensors, like, math.prod(shape), dtype).view(shape)
 

@@ -69,7 +69,8 @@ class FlatClip:
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
         """The largest l2 distance of two sums of clipped vectors that differ in one vector.
 
-        The norm C where that vector becomes zero (``zero-out``), 2 C where it becomes another (``replace``).
+        By ``neighbours``: the norm C where that vector becomes zero (``zero-out``), 2 C where it becomes
+        another (``replace``).
         """
         return _sensitivity(self.bound, neighbours)
 
@@ -116,7 +117,8 @@ class PerLayerClip:
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
         """The largest l2 distance of two sums of clipped vectors that differ in one vector.
 
-        The bound S where that vector becomes zero (``zero-out``), 2 S where it becomes another (``replace``).
+        By ``neighbours``: the bound S where that vector becomes zero (``zero-out``), 2 S where it becomes
+        another (``replace``).
         """
         return _sensitivity(self.bound, neighbours)
 

@@ -68,7 +68,7 @@ class Groups:
         return self.members[self.offsets[group] : self.offsets[group + 1]]
 
     def positions(self, groups: IntArray, workers: IntArray) -> IntArray:
-        """The index in `members` of each pair of a group and a worker in it; all ``[p]``."""
+        """The index in `members` of each of the pairs ``groups``, ``workers``: a group and a worker in it."""
         ascending = np.repeat(np.arange(self.count), self.sizes) * self.workers + self.members
         return np.searchsorted(ascending, groups * self.workers + workers).astype(np.int64)
 
@@ -225,7 +225,7 @@ def ring(workers: int, count: int) -> Groups:
 
 
 def string(workers: int, count: int) -> Groups:
-    """A `ring` that is not closed: the last group does not hold worker 0."""
+    """A `ring` of ``count`` groups that is not closed: the last does not hold worker 0 of ``workers``."""
     starts = _starts(workers, count)
     return _checked([np.arange(a, min(b + 1, workers)) for a, b in pairwise(starts)], workers)
 
@@ -284,7 +284,7 @@ def listed(
 
 
 def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
-    """``text`` with names for the numbers in ``master:M``, ``device:N``, ``record:N`` and ``group N``."""
+    """``text`` with names for the numbers in ``master:M``, ``device:N``, ``record:N`` and ``group M``."""
     if not (group_names or worker_names):
         return text
 

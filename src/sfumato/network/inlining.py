@@ -76,7 +76,7 @@ def inlined(spec: Spec) -> Spec:
 
 
 def read_distances(path: Path) -> tuple[float, ...]:
-    """Distances in metres from a text file, one number a line.
+    """Distances in metres from the text file ``path``, one number a line.
 
     Raises:
         SpecError: it cannot be read, or holds something else.

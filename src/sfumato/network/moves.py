@@ -141,7 +141,7 @@ def _check_sizes(tree: Tree, place: IntArray, least: Sequence[int], number: int)
 
 
 def read_trace(path: Path) -> tuple[Move, ...]:
-    """The moves in a CSV or Parquet file with the columns ``round``, ``device`` and ``edge``.
+    """The moves in the CSV or Parquet file ``path`` with the columns ``round``, ``device`` and ``edge``.
 
     Raises:
         SpecError: it cannot be read, or holds something else.

@@ -173,7 +173,7 @@ def from_spec(topology: written.StarTopology | written.TreeTopology) -> Tree:
 
 
 def from_sites(names: Sequence[str], sites: Sequence[written.Site]) -> Tree:
-    """The tree of aggregators listed one by one; ``names``: of the tiers below the cloud, top down."""
+    """The tree of the aggregators that ``sites`` lists; ``names``: of the tiers below the cloud, top down."""
     parents: list[list[int]] = [[] for _ in names]
     trusted: list[list[bool]] = [[] for _ in names]
     labels: list[list[str]] = [[] for _ in names]
@@ -242,10 +242,10 @@ def _tree(parents: Sequence[npt.ArrayLike], tiers: Sequence[Tier], devices: npt.
 
 
 def with_trust(tree: Tree, trust: written.Trust, *, seed: int) -> Tree:
-    """``tree`` with its trusted aggregators marked.
+    """``tree`` with the aggregators marked that the section ``trust`` trusts.
 
-    A fraction of ``trusted_edges`` is rounded half up and drawn without replacement from the stream
-    TRUST of ``seed``; parties that the topology's own file trusts stay trusted.
+    A fraction of ``trusted_edges`` is rounded half up and drawn without replacement from the stream TRUST of
+    ``seed``; parties that the topology's own file trusts stay trusted.
 
     Raises:
         SpecError: a trusted party does not exist.

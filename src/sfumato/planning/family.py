@@ -57,7 +57,9 @@ class PlannedFamily(Protocol):
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise at which account confirms all ``targets``, and how it was allocated."""
+        """The plan of least noise for ``problem`` at which account confirms all ``targets``, and its
+        allocation.
+        """
 
     def own_noise(self, plan: Any, targets: Sequence[EpsilonTarget]) -> float:
         """Root of `variance` with all of the plan's noise scaled until ``targets`` hold; NaN if that is not
@@ -65,4 +67,6 @@ class PlannedFamily(Protocol):
         """
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError that says which targets need more than the noise that is allowed."""
+        """Raise the SpecError that says which targets of ``problem`` need more noise than ``requested``
+        allows.
+        """

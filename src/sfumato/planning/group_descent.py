@@ -134,7 +134,9 @@ def _noise_of(plan: Plan) -> NoiseBySource:
 
 
 def plan_least_group_noise(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
-    """The plan of least noise found in which account confirms all ``targets``, and how it was allocated.
+    """The plan of least noise found for ``problem`` at which account confirms all ``targets``.
+
+    Returned with how its noise was allocated.
 
     Raises:
         MissingExtraError: cvxpy is not installed.

@@ -108,7 +108,9 @@ class GroupPlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise found in which account confirms all ``targets``, and how it was allocated.
+        """The plan of least noise found for ``problem`` at which account confirms all ``targets``.
+
+        Returned with how its noise was allocated.
 
         Raises:
             MissingExtraError: cvxpy is not installed.
@@ -127,7 +129,11 @@ class GroupPlanning:
         return math.sqrt(self.variance(cast("GroupPlan", scale_to_targets(plan, targets))))
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError that names the target that needs most noise by itself, and how much that is."""
+        """Raise the SpecError that names the target of ``requested`` that needs most noise by itself, and how
+        much.
+
+        ``problem``: what the plan starts from.
+        """
         needed: dict[EpsilonTarget, float] = {}
         for target in requested.targets:
             alone, _ = plan_least_group_noise(problem.with_only(target), (target,))

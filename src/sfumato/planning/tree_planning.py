@@ -119,7 +119,7 @@ class TreePlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise in which account confirms ``targets``, and how it was allocated.
+        """The plan of least noise for ``problem`` in which account confirms ``targets``, and its allocation.
 
         With control the schedule is that of the budget.
 
@@ -154,7 +154,10 @@ class TreePlanning:
         return math.sqrt(self.variance(plan)) * factor if math.isfinite(factor) else math.nan
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError about targets above the noise limit (`conflict.refuse_too_much_noise`)."""
+        """Raise the SpecError about targets of ``requested`` above its noise limit.
+
+        ``problem``: what the plan starts from. See `conflict.refuse_too_much_noise`.
+        """
         refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
 
 

@@ -52,7 +52,7 @@ class Composition:
 
 
 def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
-    """Every sound way to charge ``exposure``, by its alternatives and elections too; any one bounds ε."""
+    """Every sound way to charge ``exposure`` under ``neighbours``, by alternatives and elections too."""
     if exposure.outcomes is not None:
         return (_charge_round_outcomes(exposure, exposure.outcomes, neighbours),)
     found: tuple[Composition, ...] = (_charge_by_draws(exposure, neighbours),)

@@ -169,7 +169,8 @@ class DeclaredReleases(Protocol):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
-        """The noise variance of each charged release, split by who adds it.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
+        it.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, by kind of owner (such as

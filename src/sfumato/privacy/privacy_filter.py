@@ -25,7 +25,10 @@ _ROUNDING = 1e-12
 
 
 def squared_mu_of_exposure(exposure: Exposure, neighbours: Neighbours) -> float:
-    """Σ (sensitivity / noise std)² over all releases of ``exposure``, as if the unit took part each time."""
+    """Σ (sensitivity / noise std)² over all releases of ``exposure``, as if the unit took part each time.
+
+    Sensitivities are those under ``neighbours``.
+    """
     counted = [(release, count) for release, count in exposure.counted_releases if count > 0]
     return math.fsum(count * release.mu_squared(neighbours) for release, count in counted)
 

@@ -86,7 +86,7 @@ class Release:
         return self.own_sensitivity + self.propagated_sensitivity
 
     def mu_squared(self, neighbours: Neighbours) -> float:
-        """``(sensitivity / noise std)^2`` of one such release; infinite without noise."""
+        """``(sensitivity / noise std)^2`` of one such release under ``neighbours``; ∞ without noise."""
         sensitivity = self.sensitivity(neighbours)
         if sensitivity == 0:
             return 0.0
@@ -104,7 +104,7 @@ class Release:
 
 
 def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> float:
-    """Sum of `Release.mu_squared` over ``releases``; ∞ if one of them is unprotected."""
+    """Sum of `Release.mu_squared` over ``releases`` under ``neighbours``; ∞ if one of them is unprotected."""
     return math.fsum(release.mu_squared(neighbours) for release in releases)
 
 
@@ -191,7 +191,7 @@ class DrawnReleases:
     def distance_from_undrawn(self, neighbours: Neighbours) -> float:
         """The largest distance of a release with a drawn unit from that without the unit, in sensitivities.
 
-        0 where one of the two worlds is the draw without the unit, as it is but under *replace*.
+        0 unless ``neighbours`` is *replace*: else one of the two worlds is the draw without the unit.
         """
         if neighbours != "replace":
             return 0.0
@@ -341,5 +341,7 @@ def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
 
 
 def are_unprotected(exposures: Iterable[Exposure]) -> bool:
-    """Whether every bound of a pair charges a release without noise, so that its ε is infinite."""
+    """Whether each of ``exposures``, the bounds of a pair, has a release without noise, so that ε is
+    infinite.
+    """
     return all(exposure.is_unprotected for exposure in exposures)

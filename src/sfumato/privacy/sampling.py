@@ -186,7 +186,7 @@ class Sampling:
 
 
 def any_of_fixed_draw(sampling: Sampling, devices: int) -> float:
-    """Upper bound on the probability that a draw of a fixed number takes at least one of ``devices`` devices.
+    """Upper bound on the probability that ``sampling``, of a fixed number, takes any of ``devices`` devices.
 
     It is more than with independent draws at the same rate. Members of the coalition are taken not to be
     drawn.
@@ -261,13 +261,12 @@ def is_fixed_size(term: GaussianTerm) -> bool:
 
 
 def has_scales(term: GaussianTerm) -> bool:
-    """Whether a public draw decides how much noise each release has."""
+    """Whether a public draw decides how much noise each release of ``term`` has."""
     return term.sampling is not None and bool(term.sampling.scales or term.sampling.seen_scales)
 
 
 def is_visible_mixture(term: GaussianTerm) -> bool:
-    """Whether the release is a mixture of Gaussians of which the observer sees the component, and nothing
-    more.
+    """Whether ``term`` is a mixture of Gaussians of which the observer sees the component, and nothing else.
 
     The component is a public draw of the noise's scale; the unit always takes part.
     """
@@ -286,7 +285,7 @@ def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
 
 
 def squared_mu_of_term(term: GaussianTerm) -> float:
-    """μ² = 1 / multiplier² of one release that uses the unit; ∞ without noise."""
+    """μ² = 1 / multiplier² of one release of ``term`` that uses the unit; ∞ without noise."""
     mu = 1 / term.multiplier if term.multiplier > 0 else math.inf
     return mu * mu
 

@@ -172,7 +172,8 @@ def sum_in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
 
 
 def slowest_in_cells(airtimes_s: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    """The largest airtime in every cell, in seconds ``[count]``, if all begin together; 0 in an empty cell.
+    """The largest of ``airtimes_s`` in every cell, ``[count]``: its delay if all begin together; 0 if it is
+    empty.
 
     ``cells``: the cell of each airtime; ``count``: of cells.
     """

@@ -260,7 +260,7 @@ def watts(power_dbm: float) -> float:
 
 
 def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> FloatArray:
-    """``count`` distances to the centre, in metres, of random points uniform over a disc.
+    """``count`` distances to the centre, in metres, of random points uniform over a disc of ``radius_m``.
 
     Points are at least a metre from the centre. The area within d grows as d squared, so a uniform share of
     the area gives the distance.
@@ -274,9 +274,9 @@ def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> F
 
 
 def path_gain(distance_m: FloatArray, *, exponent: float, reference_db: float) -> FloatArray:
-    """The power gain (linear) of log-distance path loss: ``reference_db − 10·exponent·log10(d/1 m)`` in dB.
+    """The power gain (linear) of log-distance path loss at ``distance_m`` d, in its shape.
 
-    h2fdp.txt, Appendix D, has -30 dB and 3.75.
+    ``reference_db − 10·exponent·log10(d/1 m)`` in dB; h2fdp.txt, Appendix D, has -30 dB and 3.75.
 
     Raises:
         ValueError: a distance below 1 m.
@@ -287,7 +287,7 @@ def path_gain(distance_m: FloatArray, *, exponent: float, reference_db: float) -
 
 
 def noise_power_w(density_dbm_hz: float, bandwidth_hz: float) -> float:
-    """Watts of noise that a receiver of ``bandwidth_hz`` collects, from the noise's density in dBm/Hz."""
+    """Watts of noise that a receiver of ``bandwidth_hz`` (Hz) collects, from ``density_dbm_hz`` (dBm/Hz)."""
     return watts(density_dbm_hz) * bandwidth_hz
 
 

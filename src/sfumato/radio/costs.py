@@ -281,17 +281,19 @@ class TreeRound:
 
 
 def kept_coordinates(compression: Compression | None, parameters: int) -> int:
-    """k, the number of the model's ``parameters`` coordinates that a message holds; at least 1."""
+    """k, how many of the model's ``parameters`` coordinates a message under ``compression`` holds; at least
+    1.
+    """
     if compression is None:
         return parameters
     return max(1, round(compression.ratio * parameters))
 
 
 def message_bytes(compression: Compression | None, parameters: int) -> int:
-    """Bytes of one device's message.
+    """Bytes of one device's message, for a model of ``parameters`` coordinates under ``compression``.
 
-    The coordinates are public (a shared seed, or the released model), so only their values are sent:
-    32-bit floats, or so many bits each and one float that scales them (QSGD).
+    The coordinates are public (a shared seed, or the released model), so only their values are sent: 32-bit
+    floats, or so many bits each and one float that scales them (QSGD).
     """
     kept = kept_coordinates(compression, parameters)
     if compression is None or compression.bits is None:
@@ -300,7 +302,10 @@ def message_bytes(compression: Compression | None, parameters: int) -> int:
 
 
 def sent_bits(compression: Compression | None, parameters: int, float_bits: int) -> int:
-    """Bits of one device's message on a radio that sends a float in ``float_bits`` bits."""
+    """Bits of one device's message, for a model of ``parameters`` coordinates under ``compression``.
+
+    ``float_bits``: bits in which the radio sends a float.
+    """
     if compression is None or compression.bits is None:
         return kept_coordinates(compression, parameters) * float_bits
     return 8 * message_bytes(compression, parameters)

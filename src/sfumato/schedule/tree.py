@@ -287,7 +287,7 @@ class TreePlan:
         return self.tree.leaves_of(devices)
 
     def message_scale(self, round_number: int) -> float:
-        """The unit of a round's declared bounds and standard deviations.
+        """The unit, in model units, of the declared bounds and standard deviations of round ``round_number``.
 
         For whole updates the clip norm, and with `Clip.adapt` a little more; step size times clip norm for
         clipped steps; of that the share of one example in a mini-batch for clipped examples.

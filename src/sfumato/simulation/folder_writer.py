@@ -106,9 +106,9 @@ class FolderWriter:
         return read_rounds(self._folder, self._log.mark)
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
-        """Write the recorded views of a round, then add ``row``, its metrics, to the log.
+        """Write the recorded views of the last round, then add ``row``, its metrics, to the log.
 
-        The round counts as done once `save` is called.
+        ``position`` is the state after that round, which counts as done once `save` is called.
         """
         number = position.state.round - 1
         views = {
@@ -117,12 +117,14 @@ class FolderWriter:
         self._log.add(LoggedRound(row, views))
 
     def save(self, position: TrainingPosition) -> None:
-        """Write the log and the checkpoint, from which a resumed run continues; every rank must call it."""
+        """Write the log and a checkpoint of ``position``, from which a resumed run continues; every rank
+        calls it.
+        """
         whole = replace(position, state=position.state.whole())
         self._save(whole, self._log.flush(position.state.round))
 
     def stop(self, position: TrainingPosition) -> None:
-        """Save an interrupted run, with its metrics up to now as a table.
+        """Save a run that was interrupted at ``position``, with its metrics up to now as a table.
 
         A state whose parts other ranks hold is not saved, as they may be gone: the last checkpoint stays.
         """
@@ -132,7 +134,9 @@ class FolderWriter:
             self._add_to_manifest({METRICS_FILE: self._write_metrics()})
 
     def finish(self, position: TrainingPosition) -> None:
-        """Save a finished run and write all derived files; the manifest then marks it as finished."""
+        """Save a run that is finished at ``position`` and write all derived files; the manifest then says
+        finished.
+        """
         self.save(position)
         files = {METRICS_FILE: self._write_metrics()}
         files |= self._write_realised_privacy(position)

@@ -22,10 +22,10 @@ _DATA, _MODEL, _MECHANISM, _LOSS = "data.source", "model.kind", "privacy.mechani
 
 
 def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
-    """SHA-256, in hexadecimal, by input: of files, and of the arrays as ``data.source`` for data without
-    files.
+    """SHA-256, in hexadecimal, by input: of files, and of the arrays of ``loaded`` where data are in no file.
 
-    Synthetic data and built-in models follow from the spec and the versions, and have no hash.
+    Those are called ``data.source``. Synthetic data and built-in models follow from the spec and the
+    versions, and have no hash.
 
     Raises:
         DataError: a file cannot be read.

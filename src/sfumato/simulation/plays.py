@@ -43,7 +43,9 @@ def plays_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
 
 
 def twins_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
-    """The runs of one call without noise: as `plays_of`, in the folder that `baseline_folder` names.
+    """The twins without noise of the runs of `plays_of`, which has the same arguments.
+
+    They are in the folder that `baseline_folder` names for ``folder``.
 
     Raises:
         SpecError: the spec has no twin without noise.

@@ -78,7 +78,7 @@ def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
 
 
 def spec_of_checkpoint(existing: Checkpoint) -> Spec:
-    """The resolved spec of a checkpoint's run, parsed from the text in the checkpoint."""
+    """The resolved spec of the run that the checkpoint ``existing`` is of, parsed from the text in it."""
     return load_spec(parse_yaml(existing.spec, CHECKPOINT_FILE))
 
 
@@ -101,7 +101,7 @@ def refuse_mixed_continuation(existing: Checkpoint, out: Path, *, deployed: bool
 
 
 def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: Path) -> tuple[str, ...]:
-    """The observers whose views a continued run records: ``requested``, or those of its checkpoint.
+    """The observers whose views a continued run records: ``requested``, or if empty those of ``existing``.
 
     Raises:
         SpecError: others are requested, which cannot be added after the first round.

@@ -121,7 +121,7 @@ def run(
     their hashes. ``graph``, a NetworkX graph, takes the place of ``topology`` and is written out in the
     folder's spec: see `sfumato.network.given_graph`. With ``progress`` a bar is drawn on a terminal and in a
     notebook. ``track="wandb"`` or ``"mlflow"`` sends the metrics of every round there. No guarantee covers
-    them.
+    them. ``device``, ``resume``, ``force`` and ``record_views`` are those of `run_rounds`.
 
     ``on_round`` is called after every round; where it returns True the run stops, and can be resumed; what it
     raises ends the run as well. The checkpoint is kept. All guarantees are those of all rounds of the spec,

@@ -269,7 +269,7 @@ def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXA
 
 
 def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
-    """The cheaper of the flow set (all upstream is exposed) and the cut set (only what is seen).
+    """The cheaper of the flow set (all upstream is exposed) and the cut set (only what is seen) of ``scene``.
 
     ``price``: of one charged sum. The lower bound on every set's cost comes with it.
     """

@@ -26,7 +26,10 @@ MOST_PAIRS = 2_000
 
 
 def may_fold(facts: GroupFacts) -> bool:
-    """Whether an observer may stand for those in fewer of its groups, by the rule of this module."""
+    """Whether in groups of these ``facts`` an observer may stand for those in fewer of its groups.
+
+    By the rule of this module.
+    """
     return (
         facts.rows_may_fold
         and len(facts.eras) == 1

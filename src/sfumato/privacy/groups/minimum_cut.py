@@ -46,7 +46,7 @@ _FINITE_TOTAL = 500_000_000
 
 
 def cells_of(scene: ExposureProblem, fine: bool) -> Iterator[tuple[int, int]]:
-    """Yield stretches of blocks, each within one era, whose blocks a cut exposes together.
+    """Yield stretches of blocks of ``scene``, each within one era, whose blocks a cut exposes together.
 
     ``fine``: every block is one; otherwise they are so long that the graph has about 200 nodes.
 

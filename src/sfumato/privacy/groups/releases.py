@@ -212,7 +212,7 @@ class GroupReleases(GroupFacts):
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposure, by these facts, of the releases that ``exposure``, of other facts, chose."""
+        """The exposure of the pair, by these facts, of the releases that ``exposure``, of others, chose."""
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
@@ -286,7 +286,7 @@ class GroupReleases(GroupFacts):
         return int(self.kinds.incidence[0][self.kinds.of[worker]].sum())
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure of ``unit``, by draws of batches; empty if none are drawn.
+        """The releases of the pair's flow exposure, by draws of batches; empty if no records are drawn.
 
         A unit of several groups starts merging steps from a mean that may hold hidden models with its own
         data: there its record counts as drawn. Noise at local steps is charged step by step.

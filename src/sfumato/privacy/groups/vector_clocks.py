@@ -153,7 +153,8 @@ class WorkerKinds:
 
     @classmethod
     def among(cls, devices: int, eras: Sequence[GroupStructure]) -> WorkerKinds:
-        """The kinds of ``devices`` workers, who are of one kind if they are in the same groups in every era.
+        """The kinds of ``devices`` workers: those of one kind are in the same groups in every one of
+        ``eras``.
 
         Kinds are numbered in the order of their first members.
         """

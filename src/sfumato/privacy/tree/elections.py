@@ -57,7 +57,7 @@ class AlikeZones:
 def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
     """By leaf number, the probability that the zone elects one of ``members`` supernode in a round.
 
-    Zones whose aggregator is a member already are left out.
+    ``facts``: of the tree. Zones whose aggregator is a member already are left out.
     """
     devices = Counter(facts.leaf_of(p.index) for p in members if p.kind == "device")
     return {

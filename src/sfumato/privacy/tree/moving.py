@@ -54,7 +54,7 @@ class MovingReleases(TreeReleases):
 
     @classmethod
     def over_time(cls, found: Sequence[tuple[int, TreeReleases]]) -> MovingReleases:
-        """The releases of a run, from pairs of a round (from 0) and the releases from that round on."""
+        """The releases of a run; ``found``: pairs of a round (from 0) and the releases from that round on."""
         eras = tuple(
             OneTreeRounds(first, replace(releases, rounds=1, searched_under=None))
             for first, releases in found
@@ -92,9 +92,11 @@ class MovingReleases(TreeReleases):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The noise variance of each charged release, by name of the bound, release and kind of owner.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
+        it.
 
-        If equal releases of several eras have noise of different owners, the last era counts.
+        By name of the bound, release and kind of owner. If equal releases of several eras have noise of
+        different owners, the last era counts.
         """
         members, found = tuple(dict.fromkeys(coalition)), dict[str, dict[Release, dict[str, float]]]()
         for era, _ in self._played:
@@ -103,7 +105,7 @@ class MovingReleases(TreeReleases):
         return found
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure of every era, grouped by draws of batches; counts are of the run.
+        """The releases of the pair's flow exposure in every era, by draws of batches; counts are of the run.
 
         Every local step draws anew, and no device remembers anything of an earlier round, so the draws of one
         round say nothing of those of another.

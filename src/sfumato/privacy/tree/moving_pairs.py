@@ -55,7 +55,8 @@ class RoundKinds:
         return self.releases.leaf_classes
 
     def kind_of(self, unit: int, coalition: Sequence[Party]) -> Kind | None:
-        """The kind of a pair; ``None`` for several observers, or where the unit is the observer.
+        """The kind of the pair of ``unit`` and ``coalition``; ``None`` for several observers, or the unit
+        itself.
 
         Returns:
             The class of the unit's edge, the observer's kind, and the class of the observer's edge: -1 if
@@ -90,7 +91,8 @@ class RoundKinds:
         return self._once(self._of_records, self.releases.record_releases, unit, coalition)
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
-        """The noise variance of each release that one round charges for a pair, split by who adds it.
+        """The noise variance of each release that one round charges for ``unit`` towards ``coalition``, by
+        owner.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, by kind of owner (such as

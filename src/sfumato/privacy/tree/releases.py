@@ -116,7 +116,8 @@ class TreeReleases(TreeFacts):
         return found
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposure, by these facts, of the aggregations that ``exposure`` exposes.
+        """The exposure of ``unit`` towards ``coalition``, by these facts, of the aggregations that
+        ``exposure`` has.
 
         ``exposure`` may come from another declaration of the same tree, such as one with other noise.
         """
@@ -150,8 +151,7 @@ class TreeReleases(TreeFacts):
         """
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure of ``unit``, grouped by draws of batches; empty if none are
-        drawn.
+        """The releases of the pair's flow exposure, by draws of batches; empty if no records are drawn.
 
         A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
         steps is charged step by step, whatever is sent. A device that rounds a message before anybody noises
@@ -192,10 +192,11 @@ class TreeReleases(TreeFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The noise variance, a coordinate, of each charged release, by name of the bound, release and owner.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
+        it.
 
-        Owners are ``devices``, ``channel`` and ``aggregators``. Variances add up over them, so each is what
-        the same releases have where nobody else adds noise.
+        By name of the bound, release and kind of owner: ``devices``, ``channel`` and ``aggregators``.
+        Variances add up over them, so each is what the same releases have where nobody else adds noise.
         """
         of_kind = {
             what: {

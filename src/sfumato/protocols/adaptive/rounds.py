@@ -218,8 +218,8 @@ class AdaptiveProtocol:
         return bool(torch.isfinite(state.inner.model).all())
 
     def scores(self, state: AdaptiveState, examination: Evaluator) -> dict[str, float]:
-        """Score the global model on the test set: ``accuracy`` (0 to 1), ``loss`` (nats) and further measures
-        by name.
+        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats), further
+        measures.
         """
         score = examination.score(state.inner.model)
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}

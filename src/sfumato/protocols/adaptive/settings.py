@@ -73,7 +73,7 @@ def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
 def cost_of_estimates(control: Control) -> float:
     """μ² that each round costs a device, towards every observer, for its noised estimate of the smoothness.
 
-    0 where the smoothness is estimated from released models.
+    0 where ``control`` has the smoothness estimated from released models.
     """
     estimates = control.estimates
     return 0.0 if estimates == "released" else estimates.multiplier**-2

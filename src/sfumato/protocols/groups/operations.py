@@ -204,9 +204,7 @@ class GroupOperations:
         return changed
 
     def norms_of(self, updates: Tensor) -> Tensor:
-        """L2 norms ``[p]`` of unclipped messages ``[p, P]``; also appended to a pilot's list, if there is
-        one.
-        """
+        """L2 norms ``[p]`` of ``updates`` ``[p, P]`` that nobody clips; a pilot's list records them too."""
         norms = row_norms(updates)
         if self._unclipped_norms is not None:
             self._unclipped_norms.append(norms.cpu())
@@ -281,10 +279,10 @@ class GroupOperations:
         return server, models
 
     def noised_averages(self, messages: Sums, number: int, *, base: Tensor | None = None) -> Tensor:
-        """The groups' averages, float32 ``[M, P]``: sums, noised by trusted masters, over their denominators.
+        """The groups' averages, float32 ``[M, P]``: ``messages`` summed, noised by trusted masters, divided.
 
-        A group without a sum gets no noise: its average is zero. With compression only the coordinates that
-        ``base`` (models before the release ``[M, P]``) chooses are noised; ``None``: all.
+        In the release of round ``number``. A group without a sum gets no noise: its average is zero. With
+        compression only coordinates that ``base`` (models before the release ``[M, P]``) chooses are noised.
         """
         plan, turnout, sums = self.plan, self.turnout(number), self.values(messages)
         self.tell_received(sums, number)

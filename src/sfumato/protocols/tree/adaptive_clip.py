@@ -142,8 +142,8 @@ class AdaptiveClipProtocol:
         return self._first.is_finite(state.inner)
 
     def scores(self, state: AdaptedState, examination: Evaluator) -> dict[str, float]:
-        """Score the global model on the test set: ``accuracy`` (0 to 1), ``loss`` (nats) and further measures
-        by name.
+        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats), further
+        measures.
         """
         return self._first.scores(state.inner, examination)
 

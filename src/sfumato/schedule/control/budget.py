@@ -171,10 +171,10 @@ class Budget:
         return float("inf") if column is None else float(state.spent[unit, column])
 
     def most_spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """The largest μ² spent on any device of the kind of ``unit``, towards its observer of the same
-        column.
+        """The largest μ² spent on any device of the kind of ``unit``, in the column of ``coalition``.
 
-        ``state``: the filter. ∞ where no finite budget holds.
+        The column holds, for each device, what it spent towards the observer that is placed towards it as
+        ``coalition`` is towards ``unit``. ``state``: the filter. ∞ where no finite budget holds.
         """
         column = self._column(unit, coalition)
         alike = self.kinds == self.kinds[unit]

@@ -145,8 +145,8 @@ def _draw_dropout_phases(
 def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
     """The first phase in which each party drops out, ``[P]``, or ``Phase.DONE`` if in none.
 
-    It drops out in a phase if its draw is below the rate of the phase. ``draws``: uniform numbers, ``[P,
-    phases]``.
+    It drops out in a phase if its draw is below the rate that ``faults`` has for the phase. ``draws``:
+    uniform numbers in [0, 1), ``[P, phases]``.
     """
     dropout_phase = np.full(len(draws), int(Phase.DONE), dtype=np.int64)
     for column, (phase, rate) in reversed(list(enumerate(zip(PHASES, faults.drop_rates, strict=True)))):

@@ -129,7 +129,7 @@ def h2fdp_noise(
 
 
 def record_rate(spec: Spec, examples_per_device: float) -> float:
-    """q of H2FDP's (15): batch size over the examples of a device, at most 1; 1 for full batches."""
+    """q of H2FDP's (15): batch size over ``examples_per_device``, at most 1; 1 for full batches."""
     size = spec.training.batch_size
     return 1.0 if size == "all" else min(1.0, size / examples_per_device)
 

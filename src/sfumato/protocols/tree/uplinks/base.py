@@ -65,7 +65,7 @@ class Received:
 
 
 def uplink_columns(heard: Sequence[Received]) -> dict[str, float]:
-    """The metrics columns of a round about its uplink, from what leaves received in each aggregation.
+    """The metrics columns of a round about its uplink; ``heard``: what leaves received, by aggregation.
 
     Totals are added up over the aggregations, means averaged.
     """
