@@ -188,6 +188,6 @@ class LocalEngine:
         memory.gradient.unpack(moved, update)
         self._idle.append(memory)
         if drift is None:
-            for before, after in begin.beside(update):
+            for before, after in begin.with_rows_of(update):
                 after.sub_(before)
         finish_(chunk, task, places, update, steps_clipped, own)

@@ -67,7 +67,7 @@ class StartModels:
         rows = [slice(row, row + 1) for row in range(len(groups))]
         return cls(models[groups], list(zip(rows, counts.cumsum(0).tolist(), strict=True)))
 
-    def beside(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    def with_rows_of(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
         """Yield start models together with the rows of other stacks that belong to the same devices, in
         pieces.
 

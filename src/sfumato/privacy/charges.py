@@ -261,7 +261,7 @@ def bound_epsilon(
         exposure: the releases that one observer is taken to see of one unit.
         delta: of the ε, in (0, 1).
         neighbours: the relation.
-        known: as of `smallest_epsilon`, which says what is returned.
+        known: ε of another bound of the pair; a larger result may be coarse (`smallest_epsilon`). ∞: none.
     """
     ways = ways_to_charge(exposure, neighbours)
     return smallest_epsilon(ways, exposure.release_count, delta=delta, known=known)

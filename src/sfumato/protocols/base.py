@@ -37,7 +37,7 @@ class State(Protocol):
     def whole(self) -> Self:
         """The whole state on rank 0, with other ranks' parts, for a checkpoint; every rank must call it."""
 
-    def over(self, ranks: Ranks) -> Self:
+    def divided_among(self, ranks: Ranks) -> Self:
         """This rank's share of a state that every rank has read: devices' vectors are divided among
         ``ranks``.
         """
@@ -104,7 +104,7 @@ class FederatedProtocol(Protocol[S]):
 
     Attributes:
         metrics: the columns that `scores` fills.
-        ranks: which share what devices remember (`State.over`); `ALONE` where every rank has all of it.
+        ranks: which share what devices remember (`State.divided_among`); `ALONE` where each has all of it.
     """
 
     metrics: ClassVar[tuple[str, ...]]

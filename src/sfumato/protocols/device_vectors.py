@@ -107,7 +107,7 @@ class DeviceVectors:
         found.move_(every, [np.arange(len(every) if rank == 0 else 0) for rank in range(self.ranks.count)])
         return replace(found, ranks=ALONE, holders={})
 
-    def over(self, ranks: Ranks) -> Self:
+    def divided_among(self, ranks: Ranks) -> Self:
         """This rank's share of vectors that every rank has: devices are dealt out to ``ranks`` in turn."""
         if ranks.count == 1:
             return self

@@ -122,7 +122,7 @@ class Session:
 
     def continued(self, position: TrainingPosition) -> TrainingPosition:
         """The position of a checkpoint with this rank's share of the devices' vectors only."""
-        return replace(position, state=position.state.over(self.protocol.ranks))
+        return replace(position, state=position.state.divided_among(self.protocol.ranks))
 
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
         """Yield ``rounds`` with scores and ε only where this spec asks for them, computed where they are

@@ -59,7 +59,7 @@ class AdaptiveState:
         """The state itself, as every rank (process) has all of it."""
         return self
 
-    def over(self, ranks: Ranks) -> Self:
+    def divided_among(self, ranks: Ranks) -> Self:
         """The state itself, as nothing of it is divided among ``ranks`` (processes)."""
         return self
 

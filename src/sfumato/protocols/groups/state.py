@@ -46,9 +46,9 @@ class GroupedState:
         """The state on rank 0 with what workers learned inside an interval; every rank must call it."""
         return self if self.gathered is None else replace(self, gathered=self.gathered.whole())
 
-    def over(self, ranks: Ranks) -> Self:
+    def divided_among(self, ranks: Ranks) -> Self:
         """This rank's share: what workers learned inside an interval is divided among ``ranks``."""
-        return self if self.gathered is None else replace(self, gathered=self.gathered.over(ranks))
+        return self if self.gathered is None else replace(self, gathered=self.gathered.divided_among(ranks))
 
     def pack(self) -> dict[str, Any]:
         """The whole state as numbers and CPU tensors by name, for a checkpoint."""

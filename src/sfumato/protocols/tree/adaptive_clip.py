@@ -52,9 +52,9 @@ class AdaptedState:
         """The whole state on rank 0, with other ranks' parts, for a checkpoint; every rank must call it."""
         return replace(self, inner=self.inner.whole())
 
-    def over(self, ranks: Ranks) -> Self:
+    def divided_among(self, ranks: Ranks) -> Self:
         """This rank's share: the vectors of devices are divided among ``ranks`` (processes)."""
-        return replace(self, inner=self.inner.over(ranks))
+        return replace(self, inner=self.inner.divided_among(ranks))
 
     def pack(self) -> dict[str, Any]:
         """The whole state as numbers and CPU tensors by name, for a checkpoint."""

@@ -45,9 +45,9 @@ class TreeState:
         """The whole state on rank 0, with the devices' vectors of other ranks; every rank must call it."""
         return self._with_each(DeviceVectors.whole)
 
-    def over(self, ranks: Ranks) -> Self:
+    def divided_among(self, ranks: Ranks) -> Self:
         """This rank's share: the vectors of devices are divided among ``ranks`` (processes)."""
-        return self._with_each(lambda vectors: vectors.over(ranks))
+        return self._with_each(lambda vectors: vectors.divided_among(ranks))
 
     def _with_each(self, change: Callable[[DeviceVectors], DeviceVectors]) -> Self:
         """Apply ``change`` to the vectors of devices that there are: error feedback, and SCAFFOLD's
