@@ -173,9 +173,7 @@ class BoundInputs:
 
     @property
     def noise_of_independent_sums(self) -> float:
-        """Term (b) of (33), the noise, with the expected square of a sum of independent noises; it is
-        smaller.
-        """
+        """Term (b) of (33), smaller: with the expected square of a sum of independent noises."""
         local = self.gap.local_aggregations
         return self._noise * (local**2 + 1) / (local**3 + 1)
 

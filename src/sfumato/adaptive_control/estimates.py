@@ -46,16 +46,13 @@ class NoisySquaredNorm:
 
     @property
     def signal(self) -> float | None:
-        """The observed total less the expected noise; ``None`` unless above 0 and five stds of the noise's
-        share.
-        """
+        """The observed total less the expected noise; ``None`` unless it is above 0 and five noise stds."""
         found = self.total - self.noise
         return found if found > _STANDS_OUT * math.sqrt(self.variance) and found > 0 else None
 
 
 def largest_distance(energies: list[NoisySquaredNorm]) -> float | None:
-    """The largest distance of several squared distances, noise taken off; ``None`` if noise hides all of
-    them.
+    """The largest of several distances, noise taken off; ``None`` if noise hides all of them.
 
     ``energies``: the squared distances as observed, with their noise; those without a `signal` do not count.
     """

@@ -42,15 +42,12 @@ class EngineSettings:
 
     @property
     def load_bytes(self) -> int:
-        """Bytes that the features of one load of examples may take, if they are not in memory: memory_bytes /
-        8.
-        """
+        """Bytes for the features of one load of examples, if not in memory: an eighth of `memory_bytes`."""
         return self.memory_bytes // 8
 
     @classmethod
     def default(cls, device: str = "cpu") -> EngineSettings:
-        """The default settings: torch's number of threads, and 512 MiB on a CPU or half of a CUDA device's
-        memory.
+        """The default: torch's number of threads, and 512 MiB on a CPU or half of a CUDA device's memory.
 
         Raises:
             SpecError: there is no such device here.
@@ -72,9 +69,7 @@ class Corrections(Protocol):
     """What each of P devices adds to the gradient of every step."""
 
     def of(self, rows: list[int]) -> Tensor:
-        """The corrections ``[p, M]`` of the devices ``rows`` (indices among the P); several threads may call
-        it.
-        """
+        """The corrections ``[p, M]`` of the devices ``rows``, indices among the P; it is thread-safe."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +96,7 @@ class LocalTask:
     gathers: bool = True
 
     def clip_of(self, layout: ParameterLayout) -> Clip | None:
-        """The clip of the whole update of a model of ``layout``, by layers if asked for; ``None`` for
-        none.
-        """
+        """The clip of the whole update of a model of ``layout``, perhaps by layers; ``None`` for none."""
         if self.layer_norms is None:
             return self.update_clip
         return PerLayerClip(self.layer_norms, layout.layer_spans)

@@ -60,9 +60,7 @@ def begin_chunk(
 
 
 def places_of(chunk: UpdateChunk, tile: Tensor) -> Tensor:
-    """The rows of ``chunk`` that belong to the devices ``tile`` ``[n]``: int64 ``[n]``, on the chunk's
-    device.
-    """
+    """The rows of ``chunk`` of the devices ``tile`` ``[n]``: int64 ``[n]``, on the chunk's device."""
     found = torch.searchsorted(torch.from_numpy(chunk.rows), tile)
     return found.to(chunk.updates.device)
 

@@ -61,8 +61,7 @@ class LocalEngine:
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """For each block of neighbouring devices of ``batches``, the tiles that train side by side, int64
-        ``[n]``.
+        """For each block of neighbours of ``batches``, the tiles that train side by side, int64 ``[n]``.
 
         ``task``: what each device does.
         """

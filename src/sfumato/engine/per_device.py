@@ -61,9 +61,7 @@ class PerDeviceEngine:
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """For each block of neighbouring devices of ``batches``, its tiles: one for each device, int64
-        ``[1]``.
-        """
+        """For each block of neighbours of ``batches``, its tiles: one for each device, int64 ``[1]``."""
         return tiles_of(batches.steps, 1, 4 * self._layout.total)
 
     def train(

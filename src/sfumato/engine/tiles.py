@@ -89,9 +89,7 @@ def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> It
 
 
 def work_on(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
-    """Call ``work`` for each of ``tiles``, in up to ``workers`` threads; a torch operation in it uses one
-    thread.
-    """
+    """Call ``work`` for each of ``tiles`` in up to ``workers`` threads; torch uses one thread in each."""
     with intra_op_threads(1):
         if workers <= 1:
             for tile in tiles:

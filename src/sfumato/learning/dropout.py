@@ -43,9 +43,7 @@ class Masks:
 
     @contextmanager
     def using(self, masks: Sequence[Tensor]) -> Iterator[None]:
-        """Context in which one forward pass multiplies by ``masks``, in the order of its calls of dropout
-        layers.
-        """
+        """Context in which one forward pass multiplies by ``masks``, in the order of its dropout calls."""
         self._given = iter(masks)
         try:
             yield
@@ -66,8 +64,7 @@ class Masks:
             self._asked = None
 
     def apply(self, layer: SeededDropout, x: Tensor) -> Tensor:
-        """``x`` times the next mask of `using`, in place if ``layer`` works in place; outside `using`, ``x``
-        itself.
+        """``x`` times the next mask of `using`, in place if ``layer`` works in place; else ``x`` itself.
 
         Raises:
             SpecError: there is no further mask, or it has another shape.
@@ -112,8 +109,7 @@ class SeededDropout(nn.Module):
         return self.masks.apply(self, x)
 
     def mask_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the mask for an input of ``shape``: the same, or one number for each example and
-        channel.
+        """The shape of the mask for an input of ``shape``: the same, or one number a channel of each example.
 
         Raises:
             ValueError: channels are dropped, and the input is no batch of examples with channels.
@@ -227,8 +223,7 @@ class DropoutLayout:
         return sum(call.size for call in self.calls)
 
     def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:
-        """The masks of all calls, in order, from ``uniforms``, numbers ``[..., B, F]`` in [0, 1); F is
-        `floats`.
+        """The masks of all calls, in order, from ``uniforms`` ``[..., B, F]`` in [0, 1); F is `floats`.
 
         A mask has the axis B where the call's input has it.
         """

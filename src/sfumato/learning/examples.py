@@ -128,9 +128,7 @@ class Examples:
 
     @property
     def none(self) -> tuple[Tensor, Tensor]:
-        """Features and targets of zero examples, ``[0, ...]``: their shapes and types are those of the
-        data.
-        """
+        """Features and targets of zero examples, ``[0, ...]``, with the data's shapes and types."""
         if isinstance(self.features, Tensor):
             assert isinstance(self.targets, Tensor)
             return self.features[:0], self.targets[:0]

@@ -66,9 +66,7 @@ class ParameterLayout:
         return tuple((start, stop) for _, start, stop in layers)
 
     def flatten(self, named: Mapping[str, Tensor]) -> Tensor:
-        """The flat vector ``[M]`` of the parameters ``named`` by name, e.g. a ``state_dict``; a detached
-        copy.
-        """
+        """The flat vector ``[M]`` of parameters ``named`` by name, e.g. a ``state_dict``; a detached copy."""
         return torch.cat([named[name].detach().reshape(-1) for name in self.names])
 
     def unflatten(self, flat: Tensor) -> dict[str, Tensor]:

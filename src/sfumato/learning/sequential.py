@@ -111,9 +111,7 @@ class SequentialGradient:
         return batch * self._example_floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` to ``out`` in packed order: images and kernels lie channels-last
-        there.
-        """
+        """Write flat vectors ``[n, M]`` to ``out`` in packed order (images and kernels channels-last)."""
         for start, stop, shape, order in self._blocks():
             source = torch.unflatten(flat[:, start:stop], 1, shape).permute(0, *(axis + 1 for axis in order))
             out[:, start:stop].view(source.shape).copy_(source)

@@ -46,9 +46,7 @@ class Constant:
         self._block = torch.empty(0)
 
     def at_least(self, like: Tensor, floats: int) -> Tensor:
-        """The constant as a float32 vector ``[floats]`` on the device of ``like``; it may share memory with
-        others.
-        """
+        """The constant as a float32 vector ``[floats]`` on the device of ``like``; its memory is shared."""
         if len(self._block) < floats or self._block.device != like.device:
             self._block = torch.full((floats,), self._value, device=like.device)
         return self._block[:floats]
@@ -74,9 +72,7 @@ class Tape:
         self._operations.append(operation)
 
     def empty(self, like: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """A contiguous tensor ``[*shape]`` of ``dtype`` on the device of ``like``: a block of memory, not
-        initialised.
-        """
+        """A contiguous tensor ``[*shape]`` of ``dtype`` on the device of ``like``, not initialised."""
         self._tensors += 1
         return self._memory.block(self._tensors, like, math.prod(shape), dtype).view(shape)
 

@@ -68,8 +68,7 @@ class StartModels:
         return cls(models[groups], list(zip(rows, counts.cumsum(0).tolist(), strict=True)))
 
     def with_rows_of(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield start models together with the rows of other stacks that belong to the same devices, in
-        pieces.
+        """Yield start models with the rows of other stacks that are of the same devices, in pieces.
 
         Args:
             stacks: one or more, each ``[n, M]``, a row for each of the first n devices.
@@ -151,8 +150,7 @@ class TrainingMemory:
         return self._stacks[what][:devices]
 
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
-        """The memory for the features of a gradient step, ``[devices * width, ...]``, and the step that reads
-        it.
+        """The memory of a gradient step's features, ``[devices * width, ...]``, and the step that reads it.
 
         The same arguments give the same step again. `reserve` must have made room before.
 

@@ -123,8 +123,7 @@ class PerLayerClip:
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:
-        """Clip the layers of the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become
-        zero.
+        """Clip each layer of the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become 0.
 
         Returns the stack, each row's norm before clipping, and which rows were changed.
 

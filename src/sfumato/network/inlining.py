@@ -26,8 +26,7 @@ DISTANCES = "radio.distances_m"
 
 
 def inlined(spec: Spec) -> Spec:
-    """``spec`` with the contents of all files that its topology, moves and radio name, and the files'
-    SHA-256.
+    """``spec`` with the contents and SHA-256 of all files that its topology, moves and radio name.
 
     Raises:
         SpecError: a file cannot be read, or does not hold what it should.

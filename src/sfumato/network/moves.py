@@ -25,8 +25,7 @@ _COLUMNS = ("round", "device", "edge")
 def trace_of(
     moves: TopologyMoves, tree: Tree, *, rounds: int, least: Sequence[int], seed: int
 ) -> tuple[Move, ...]:
-    """All moves of a run as (round, device, edge), sorted by round and device: as written, or drawn by the
-    seed.
+    """All moves of a run, (round, device, edge), sorted by round and device: as written, or drawn.
 
     Before every round but the first, each device in turn goes to another edge with probability ``rate``, to
     each of the others alike. A device stays if its edge would have fewer than its ``least`` without it.

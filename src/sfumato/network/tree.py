@@ -74,9 +74,7 @@ class Tree(TreeShape):
         return self.device_names or self.tiers[-1].labels
 
     def node_name(self, tier: int, index: int) -> str:
-        """The name of an aggregator by tier and index: ``cloud``, or its level and number, such as
-        ``edge:3``.
-        """
+        """The name of an aggregator by tier and index: ``cloud``, or level and number, such as ``edge:3``."""
         return "cloud" if tier == 0 else f"{self.tiers[tier].name}:{index}"
 
     def titled(self, text: str) -> str:

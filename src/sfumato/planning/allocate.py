@@ -102,8 +102,7 @@ class _BoundOptions:
 
 
 def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[PairTarget]) -> list[PairTarget]:
-    """Those of ``pair_targets`` that no intensities meet: in every bound the pair has a release without
-    noise.
+    """Those of ``pair_targets`` that no intensities meet: every bound has a release without noise.
 
     ``response``: of the plan to its sources.
     """

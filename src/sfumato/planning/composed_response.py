@@ -119,9 +119,7 @@ class ComposedResponse:
         )
 
     def limit_growth(self, constraint: Constraint, epsilon: float) -> float:
-        """Elasticity of the limit of ``constraint``: its relative growth over that of ``epsilon``, the
-        target.
-        """
+        """Elasticity of the limit of ``constraint``: its relative growth over that of ``epsilon``."""
         return 1.0 / constraint.limit
 
     def _signal_to_noise(self, intensities: FloatArray) -> FloatArray:

@@ -57,16 +57,10 @@ class PlannedFamily(Protocol):
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise for ``problem`` at which account confirms all ``targets``, and its
-        allocation.
-        """
+        """The plan of least noise for ``problem`` that account confirms for ``targets``; its allocation."""
 
     def own_noise(self, plan: Any, targets: Sequence[EpsilonTarget]) -> float:
-        """Root of `variance` with all of the plan's noise scaled until ``targets`` hold; NaN if that is not
-        known.
-        """
+        """Root of `variance` if the plan's own noise is scaled until ``targets`` hold; NaN if not known."""
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError that says which targets of ``problem`` need more noise than ``requested``
-        allows.
-        """
+        """Raise the SpecError on targets of ``problem`` that need more noise than ``requested`` allows."""

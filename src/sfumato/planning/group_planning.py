@@ -97,9 +97,7 @@ class GroupPlanning:
         ]
 
     def count_devices(self, plan: GroupPlan, units: set[int], *, alike: bool) -> int:
-        """The number of ``units`` or, with ``alike``, of all devices that symmetries exchange with one of
-        them.
-        """
+        """The number of ``units`` or, with ``alike``, of all devices that symmetries exchange with them."""
         if not alike:
             return len(units)
         classes = dict(plan.releases.pairs.unit_classes)
@@ -129,8 +127,7 @@ class GroupPlanning:
         return math.sqrt(self.variance(cast("GroupPlan", scale_to_targets(plan, targets))))
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError that names the target of ``requested`` that needs most noise by itself, and how
-        much.
+        """Raise the SpecError on the target of ``requested`` that needs most noise by itself.
 
         ``problem``: what the plan starts from.
         """

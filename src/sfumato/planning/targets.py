@@ -101,8 +101,7 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
 
 
 def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_for: int) -> ObservedUnit:
-    """The pair of ``coalition`` and what the spec protects in device ``unit`` (itself, or a record or
-    person).
+    """The pair of ``coalition`` and what the spec protects in device ``unit``, perhaps a record in it.
 
     ``stands_for``: the number of equivalent pairs.
     """

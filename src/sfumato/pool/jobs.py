@@ -84,8 +84,7 @@ class Workers(Protocol):
 
 
 def run_jobs(workers: Workers, jobs: Sequence[Job]) -> Iterator[JobProgress]:
-    """Do ``jobs``, ``workers.size`` at once; yields every change of a job's progress, the last one as
-    finished.
+    """Do ``jobs``, ``workers.size`` at once; yields each change of a job's progress until it is finished.
 
     A job that fails stops no other. One whose worker is lost is tried again, ``MOST_TRIES`` times in all.
     """

@@ -27,8 +27,7 @@ class Location:
 
     @classmethod
     def named(cls, name: str) -> Location:
-        """The location called ``name``: ``local``, ``ray`` or ``ray://HOST:PORT``, as for the argument
-        ``on``.
+        """The location called ``name``, as the argument ``on``: ``local``, ``ray`` or ``ray://HOST:PORT``.
 
         Raises:
             SpecError: there is no such place.

@@ -40,9 +40,7 @@ class CertifiedPair:
 
     @property
     def is_record(self) -> bool:
-        """Whether the unit is a record of the device, or a person (charged like a record), and not the
-        device.
-        """
+        """Whether the unit is a record, or a person (charged like one), and not the device."""
         return self.row.unit_kind != "device"
 
 

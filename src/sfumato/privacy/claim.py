@@ -57,8 +57,8 @@ class Claim:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Claim:
-        """Read a claim from a row of ``claims`` in ``privacy.json``; keys that are computed, as ``holds``,
-        are ignored.
+        """Read a claim from a row of ``claims`` in ``privacy.json``; keys that follow from others are
+        ignored.
 
         Raises:
             KeyError: a key other than ``why`` is missing.

@@ -113,31 +113,25 @@ class DeclaredReleases(Protocol):
         """Number of devices, numbered from 0."""
 
     def party_name(self, party: Party) -> str:
-        """The name of ``party`` on the command line, such as ``edge:0``; ValueError if there is no such
-        party.
-        """
+        """The name of ``party`` on the command line, such as ``edge:0``; ValueError for none such."""
 
     @property
     def noise_law(self) -> NoiseLaw:
-        """The distribution of all noise; releases of a law that the accountant does not compose count as
-        un-noised.
-        """
+        """The distribution of all noise; noise of a law that the accountant cannot compose counts as none."""
 
     @property
     def batches(self) -> BatchFacts:
         """How devices draw the records of a local step."""
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure, grouped by draws of batches, to charge a record of device
-        ``unit``.
+        """The releases of the flow exposure by draws of batches, to charge a record of device ``unit``.
 
         The flow exposure holds all releases that what ``coalition`` sees is computed from. Empty where
         records are not drawn into batches independently of each other.
         """
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """A coalition with more members towards which a record of ``unit`` may have a smaller ε; ``None`` if
-        none.
+        """A larger coalition towards which a record of ``unit`` may have a smaller ε; ``None`` if none.
 
         What holds towards it holds towards ``coalition`` too, which sees less.
         """
@@ -299,9 +293,7 @@ class PairCharge:
         return self.releases.exposures(self.device, self.coalition)
 
     def bounds(self, delta: float) -> dict[str, EpsilonBound]:
-        """Every bound of this pair at ``delta``, by its name, such as ``flow``; those towards `larger` are
-        not here.
-        """
+        """Every bound of this pair at ``delta``, by its name, such as ``flow``; without those of `larger`."""
         if self.record is None:
             return bounds_of(self.releases, self.exposures, delta=delta, neighbours=self.neighbours)
         return {

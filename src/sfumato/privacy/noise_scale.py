@@ -56,8 +56,7 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
 
 
 def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: float, delta: float) -> bool:
-    """Whether any of ``ways``, with ``factor`` times its noise, is shown to have at most ``epsilon`` at
-    ``delta``.
+    """Whether one of ``ways``, at ``factor`` times its noise, surely has at most ``epsilon`` at ``delta``.
 
     On a coarse grid of privacy losses, which is quick and never has too small a δ. ``False`` proves nothing.
     """

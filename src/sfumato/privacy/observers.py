@@ -46,16 +46,12 @@ class Relation:
 
     @classmethod
     def edge(cls, name: str, elsewhere: str = "") -> Relation:
-        """The unit's own aggregator called ``name`` or, if ``elsewhere`` says in words where it is, another
-        one.
-        """
+        """The unit's own aggregator called ``name`` or, with ``elsewhere`` (words for where), another one."""
         return cls("other-edge", f"{name}{elsewhere}") if elsewhere else cls("own-edge", f"own {name}")
 
     @classmethod
     def device(cls, elsewhere: str) -> Relation:
-        """A device that is no peer of the unit; ``elsewhere``: words for where it is, with their space or
-        comma.
-        """
+        """A device that is no peer of the unit; ``elsewhere``: words for where, with their space or comma."""
         return cls("other-device", f"device{elsewhere}")
 
     @classmethod

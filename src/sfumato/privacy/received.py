@@ -69,9 +69,7 @@ class CoalitionView:
     senders: frozenset[tuple[int, int]]
 
     def how(self, tier: int, index: int) -> Literal["single", "sum"] | None:
-        """Whether aggregator ``(tier, index)`` receives messages singly or summed; ``None`` if not in the
-        coalition.
-        """
+        """Whether aggregator ``(tier, index)`` receives messages singly or summed; ``None`` for no member."""
         if (tier, index) in self.single:
             return "single"
         return "sum" if (tier, index) in self.summed else None

@@ -314,15 +314,12 @@ class Exposure:
         return any(release.is_unprotected for release in self.releases)
 
     def without_draws(self) -> Exposure:
-        """A copy in which the unit takes part every time, without the noise of others that are drawn by
-        chance.
-        """
+        """A copy in which the unit takes part every time, without noise that depends on other draws."""
         draws = tuple(replace(draw, sampling=Sampling(), drawn_noise=()) for draw in self.draws)
         return replace(self, draws=draws)
 
     def with_draws_shown(self) -> Exposure:
-        """A copy in which the coalition sees every draw, without the noise of others that are drawn by
-        chance.
+        """A copy in which the coalition sees every draw, without noise that depends on other draws.
 
         An election's addition to μ² counts the sure noise alone.
         """
@@ -341,7 +338,5 @@ def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
 
 
 def are_unprotected(exposures: Iterable[Exposure]) -> bool:
-    """Whether each of ``exposures``, the bounds of a pair, has a release without noise, so that ε is
-    infinite.
-    """
+    """Whether each of ``exposures``, a pair's bounds, has a release without noise: then ε is infinite."""
     return all(exposure.is_unprotected for exposure in exposures)

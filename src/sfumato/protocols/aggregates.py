@@ -65,8 +65,7 @@ class FloatAggregates:
         return replace(self, tier=self.tier - 1, values=values)
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
-        """Add each node's own noise, in place, to the coordinates that messages have; returns these
-        aggregates.
+        """Add each node's own noise, in place, to the coordinates of messages; returns these aggregates.
 
         Args:
             std: standard deviation of each node's noise a coordinate, ``[nodes]``; 0: none.
@@ -105,9 +104,7 @@ class IntegerAggregates:
 
     @property
     def values(self) -> Tensor:
-        """The average that each node holds, float ``[nodes, M]``: `base` plus its sum over scale and
-        weight.
-        """
+        """The average of each node, float ``[nodes, M]``: `base` plus its sum over scale and weight."""
         averages = torch.from_numpy(self.ring.averages(self.tier, self.sums)).to(self.base.device)
         if self.coordinates is None:
             return self.base + averages

@@ -38,19 +38,15 @@ class State(Protocol):
         """The whole state on rank 0, with other ranks' parts, for a checkpoint; every rank must call it."""
 
     def divided_among(self, ranks: Ranks) -> Self:
-        """This rank's share of a state that every rank has read: devices' vectors are divided among
-        ``ranks``.
-        """
+        """This rank's share of a state that every rank has: devices' vectors are divided among ``ranks``."""
 
     def pack(self) -> dict[str, Any]:
-        """The whole state as numbers and CPU tensors by name, for a checkpoint; only of a state that `whole`
-        gave.
-        """
+        """The whole state as numbers and CPU tensors by name, for a checkpoint; only of a `whole` state."""
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The inverse of `pack`, with tensors on ``device``; raises any exception if ``packed`` is no such
-        state.
+        """The inverse of `pack`, with tensors on ``device``; raises any exception if ``packed`` is not
+        that.
         """
 
 
@@ -145,14 +141,10 @@ class FederatedProtocol(Protocol[S]):
         """Whether every coordinate of the models is a finite number."""
 
     def scores(self, state: S, examination: Evaluator) -> dict[str, float]:
-        """Score the models on the test set of ``examination``: by column of the metrics (``accuracy``,
-        ``loss``).
-        """
+        """Score the models by ``examination``: by column of the metrics (``accuracy``, ``loss`` ...)."""
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Train ``model`` ``[P]`` for ``rounds`` rounds without clipping and noise; returns norms of its
-        messages.
-        """
+        """Train ``model`` ``[P]`` for ``rounds`` rounds without clip and noise; returns norms of messages."""
 
 
 def check_tensors(*tensors: Tensor | None) -> None:

@@ -47,9 +47,7 @@ class DeviceVectors:
         return self.ranks.count > 1
 
     def of(self, devices: IntArray) -> Tensor:
-        """The vectors of ``devices`` ``[p]``, which this rank trains, ``[p, M]``; zeros where none was
-        written.
-        """
+        """The vectors of ``devices`` ``[p]``, which this rank trains, ``[p, M]``; zeros for those without."""
         me = self.ranks.rank
         assert all(self.holders.get(device, me) == me for device in devices.tolist())  # they were moved here
         return self._rows(devices)
@@ -67,9 +65,7 @@ class DeviceVectors:
         return replace(self, written=dict(self.written), holders=dict(self.holders))
 
     def write_(self, devices: IntArray, vectors: Tensor) -> None:
-        """Store copies of ``vectors`` ``[p, M]`` for ``devices`` ``[p]``, which this rank trains; in
-        place.
-        """
+        """Store copies of ``vectors`` ``[p, M]`` for ``devices`` ``[p]``, which this rank trains."""
         own = (vector.clone() for vector in vectors)  # a view would keep its whole chunk in memory
         self.written.update(zip(devices.tolist(), own, strict=True))
 

@@ -48,9 +48,7 @@ class ObserverPosition(Protocol):
     """The position of a coalition in a topology."""
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What the observer receives in aggregation ``index`` of round ``number``, both from 0, by the
-        plan.
-        """
+        """What the observer receives in aggregation ``index`` of round ``number``, both from 0."""
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
         """The index of the aggregator that each of ``senders`` ``[p]`` of ``tier`` sends to, int64 ``[p]``.
@@ -90,8 +88,7 @@ class TreeObserverPosition:
         return declared.view(tuple(dict.fromkeys(members)), index)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """The index of the node that each of ``senders`` ``[p]`` of ``tier`` sends to in round ``number``,
-        ``[p]``.
+        """The index of the node that each of ``senders`` ``[p]`` of ``tier`` sends to in round ``number``.
 
         ``index``, the aggregation, does not matter.
         """
@@ -114,9 +111,7 @@ class GroupObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """What the observer receives in round ``number`` (from 0), by the plan; ``index``, the group, is not
-        used.
-        """
+        """What the observer receives in round ``number`` (from 0); ``index``, the group, is not used."""
         return self.plan.releases.view(self.coalition, number + 1)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
@@ -162,8 +157,7 @@ class Recorder:
             self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the sums that members receive in aggregation ``index``, unless they receive every message
-        singly.
+        """Keep the sums that members receive in aggregation ``index``, unless they receive single messages.
 
         ``number`` is the round, ``values`` ``[nodes, M]`` what all nodes of ``tier`` received.
         """

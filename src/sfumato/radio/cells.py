@@ -79,8 +79,7 @@ class Cells:
         return Airtime(self._broadcast_w * total, total)
 
     def expected_uplink(self, counts: IntArray, bits_of_each: Callable[[int], float]) -> Airtime:
-        """Expected airtime if each of ``counts[..., c]`` devices, drawn in every cell c, sends one message
-        up.
+        """Expected airtime if each of ``counts[..., c]`` devices drawn in every cell c sends one message.
 
         Args:
             counts: 0 to the cell's size, ``[..., cells]``; drawn uniformly without replacement.
@@ -172,8 +171,7 @@ def sum_in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
 
 
 def slowest_in_cells(airtimes_s: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    """The largest of ``airtimes_s`` in every cell, ``[count]``: its delay if all begin together; 0 if it is
-    empty.
+    """The largest of ``airtimes_s`` in every cell, ``[count]``: all begin together; 0 in an empty cell.
 
     ``cells``: the cell of each airtime; ``count``: of cells.
     """

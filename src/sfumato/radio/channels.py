@@ -85,8 +85,7 @@ class Channels:
 
     @cached_property
     def distances_m(self) -> FloatArray | None:
-        """Distance of each link's device to its aggregator, in metres ``[N]``; ``None`` with a radio over the
-        air.
+        """Distance of each link's device to its aggregator, metres ``[N]``; ``None`` over the air.
 
         Raises:
             SpecError: a list or a file of distances that does not fit.
@@ -208,8 +207,7 @@ class Channels:
         return snr
 
     def air_delay_s(self, coordinates: int) -> float:
-        """Seconds that a superposed transmission of ``coordinates`` coordinates takes, however many take
-        part.
+        """Seconds that a superposed transmission of ``coordinates`` coordinates takes, whoever takes part.
 
         A coordinate goes over each subcarrier of a slot (pfels.txt, section 4.1).
         """
@@ -330,7 +328,5 @@ def rician_mean(k_factor: float) -> float:
 
 
 def shadowing(rng: np.random.Generator, count: int, std_db: float) -> FloatArray:
-    """``count`` random power gains (linear) of obstacles: log-normal, of median 1; ``std_db``: std in
-    decibels.
-    """
+    """``count`` random power gains (linear) of obstacles, log-normal of median 1; ``std_db``: in dB."""
     return from_db(std_db * rng.standard_normal(count))

@@ -154,9 +154,7 @@ class TreeCosts:
 
     @cached_property
     def wires(self) -> tuple[Backhaul, ...]:
-        """For every tier, the cost of one aggregation by its nodes on all wires below them, and of its
-        result.
-        """
+        """For every tier, the cost of one aggregation by its nodes on all wires below, up and down."""
         tree, found = self.tree, [Backhaul()]
         for tier in range(self.tree.depth - 1, 0, -1):
             parents, message = tree.parents[tier], np.full(tree.tiers[tier].size, self.message_bytes)
@@ -281,9 +279,7 @@ class TreeRound:
 
 
 def kept_coordinates(compression: Compression | None, parameters: int) -> int:
-    """k, how many of the model's ``parameters`` coordinates a message under ``compression`` holds; at least
-    1.
-    """
+    """k, how many of ``parameters`` coordinates a message under ``compression`` holds; at least 1."""
     if compression is None:
         return parameters
     return max(1, round(compression.ratio * parameters))

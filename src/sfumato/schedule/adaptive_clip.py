@@ -41,8 +41,7 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
 
 
 def adaptive_clip_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of sections that need a fixed clip norm, if it is
-    adapted.
+    """Refusals as rows (applies, key, value, allowed) of what an adapted clip norm does not go with.
 
     A row whose ``applies`` is true is a refusal.
     """

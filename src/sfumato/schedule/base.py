@@ -30,14 +30,10 @@ class Parties(Protocol):
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """The names that a user gave to the sites of devices, by number: devices or leaves; empty without
-        names.
-        """
+        """The names that a user gave to sites of devices (devices or leaves), by number; empty without."""
 
     def titled(self, text: str) -> str:
-        """Replace parties called by kind and number in ``text`` (such as ``edge:0``) by the topology's
-        names.
-        """
+        """``text`` with the topology's names in place of kinds and numbers, such as ``edge:0``."""
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
@@ -64,9 +60,7 @@ class Plan(Protocol):
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
-        """Number of devices at each place (the leaves of a tree; one place in groups) that data are divided
-        among.
-        """
+        """Number of devices at each place that data are divided among: leaves, or one place in groups."""
 
     @property
     def is_sampled(self) -> bool:

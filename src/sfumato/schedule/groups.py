@@ -104,8 +104,7 @@ class GroupPlan:
 
     @property
     def shares_drawn(self) -> FloatArray:
-        """Probability that one given worker of each group takes part in a round, float64 ``[M]`` for M
-        groups.
+        """Probability that a given worker of each group takes part in a round, float64 ``[M]``.
 
         In the first era; 1 where all take part.
         """
@@ -144,9 +143,7 @@ class GroupPlan:
 
     @property
     def by_interval(self) -> bool:
-        """Whether one sample of workers and one release are for an interval of rounds, rather than for a
-        round.
-        """
+        """Whether one sample of workers and one release are for an interval of rounds, not for one round."""
         return self.kind in BY_INTERVAL
 
     @property
@@ -177,8 +174,7 @@ class GroupPlan:
         return self.clips * (math.sqrt(self.merge_every) if self.by_interval else 1.0)
 
     def noise_std(self, number: int) -> FloatArray:
-        """Std, a coordinate, of the noise that each noiser of a group adds to the sum of round ``number``,
-        ``[M]``.
+        """Std, a coordinate, of each noiser's noise in the sum of round ``number`` (from 0), ``[M]``.
 
         In units of the model; 0 without noise.
         """
@@ -195,8 +191,7 @@ class GroupPlan:
         return self.gradient_bound(number) * momentum_gain(self._message_steps, self.spec.training.momentum)
 
     def gradient_bound(self, number: int) -> float:
-        """l2 bound on how far one gradient of an example moves the model in one local step of round
-        ``number``.
+        """l2 bound on how far one gradient of an example moves the model in a step of round ``number``.
 
         It is step size times clip norm over batch size. Only where gradients of examples are clipped.
         """
@@ -211,8 +206,8 @@ class GroupPlan:
         return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
     def model_noise_std(self, number: int) -> FloatArray:
-        """Expected std, a coordinate, of the noise that the release of round ``number`` leaves in each
-        group's model.
+        """Expected std, a coordinate, of the noise that round ``number`` leaves in each group's model,
+        ``[M]``.
 
         ``[M]``; with the expected number of noisers.
         """

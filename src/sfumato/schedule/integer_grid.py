@@ -102,8 +102,7 @@ class IntegerGrid:
         )
 
     def node_steps(self, tier: int, node: int, std: float) -> float:
-        """Std of a node's noise in steps of the grid, inflated for rounding, from its std in the node's
-        average.
+        """Std of a node's noise in grid steps, inflated for rounding, from its std in the node's average.
 
         ``node``: its index in ``tier``; ``std``: a coordinate, in units of the model.
         """
@@ -220,8 +219,7 @@ def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: 
 
 
 def average_weights(tree: Tree) -> tuple[FloatArray, ...]:
-    """For every tier from the cloud down, the weight of each node's average in the global average,
-    ``[nodes]``.
+    """For every tier, cloud first, the weight of each node's average in the global one, ``[nodes]``.
 
     The global average is the mean of the means, level by level.
     """

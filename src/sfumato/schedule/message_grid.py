@@ -49,9 +49,7 @@ class MessageGrid(Grid):
 
     @property
     def limit(self) -> float:
-        """The largest coordinate, in grid steps, that a message may have so that a sum of `messages` of them
-        fits.
-        """
+        """The largest coordinate of a message, in grid steps, at which a sum of `messages` of them fits."""
         return float(2 ** (self.bits - 2) // self.messages)
 
     @classmethod

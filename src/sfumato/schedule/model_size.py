@@ -17,8 +17,7 @@ Shape = tuple[int, ...]
 
 
 def parameter_count(spec: Spec) -> int | None:
-    """M, the number of trained parameters of the spec's model; ``None`` where it is known only once it is
-    built.
+    """M, the number of trained parameters of the spec's model; ``None`` if only building it can tell.
 
     That is a model of the user's own, one of which a part is trained, or data whose shape is neither
     tabulated nor on this machine.
@@ -61,8 +60,7 @@ def parameter_count(spec: Spec) -> int | None:
 
 
 def check_model_size(spec: Spec) -> None:
-    """Refuse a built-in perceptron that is too large, and a list of clip norms that is not one for each
-    layer.
+    """Refuse a built-in perceptron that is too large, and clip norms that are not one for each layer.
 
     Raises:
         SpecError: more parameters than are allowed, or another number of layers than norms.
@@ -84,9 +82,7 @@ _LINEAR_LAYERS = {"cnn": 2, "vgg11": 3}
 
 
 def layer_count(model: Model) -> int | None:
-    """Number of the model's layers that have trained parameters; ``None`` if it is known only once it is
-    built.
-    """
+    """Number of layers of the model with trained parameters; ``None`` if only building it can tell."""
     if ":" in model.kind:
         return None
     if model.trained == "head":

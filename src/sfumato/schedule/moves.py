@@ -104,9 +104,7 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
 
 
 def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
-    """Notes to the user that some moves, changes of trust or of groups come after the last round, without
-    effect.
-    """
+    """Notes to the user on moves, changes of trust and changes of groups after the last round."""
     topology, last = spec.topology, spec.training.rounds
     moves = getattr(topology, "moves", None)
     firsts = {
@@ -198,9 +196,7 @@ def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
 
 
 def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleases, ...]:
-    """For every tree of ``rounds``, the releases as if all rounds were on it, by the sources that add noise
-    then.
-    """
+    """For every tree of ``rounds``, the releases as if all rounds were on it, with its sources of noise."""
     return tuple(
         tree_releases(rounds, tree, participants_of(rounds.spec, tree), noise_in(tree, noise, rounds.trees))
         for _, tree in rounds.trees

@@ -57,9 +57,7 @@ class TreeParticipants:
 
 
 def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
-    """The devices that take part in round ``number`` (from 0), ascending: drawn, or those that the plan
-    names.
-    """
+    """The devices that take part in round ``number`` (from 0), ascending: drawn, or named by the plan."""
     tree, participants = plan.tree, plan.participants
     if participants.cohort is not None:
         return participants.cohort
@@ -197,8 +195,7 @@ def threshold_of(faults: Faults | None, parties: int) -> int:
 
 
 def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
-    """For every tier, how many children of a node must collude with it to remove the masks of others'
-    messages.
+    """For every tier, how many children must collude with their node to remove others' masks.
 
     A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
     is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.

@@ -123,9 +123,7 @@ class TreePlan:
 
     @property
     def classes_share_trust(self) -> bool:
-        """Whether all leaves of a class of the accountant have equally trusted nodes above them, on all
-        levels.
-        """
+        """Whether leaves of an accountant's class have equally trusted nodes above them, on all levels."""
         if self.eras:
             return True  # edges without a bound are in no class together
         trusted = [tier.trusted[self.tree.paths[:, depth]] for depth, tier in enumerate(self.tree.tiers)]
@@ -229,9 +227,7 @@ class TreePlan:
 
     @cached_property
     def device_of_each_class(self) -> IntArray:
-        """The number of one device of every class ``[classes]``: devices with equal weights, bounds and
-        noise.
-        """
+        """The number of one device of every class ``[classes]``; a class has one weight, bound and noise."""
         everybody = np.arange(self.tree.device_count, dtype=np.int64)
         return np.unique(self._classes_of(everybody), return_index=True)[1]
 
@@ -241,7 +237,7 @@ class TreePlan:
         return np.ones(len(devices)) if weights is None else weights[devices]
 
     def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """l2 bound of the message of each of ``devices`` in aggregation ``step``, in the unit of the round,
+        """l2 bound of the message of each of ``devices`` in aggregation ``step``, in the round's unit,
         ``[P]``.
 
         Infinite where the gradients of examples are clipped, whose number in a batch is drawn.
@@ -251,8 +247,7 @@ class TreePlan:
         return self.example_bounds_of(step, devices)
 
     def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """l2 bound on how far one example moves the message of each of ``devices`` in aggregation ``step``,
-        ``[P]``.
+        """l2 bound on how far one example moves the message of each of ``devices`` at ``step``, ``[P]``.
 
         In the unit of the round. Where examples are not clipped, the bound of the message itself.
         """

@@ -33,8 +33,7 @@ def with_participations(
 
 
 def with_realised(report: PrivacyReport, realised: Mapping[str, Any]) -> PrivacyReport:
-    """``report`` of all pairs with the ε after the run, from what its ledger tells: see
-    `with_participations`.
+    """``report`` of all pairs with the ε after the run, from its ledger: see `with_participations`.
 
     That of a deployed run is unchanged: who took part, and who was lost, does not follow from the seed.
 

@@ -91,9 +91,7 @@ class Run:
 
     @cached_property
     def privacy(self) -> PrivacyReport:
-        """Guarantees and claims of all rounds of the spec, also if the run was stopped, and ε after the
-        run.
-        """
+        """Guarantees and claims of all rounds of the spec, even of a stopped run, and ε after the run."""
         report = account(self.spec, data=self.data)
         realised = read_ledger(self.path).get("realised")
         return with_realised(report, realised) if realised else report

@@ -134,9 +134,7 @@ class FolderWriter:
             self._add_to_manifest({METRICS_FILE: self._write_metrics()})
 
     def finish(self, position: TrainingPosition) -> None:
-        """Save a run that is finished at ``position`` and write all derived files; the manifest then says
-        finished.
-        """
+        """Save a run finished at ``position``, write all derived files, and mark the manifest as finished."""
         self.save(position)
         files = {METRICS_FILE: self._write_metrics()}
         files |= self._write_realised_privacy(position)

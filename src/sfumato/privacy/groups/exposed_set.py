@@ -76,8 +76,7 @@ class SearchResult(NamedTuple):
 def search_all_sets(
     scene: ExposureProblem, price: Price, limit: float, *, most_extensions: int = MOST_EXTENSIONS
 ) -> SearchResult:
-    """Search all exposed sets for the cheapest that costs less than ``limit``, by dynamic programming over
-    blocks.
+    """Search all exposed sets for the cheapest below ``limit``, by dynamic programming over blocks.
 
     An exposed set is the releases that the coalition is taken to see, as a number of blocks of steps a group.
 

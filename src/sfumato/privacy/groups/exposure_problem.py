@@ -69,9 +69,7 @@ class ExposureProblem:
 
     @cached_property
     def bridges(self) -> tuple[Bridges, ...]:
-        """For every era, the kinds of workers in several groups that can link them; the target does not
-        count.
-        """
+        """For every era, the kinds of workers in several groups, who link these; without the target."""
         return self.kinds.bridges(self.unit)
 
     def with_unit(self, era: int) -> npt.NDArray[np.bool_]:
@@ -102,7 +100,7 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """The noised sums, counted, that are charged if the first ``exposed[g]`` blocks of every group g are
+        """The noised sums, counted, that are charged if the first ``exposed[g]`` blocks of group g are
         exposed.
 
         ``exposed``: int64 ``[groups]``. Results are kept.

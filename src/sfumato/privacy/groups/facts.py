@@ -64,9 +64,7 @@ class GroupDraw:
 
     @property
     def sure(self) -> int:
-        """The fewest messages that a released sum holds: `survivors`, or else those of all that are sure to
-        be drawn.
-        """
+        """The fewest messages that a released sum holds: `survivors`, or else `guaranteed`."""
         return self.guaranteed if self.survivors is None else self.survivors
 
     def sampling(self, *, known: int, hidden: bool) -> Sampling:
@@ -213,9 +211,7 @@ class GroupFacts:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The steps of training as blocks: one begins wherever models can cross groups or workers change
-        groups.
-        """
+        """The steps of training as blocks: one begins where models can cross groups or workers change."""
         period = 1 if self.in_intervals or self.kind == "ms-fedavg" else self.merge_every
         return split_at_merges_and_eras(self.steps, period, self.era_steps)
 
@@ -231,8 +227,7 @@ class GroupFacts:
 
     @cached_property
     def blocks_alike_until(self) -> IntArray:
-        """For every block, the number of the next one that differs in length, era or kind of start,
-        ``[blocks]``.
+        """For every block, the next one that differs in length, era or kind of start, ``[blocks]``.
 
         It is the number of blocks if there is none.
         """

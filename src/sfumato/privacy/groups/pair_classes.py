@@ -87,8 +87,7 @@ class GroupPairs:
         return any(group in era for era in self.releases.kinds.groups[self.releases.kinds.of[party.index]])
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """Yield one pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all
-        pairs.
+        """Yield one pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
         groups maps one to the other, observers of one unit if all their exposures are equal and the unit
@@ -124,9 +123,7 @@ class GroupPairs:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether there are so many kinds of pairs that an observer stands for those that see no more than
-        it.
-        """
+        """Whether there are so many kinds of pairs that an observer stands for those that see no more."""
         kinds = self.releases.kinds
         pairs = len(self.unit_classes) * (kinds.group_count + len(kinds.size))
         return pairs > folded_observers.MOST_PAIRS and folded_observers.may_fold(self.releases)

@@ -115,8 +115,7 @@ class GroupReleases(GroupFacts):
         return seen
 
     def reach(self, unit_kind: int, seen: IntArray, *, by_clocks: bool | None = None) -> IntArray:
-        """For every group, how many of its first releases the ``seen`` ones depend on, the unit being no
-        link.
+        """For every group, how many of its first releases the ``seen`` ones depend on; the unit links none.
 
         Args:
             unit_kind: number of the kind of workers that the unit is of.
@@ -254,8 +253,7 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` and a worker of each of the unit's groups that it does not see; ``None`` without
-        gain.
+        """``coalition`` and a worker of each of the unit's groups it does not see; ``None`` without gain.
 
         What holds towards the larger one holds towards ``coalition`` too. A unit of several groups that
         starts from their mean starts from a hidden model where a group is unseen, and its record counts as

@@ -61,8 +61,7 @@ class Block:
 
 
 def split_at_merges_and_eras(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block, ...]:
-    """Divide the steps ``1..steps`` into blocks, one beginning at every merging step and every start of an
-    era.
+    """Divide the steps ``1..steps`` into blocks, one from every merging step and start of an era on.
 
     Args:
         steps: number of steps.
@@ -122,9 +121,7 @@ class Bridges:
 
     @cached_property
     def into(self) -> dict[int, list[tuple[float, int]]]:
-        """By group, its kinds of linking workers: number of workers, and their other groups as bits
-        (`as_bits`).
-        """
+        """By group, its kinds of linking workers: how many workers, and their other groups `as_bits`."""
         found: dict[int, list[tuple[float, int]]] = {}
         ends = np.append(self.first[1:], len(self.groups))[: len(self.size)]
         for size, first, end in zip(self.size.tolist(), self.first, ends, strict=True):
@@ -153,8 +150,7 @@ class WorkerKinds:
 
     @classmethod
     def among(cls, devices: int, eras: Sequence[GroupStructure]) -> WorkerKinds:
-        """The kinds of ``devices`` workers: those of one kind are in the same groups in every one of
-        ``eras``.
+        """The kinds of ``devices`` workers: those of a kind are in the same groups in all of ``eras``.
 
         Kinds are numbered in the order of their first members.
         """
@@ -271,8 +267,7 @@ def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
 
 
 def clocks(blocks: Sequence[Block], links: Sequence[BoolArray], until: Sequence[int] | IntArray) -> IntArray:
-    """Vector clocks: how many releases of m (columns) the model of g (rows) depends on after step
-    ``until[g]``.
+    """Vector clocks: how many releases of m (columns) g's model (rows) depends on after ``until[g]``.
 
     Args:
         blocks: steps of training, cut where models can cross between groups or workers change groups.

@@ -268,8 +268,8 @@ class PairExposures:
         return lowest, True
 
     def finest_release(self, number: int) -> Release:
-        """The finest sum with the unit's message seen in aggregation ``number``, as a release; see
-        `finest_sum`.
+        """The release of `finest_sum`: the finest sum with the unit's message seen in aggregation
+        ``number``.
         """
         facts, step = self.facts, self.facts.steps[number]
         own = float(step.message_norm[self.leaf]) * self.weight

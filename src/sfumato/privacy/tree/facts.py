@@ -223,9 +223,7 @@ class TreeFacts(TreeShape):
         return weight
 
     def unit_weight(self, path: IntArray, to: int) -> float:
-        """Largest weight of a device's message in the average of ``path[to]`` above it; ``path``: root
-        first.
-        """
+        """Largest weight of a device's message in the average of ``path[to]``; ``path``: root to leaf."""
         return float(self.leaf_weight[path[-1]]) * self.weight_below(path, self.depth - 1, to)
 
     def hop(self, tier: int) -> Hop:

@@ -246,8 +246,7 @@ class FoldedPairs:
     ways: Callable[[PairClass], Ways]
 
     def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
-        """Yield one pair for every class of pairs; above `MOST_CLASSES` classes, one for several that it
-        dominates.
+        """Yield one pair for every class; above `MOST_CLASSES` classes, one for several that it dominates.
 
         At every δ the ε of the pairs that it stands for is at most its own.
 

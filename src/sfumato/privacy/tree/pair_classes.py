@@ -104,8 +104,7 @@ class TreePairs:
         )
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """Yield one pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all
-        pairs.
+        """Yield one pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all.
 
         Observers are every aggregator, the public and every other device.
 

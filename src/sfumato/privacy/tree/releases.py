@@ -116,8 +116,7 @@ class TreeReleases(TreeFacts):
         return found
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposure of ``unit`` towards ``coalition``, by these facts, of the aggregations that
-        ``exposure`` has.
+        """The exposure of ``unit`` towards ``coalition``, by these facts, of what ``exposure`` exposes.
 
         ``exposure`` may come from another declaration of the same tree, such as one with other noise.
         """
@@ -137,8 +136,7 @@ class TreeReleases(TreeFacts):
 
     @cached_property
     def is_composed_roughly(self) -> bool:
-        """Whether ε may be up to 2 % above that of a finer grid, as leaves of very many kinds draw
-        participants.
+        """Whether ε may be up to 2 % above that of a finer grid: where leaves of many kinds draw devices.
 
         Each has a rate of its own, and so privacy losses of its own to compose.
         """

@@ -58,9 +58,7 @@ class TreeShape:
 
     @cached_property
     def first_child(self) -> tuple[IntArray, ...]:
-        """For every tier, the index of each node's first child (a node, or a device), and one past the last
-        child.
-        """
+        """For every tier, the index of each node's first child (node or device), and one past the last."""
         nodes = (
             np.searchsorted(below, np.arange(len(above) + 1)).astype(np.int64)
             for above, below in zip(self.parents, self.parents[1:], strict=False)
@@ -104,9 +102,7 @@ class TreeShape:
         return np.arange(self.first_device[leaf], self.first_device[leaf + 1], dtype=np.int64)
 
     def ancestor(self, tier: int, index: int, above: int) -> int:
-        """The index of the node of tier ``above`` over node ``index`` of ``tier``; ``index`` if the tiers are
-        equal.
-        """
+        """The node of tier ``above`` over node ``index`` of ``tier``; ``index`` if the tiers are equal."""
         for t in range(tier, above, -1):
             index = int(self.parents[t][index])
         return index

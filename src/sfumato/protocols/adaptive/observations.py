@@ -69,8 +69,7 @@ class RoundObservations:
         """Do nothing; `Listener` asks for this method, and averages are computed from what is sent."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep ``values`` ``[edges, M]``, the models that edges send to their devices; other tiers are not
-        kept.
+        """Keep ``values`` ``[edges, M]``, the models that edges send to their devices; ignore other tiers.
 
         The arguments are those of `Listener`.
         """

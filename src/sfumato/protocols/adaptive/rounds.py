@@ -205,9 +205,7 @@ class AdaptiveProtocol:
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:
-        """Why training ended, the settings of every round, and who survived each, as JSON for
-        ``ledger.json``.
-        """
+        """Why training ended, every round's settings, and who survived each, as JSON for ``ledger.json``."""
         facts = {"ended": state.ended, "settings": [asdict(setting) for setting in state.history]}
         played = [round_plan(self._plan, setting, n) for n, setting in enumerate(state.history)]
         attendance = Attendance.of_rounds(self._plan, played)
@@ -218,16 +216,12 @@ class AdaptiveProtocol:
         return bool(torch.isfinite(state.inner.model).all())
 
     def scores(self, state: AdaptiveState, examination: Evaluator) -> dict[str, float]:
-        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats), further
-        measures.
-        """
+        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats) and others."""
         score = examination.score(state.inner.model)
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Measure norms of un-noised, unclipped messages over ``rounds`` rounds from ``model`` ``[M]``,
-        without control.
-        """
+        """Norms of messages of ``rounds`` rounds from ``model`` ``[M]``, without noise, clips and control."""
         return self._tree_protocol(self._plan).pilot(model, rounds)
 
     def _tree_protocol(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:

@@ -47,8 +47,7 @@ class SeenModels:
         return type(self)(kept, lengths, (*self.variances, (noise_std / length) ** 2)[-rounds:])
 
     def moves(self) -> Moves:
-        """What the smoothness is estimated from: scalar products of the model's changes,
-        ``[rounds, rounds]``.
+        """What the smoothness is estimated from: products of the model's changes, ``[rounds, rounds]``.
 
         Returns:
             The products; for each round step size times local steps, and the variance of the known noise in a

@@ -175,8 +175,7 @@ class SettingsChoice:
     def with_noise(
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """Set the noise factor of ``settings`` so that round ``number`` is within budget and the integer
-        ring.
+        """Set the noise factor of ``settings`` so that budgets and integer ring allow round ``number``.
 
         Args:
             settings: interval, participants and step size.

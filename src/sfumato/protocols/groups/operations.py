@@ -118,9 +118,7 @@ class GroupOperations:
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
 
     def seats(self) -> DeviceVectors:
-        """New vectors of zeros, one for each assignment: what a worker learns inside an interval is kept in
-        them.
-        """
+        """New zero vectors, one for each assignment, for what workers learn inside an interval."""
         return DeviceVectors(torch.zeros(self.parameters, device=self.device), self.ranks)
 
     def train(
@@ -133,8 +131,7 @@ class GroupOperations:
         rounds: int = 1,
         seats: DeviceVectors | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
-        """Train the worker of every assignment for the local steps of ``rounds`` rounds, the first one
-        ``number``.
+        """Train the worker of every assignment for the steps of ``rounds`` rounds, from round ``number`` on.
 
         Assignment a starts from row ``start_of[a]`` of the models ``start`` ``[n, P]``. The vectors of
         ``seats``, if any, are moved to the ranks that train their assignments.
@@ -220,8 +217,7 @@ class GroupOperations:
         *,
         base: Tensor | None = None,
     ) -> int:
-        """Clip ``updates`` ``[p, P]``, in place, noise those whose master is not trusted, add them to
-        ``sums``.
+        """Clip ``updates`` ``[p, P]``, in place, noise those to untrusted masters, add them to ``sums``.
 
         They are of the assignments ``rows`` ``[p]`` in round ``number``; lost messages become zeros. With
         compression, ``base`` (the groups' models before the release ``[M, P]``) chooses the coordinates that
@@ -249,8 +245,7 @@ class GroupOperations:
     def hand_over_(
         self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int, sums: Sums
     ) -> None:
-        """Report ``messages`` ``[p, P]`` to the listener and add them to ``sums``; lost ones become 0, in
-        place.
+        """Report ``messages`` ``[p, P]`` to the listener and add them to ``sums``; lost ones are set to 0.
 
         They are of the assignments ``rows`` ``[p]`` in round ``number``.
 
@@ -268,8 +263,7 @@ class GroupOperations:
     def release(
         self, server: ServerState, base: Tensor, sums: Sums, number: int
     ) -> tuple[ServerState, Tensor]:
-        """Noise the groups' averages, let each master's optimizer step from ``base`` ``[M, P]``, report the
-        models.
+        """Noise the averages, step each master's optimizer from ``base`` ``[M, P]``, report the models.
 
         ``sums`` are of the groups' messages in round ``number``. Returns the optimizers' next state, and the
         groups' new models ``[M, P]``.
@@ -335,16 +329,12 @@ class GroupOperations:
             listener.sent(number, int(group), 2, workers, vectors)
 
     def tell_received(self, sums: Tensor, number: int) -> None:
-        """Report the sums ``[M, P]`` that masters received in round ``number`` to the listener, if there is
-        one.
-        """
+        """Report the sums ``[M, P]`` that masters received in round ``number`` to the listener, if any."""
         if self._listener is not None:
             self._listener.received(number, 0, 1, sums.float())
 
     def tell_broadcast(self, models: Tensor, number: int) -> None:
-        """Report the models ``[M, P]`` that masters send to workers in round ``number`` to the listener, if
-        any.
-        """
+        """Report the models ``[M, P]`` that masters send in round ``number`` to the listener, if any."""
         if self._listener is not None:
             self._listener.broadcast(number, 0, 1, models)
 

@@ -142,9 +142,7 @@ class AdaptiveClipProtocol:
         return self._first.is_finite(state.inner)
 
     def scores(self, state: AdaptedState, examination: Evaluator) -> dict[str, float]:
-        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats), further
-        measures.
-        """
+        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats) and others."""
         return self._first.scores(state.inner, examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:

@@ -37,9 +37,7 @@ class ControlVariates:
         return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model), ranks))
 
     def corrections(self, devices: npt.NDArray[np.int64]) -> Corrections:
-        """The corrections ``c - c_i`` that each of ``devices`` ``[P]`` adds to its gradients, computed on
-        demand.
-        """
+        """The corrections ``c - c_i`` of the gradients of each of ``devices`` ``[P]``, computed on demand."""
         return _Corrections(self, devices)
 
     def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
@@ -77,9 +75,7 @@ def length_of_steps(plan: TreePlan, number: int) -> float:
 
 
 def share_taking_part(plan: TreePlan) -> float:
-    """The expected share of devices that take part in a round, 0 to 1; edges weighted as in the global
-    average.
-    """
+    """The expected share of devices in a round, 0 to 1; edges weighted as in the global average."""
     of_leaf = plan.participants.count / plan.tree.devices
     return float((average_weights(plan.tree)[-1] * of_leaf).sum())
 

@@ -64,8 +64,7 @@ class Indicators:
         return min(1.0, max(0.0, share)) if math.isfinite(share) else 0.5
 
     def next_norm(self, norm: float, unclipped: float) -> float:
-        """The clip norm of the next round: ``norm * exp(-rate * (unclipped - quantile))``, kept in 1e-30 to
-        1e30.
+        """The next round's clip norm, ``norm * exp(-rate * (unclipped - quantile))``, within 1e-30 to 1e30.
 
         Args:
             norm: this round's clip norm.

@@ -214,15 +214,12 @@ class TreeProtocol:
         return bool(torch.isfinite(state.model).all())
 
     def scores(self, state: TreeState, examination: Evaluator) -> dict[str, float]:
-        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats), further
-        measures.
-        """
+        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats) and others."""
         score = examination.score(state.model)
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of un-noised, unclipped messages while ``model`` ``[M]`` is trained by the mean of all
-        updates.
+        """Norms of un-noised, unclipped messages while the mean of all updates trains ``model`` ``[M]``.
 
         At most ``rounds`` rounds, and no more than the spec has. With ``clip: {kind: step}`` the norms are
         those of mini-batch gradients, else of whole messages.

@@ -122,7 +122,7 @@ class AirPlan:
 
     @cached_property
     def envelope(self) -> FloatArray:
-        """The largest alignment that any round can have in each leaf, by `max_alignment` and power
+        """The largest alignment that each leaf can have in any round, by `max_alignment` and power
         ``[leaves]``.
 
         ∞ where `max_alignment` is ∞ and the largest power is not known.
@@ -136,8 +136,7 @@ class AirPlan:
 
     @cached_property
     def gain_ratio(self) -> float:
-        """The largest amplification of a contribution by wrong channel knowledge: ``max |h / h_known|``, at
-        least 1.
+        """The largest amplification by wrong channel knowledge, ``max |h / h_known|``, at least 1.
 
         ∞ where the error of the known gain has no bound.
         """
@@ -153,9 +152,7 @@ class AirPlan:
 
     @property
     def is_always_heard(self) -> bool:
-        """Whether every leaf has an alignment above 0 in every round, so that its receiver's noise is on each
-        sum.
-        """
+        """Whether every leaf has an alignment above 0 in every round: its receiver's noise is on each sum."""
         return bool(np.isfinite(self.max_alignment).all()) or (self.everybody_sends and not self._is_poisson)
 
     @property
@@ -174,8 +171,7 @@ class AirPlan:
         return np.ones_like(self.participants) if alone else self.participants
 
     def max_noise_multiplier(self) -> float:
-        """The largest noise multiplier of a device's own noise that its power limit allows on the weakest
-        channel.
+        """The largest noise multiplier of a device that its power limit allows on the weakest channel.
 
         Only with a fixed ``air.beta``.
         """
@@ -201,8 +197,7 @@ class AirPlan:
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """How loud each device sends in one aggregation, and how it arrives, over the channels that the seed
-        draws.
+        """How loud each device sends in one aggregation, and how it arrives, over channels drawn by the seed.
 
         Args:
             number: of the round, from 0.
@@ -237,8 +232,7 @@ class AirPlan:
         )
 
     def traffic(self, sending: AirTransmission, energy: FloatArray, coordinates: int) -> Analog:
-        """Energy (joules) and delay (seconds) of one aggregation over the air, ``[leaves]`` each, and its
-        bytes.
+        """Energy (joules) and delay (seconds) of one aggregation, ``[leaves]`` each, and its bytes.
 
         Args:
             sending: who sends, and how loud.

@@ -73,8 +73,7 @@ class RealisedChannels:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int, parameters: int) -> RealisedChannels | None:
-        """Alignments and participants of the first ``rounds`` rounds; ``None`` if devices do not send over
-        the air.
+        """Alignments and participants of the first ``rounds`` rounds; ``None`` if not over the air.
 
         ``parameters``: M, number of the model's parameters.
         """

@@ -125,8 +125,7 @@ def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float
 
 
 def with_received_noise(plan: NoisePlan, start: NoisePlan, air: AirPlan, size: FloatArray) -> NoisePlan:
-    """Set the devices' noise so that the noise of every received sum is ``size`` times what it is under
-    ``start``.
+    """Set the devices' noise so that every received sum has ``size`` times the noise of ``start``.
 
     Devices add nothing where the receiver's own noise is enough.
 

@@ -51,9 +51,7 @@ class RoundSettings:
 
 
 def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
-    """The aggregations of a round of ``steps`` local steps: ``local`` of edges, evenly spaced, then a global
-    one.
-    """
+    """The aggregations of a round of ``steps`` steps: ``local`` of edges, evenly spaced, and a global one."""
     ends = [round((j + 1) * steps / (local + 1)) for j in range(local + 1)]
     starts = [0, *ends]
     return tuple(Aggregation(end, 0 if j == local else 1, end - starts[j]) for j, end in enumerate(ends))

@@ -62,9 +62,7 @@ class BudgetedCoalition:
 
     @classmethod
     def of(cls, plan: TreePlan, coalition: tuple[Party, ...]) -> BudgetedCoalition:
-        """The budgets towards ``coalition``: what one unit of each leaf would spend if ``plan`` ran without
-        control.
-        """
+        """The budgets towards ``coalition``: what one unit of each leaf would spend without control."""
         members, first = _devices_in(coalition), plan.tree.first_device
         units = tuple(
             next((device for device in range(first[leaf], first[leaf + 1]) if device not in members), -1)
@@ -120,9 +118,7 @@ class Budget:
 
     @cached_property
     def columns(self) -> dict[int, list[BudgetedPair]]:
-        """For each kind of leaf, the budgeted pairs of its units: their order is that of the filter's
-        columns.
-        """
+        """For each kind of leaf, the budgeted pairs of its units, in the order of the filter's columns."""
         found: dict[int, list[BudgetedPair]] = {}
         for held in self.held:
             found.setdefault(held.kind, []).append(held)
@@ -164,9 +160,7 @@ class Budget:
         return self._with_coalitions(self._table_by_device(per_kind, 0.0), together, 0.0)[devices]
 
     def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """μ² spent on device ``unit`` towards ``coalition`` by the filter ``state``; ∞ where no finite budget
-        holds.
-        """
+        """μ² spent on device ``unit`` towards ``coalition`` in ``state``; ∞ where no finite budget holds."""
         column = self._column(unit, coalition)
         return float("inf") if column is None else float(state.spent[unit, column])
 
@@ -194,8 +188,8 @@ class Budget:
         return None
 
     def pair(self, unit: int, column: int) -> str:
-        """Name the pair of row ``unit`` (a device) and ``column`` of the filter: ``device:N towards
-        OBSERVER``.
+        """Name what row ``unit`` (a device) and ``column`` of the filter are about:
+        ``device:N towards PARTY``.
 
         As the rows of an account name it: for a single observer N is the first unit of its kind.
         """

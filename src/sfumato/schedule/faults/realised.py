@@ -49,8 +49,7 @@ class RealisedDropouts:
         return cls(plan, kept.received[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
 
     def square(self, pair: PairClass, times: int) -> float:
-        """An upper bound on μ² over the run of any pair of the class whose unit took part in ``times``
-        rounds.
+        """An upper bound on μ² over the run of any pair of the class with ``times`` participations.
 
         The sum of the ``times`` largest charges of a round, each at the worst positions that unit and
         observer can have (`_worst_releases`). The observer is supernode in the rounds where that costs most,

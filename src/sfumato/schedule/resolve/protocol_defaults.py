@@ -140,8 +140,7 @@ def _devices_of_edges(topology: TreeTopology) -> list[int]:
 
 
 def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int | tuple[int, ...]:
-    """``value`` with one count for each edge in the tree's order; a single number where all edges have the
-    same.
+    """``value`` with one count for each edge, in the tree's order; a single number if all are the same.
 
     Args:
         value: a number, a list, or a mapping to numbers from edges' names, or from ``trusted`` and
@@ -204,8 +203,7 @@ def _counts_by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[i
 
 
 def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
-    """``spec`` with every count that may differ by edge as a list over edges, or one number if all are the
-    same.
+    """``spec`` with every count that may differ by edge as a list; one number if all are the same.
 
     Raises:
         SpecError: a list or mapping that does not fit the edges, or that goes by trust which changes.

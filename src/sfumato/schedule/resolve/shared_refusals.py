@@ -39,8 +39,7 @@ def drift_correction_refusals(spec: Spec) -> Refusals:
 
 
 def mechanism_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what a user's own noise mechanism does not go with.
-    """
+    """Refusals as rows (applies, key, value, allowed) of what a user's own mechanism does not go with."""
     if spec.privacy.mechanism is None:
         return
     kind, requested = spec.privacy.mechanism.kind, spec.privacy.requested_noise.kind

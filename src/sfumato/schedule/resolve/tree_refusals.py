@@ -56,8 +56,7 @@ def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def local_work_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of epochs under step clips, and resends in deep trees.
-    """
+    """Refusals as rows (applies, key, value, allowed) of epochs with step clips and deep resends."""
     training, clip = rounds.spec.training, rounds.spec.privacy.clip
     clips_steps = clip is not None and clip.kind != "update"
     yield (training.local_epochs is not None and clips_steps, "privacy.clip.kind", "step",
@@ -80,8 +79,7 @@ def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
 
 
 def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what secure aggregation in a tree does not go with.
-    """
+    """Refusals as rows (applies, key, value, allowed) of what secure aggregation in trees excludes."""
     spec, compression = rounds.spec, rounds.spec.compression
     if "secure-aggregation" not in rounds.hops:
         return

@@ -126,8 +126,7 @@ _MOST_MOVES = 3
 
 
 def composed_terms(way: Composition, *, in_groups: bool) -> str:
-    """The terms of ``way`` in words: how many messages, at which noise, moved how often; equal ones are added
-    up.
+    """The terms of ``way`` in words: how many messages, at which noise, moved how often; equal ones once.
 
     Args:
         way: that was composed.

@@ -181,9 +181,7 @@ class ObservedUnit:
 
     @classmethod
     def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
-        """The pair with the largest ε of a class of pairs, for units of ``kind`` (device, record or
-        person).
-        """
+        """The pair with the largest ε of a class, for units of ``kind`` (device, record or person)."""
         rest = pair.relation, pair.pair_count, pair.least, pair.sites, pair.kinds, pair.mildest
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
@@ -205,9 +203,7 @@ class ObservedUnit:
 
 
 def main_unit(spec: Spec) -> str:
-    """The kind of unit whose ε is followed over rounds: ``privacy.unit``, or ``device`` where that is
-    ``both``.
-    """
+    """The kind of unit whose ε is followed over rounds: ``privacy.unit``, or ``device`` for ``both``."""
     return "device" if spec.privacy.unit == "both" else spec.privacy.unit
 
 
