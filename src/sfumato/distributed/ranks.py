@@ -94,7 +94,7 @@ ALONE: Ranks = Alone()
 
 
 def filled_in(ranks: Ranks, figures: FloatArray) -> FloatArray:
-    """The array whose entries each one rank knows, on every rank: the ranks' ``figures`` put together.
+    """The ranks' ``figures`` put together, on every rank; each entry is known to one rank.
 
     Their bits are added as whole numbers, so that no entry is rounded.
 

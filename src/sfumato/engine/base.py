@@ -47,7 +47,7 @@ class EngineSettings:
 
     @classmethod
     def default(cls, device: str = "cpu") -> EngineSettings:
-        """The default: torch's number of threads, and 512 MiB on a CPU or half of a CUDA device's memory.
+        """The default: torch's threads and 512 MiB on a CPU; one thread and half the memory on a CUDA device.
 
         Raises:
             SpecError: there is no such device here.

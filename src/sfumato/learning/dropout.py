@@ -64,7 +64,7 @@ class Masks:
             self._asked = None
 
     def apply(self, layer: SeededDropout, x: Tensor) -> Tensor:
-        """``x`` times the next mask of `using`, in place if ``layer`` works in place; else ``x`` itself.
+        """``x`` times the next mask, in place if ``layer`` works in place; outside `using`, ``x`` itself.
 
         Raises:
             SpecError: there is no further mask, or it has another shape.

@@ -30,7 +30,7 @@ _MOST = 0.25
 
 
 def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool) -> LocalSGD:
-    """``sgd`` with smaller clip norms: no record then moves a message beyond its norms, even by rounding.
+    """``sgd`` with smaller clip norms, so that with all rounding no record moves more than is charged.
 
     Args:
         sgd: with the norms of steps or of examples that are charged.

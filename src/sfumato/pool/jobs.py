@@ -84,7 +84,7 @@ class Workers(Protocol):
 
 
 def run_jobs(workers: Workers, jobs: Sequence[Job]) -> Iterator[JobProgress]:
-    """Do ``jobs``, ``workers.size`` at once; yields each change of a job's progress until it is finished.
+    """Do ``jobs``, ``workers.size`` at once; yields changes of progress, and each job once when it ends.
 
     A job that fails stops no other. One whose worker is lost is tried again, ``MOST_TRIES`` times in all.
     """

@@ -45,9 +45,7 @@ class State(Protocol):
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The inverse of `pack`, with tensors on ``device``; raises any exception if ``packed`` is not
-        that.
-        """
+        """The inverse of `pack`, with tensors on ``device``; may raise any exception for other ``packed``."""
 
 
 S = TypeVar("S", bound=State)

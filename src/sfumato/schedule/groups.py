@@ -176,7 +176,8 @@ class GroupPlan:
     def noise_std(self, number: int) -> FloatArray:
         """Std, a coordinate, of each noiser's noise in the sum of round ``number`` (from 0), ``[M]``.
 
-        In units of the model; 0 without noise.
+        In units of the model; 0 without noise. Where gradients of examples are clipped, it is the multiplier
+        times `example_bound`, else times `bounds`.
         """
         bounds = self.bounds
         if self.spec.privacy.clips_examples:
@@ -206,8 +207,7 @@ class GroupPlan:
         return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
     def model_noise_std(self, number: int) -> FloatArray:
-        """Expected std, a coordinate, of the noise that round ``number`` leaves in each group's model,
-        ``[M]``.
+        """Expected std, a coordinate, of the noise that round ``number`` leaves in each group's model.
 
         ``[M]``; with the expected number of noisers.
         """

@@ -49,7 +49,7 @@ class MessageGrid(Grid):
 
     @property
     def limit(self) -> float:
-        """The largest coordinate of a message, in grid steps, at which a sum of `messages` of them fits."""
+        """The largest coordinate of a message, in grid steps; `messages` of them sum to at most 2^(bits - 2)."""
         return float(2 ** (self.bits - 2) // self.messages)
 
     @classmethod
@@ -153,7 +153,7 @@ def _needs_grid(plan: TreePlan | GroupPlan, *, noisy: bool) -> bool:
 
 
 def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
-    """The grid step, in model units, of every aggregation of a round; ``None`` where there is no such grid.
+    """The grid step, in model units, of each aggregation of the first round; ``None`` where it has no grid.
 
     There is none without a bound on messages, without noise, or under secure aggregation.
 

@@ -34,7 +34,7 @@ def plays_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
     """The runs of one call: one in ``folder``, or one for each of ``seeds`` seeds in ``folder/seed-N``.
 
     Raises:
-        SpecError: ``seeds`` is not a number of seeds that is possible from the spec's on.
+        SpecError: ``seeds`` seeds from the spec's seed on are not possible.
     """
     if seeds is None:
         return [Play(spec, folder)]

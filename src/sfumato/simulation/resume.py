@@ -117,7 +117,7 @@ def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: P
 
 
 def is_complete(out: Path) -> bool:
-    """Whether the run in ``out`` is finished and undamaged; logs damaged files that can be rewritten.
+    """Whether the run in ``out`` is finished and undamaged; logs files that are to be rewritten or removed.
 
     Raises:
         RunError: a damaged file cannot be written again.

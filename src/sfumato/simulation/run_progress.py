@@ -25,9 +25,9 @@ class RunProgress:
         self._bar.show(name)
 
     def round(self, done: int, rounds: int, metrics: Mapping[str, float]) -> None:
-        """Show that ``done`` of ``rounds`` rounds are done, with the score and ε of the last.
+        """Show that ``done`` of ``rounds`` rounds are done, with the last known score and the ε of the last.
 
-        ``metrics``: its row of ``metrics.parquet``.
+        ``metrics``: the row of ``metrics.parquet`` of the last of these rounds.
         """
         score = headline_of(metrics)
         measured = metrics.get(score.column, math.nan)

@@ -53,7 +53,7 @@ def requested_trackers(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def settings_of(spec: Spec) -> dict[str, str]:
-    """The spec as a tracker's settings: values as text by dotted key, such as ``training.rounds``."""
+    """What a tracker is sent of the spec: values as text by dotted key, such as ``training.rounds``."""
     written = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(_SENT))
     return dict(_flat(written))
 

@@ -125,9 +125,10 @@ class Session:
         return replace(position, state=position.state.divided_among(self.protocol.ranks))
 
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
-        """Yield ``rounds`` with scores and ε where this spec asks for them, computed if they are missing.
+        """Yield ``rounds`` with scores and ε only where this spec asks for them.
 
-        A spec with another number of rounds may ask for scores and ε after other ones. Called by one rank.
+        A spec with another number of rounds may ask for scores and ε after other ones. Missing ε are
+        computed, and missing scores of the last of the rounds. Called by one rank.
 
         Args:
             state: after the last of ``rounds``.

@@ -130,8 +130,8 @@ class AdaptiveProtocol:
     def rounds_expected(self, state: AdaptiveState) -> int:
         """An estimate of the number of rounds of the whole training.
 
-        Rounds done, plus the local steps left over those of the next round, at least 1 more; once training
-        has ended, the rounds done.
+        Rounds done, plus the local steps left divided by those of the next round, rounded down but at least
+        1; once training has ended, the rounds done.
         """
         if state.ended:
             return state.round

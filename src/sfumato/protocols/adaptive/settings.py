@@ -37,7 +37,7 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
     ``scheduled``: that of the spec.
 
     Args:
-        plan: without control; has the spec.
+        plan: of the run; its spec has a section ``control``.
         number: of the round, k.
         last_steps: local steps of the round before, tau_(k-1).
         smoothness: beta, an upper bound of the gradient's Lipschitz constant.

@@ -146,7 +146,7 @@ class GroupedProtocol:
         }
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of the updates of ``rounds`` rounds from ``model`` ``[P]``, neither clipped nor noised.
+        """Norms of updates, neither clipped nor noised, of at most ``rounds`` rounds from ``model`` ``[P]``.
 
         Where a message covers an interval of S rounds, ``rounds`` counts intervals, and norms are divided by
         sqrt(S), as the bound of such a message is sqrt(S) times ``privacy.clip``. Draws are those of another

@@ -195,7 +195,7 @@ def plan_batches(
     Args:
         training: says which batches, and how large.
         rows: for each device, the rows of the data set that it holds.
-        persons: as of `draw_batches`.
+        persons: as in `draw_batches`.
         steps: of each device, where steps are counted.
         passes: how many times the epochs of a round are done, where epochs are counted.
         draws: for shuffled batches of all devices.
@@ -242,7 +242,7 @@ def keep_within_(
 ) -> None:
     """Refuse messages longer than their bounds, and scale down, in place, those that are so by rounding only.
 
-    So the bound holds of what is sent, to the last bit of float32.
+    So the bound holds of what is sent.
 
     Args:
         plan: resolved and calibrated.

@@ -39,7 +39,7 @@ _ROUNDING = 1e-9
 def formula_alignment(epsilon: float, *, devices: float, participants: float, delta: float) -> float:
     """The alignment (see this file) that PFELS's privacy formulas (20) and (21) allow with ``epsilon``.
 
-    ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N / delta))))``: beta from ``C2 beta = epsilon``, times
+    ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N delta))))``: beta from ``C2 beta = epsilon``, times
     ``B / sigma0``.
 
     Args:

@@ -257,7 +257,8 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
 
     Raises:
         SpecError: the observer does not exist, is trusted with raw updates of every unit, needs no noise at
-            all, or sees something that no noise hides.
+            all, or sees something that no noise hides; or the multiplier is outside the range that a spec
+            allows.
     """
     target, delta, trusting = noise.epsilon, plan.spec.privacy.delta, 0
 

@@ -38,7 +38,7 @@ class NoisePlan:
     noisy: BoolArray | None = None
 
     def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
-        """A plan whose multipliers are times ``device`` ``[leaves]`` and ``node[tier]`` ``[nodes]``."""
+        """This plan with its multipliers times ``device`` ``[leaves]`` and ``node[tier]`` ``[nodes]``."""
         return NoisePlan(
             self.device * device[:, None],
             tuple(mine * factor[:, None] for mine, factor in zip(self.node, node, strict=True)),

@@ -50,9 +50,10 @@ def _default_refusals(spec: Spec) -> Refusals:
 
 
 def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
-    """``spec`` with its protocol's defaults where it leaves something open, and notes for the user.
+    """``spec`` with the choices that its protocol stands for (docs/concepts.md), and notes for the user.
 
-    They are listed in docs/concepts.md.
+    They fill what the spec leaves open. Noise or trust that the protocol does not have is dropped, with a
+    note.
 
     Args:
         spec: with its topology written out.

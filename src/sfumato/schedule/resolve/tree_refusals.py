@@ -56,7 +56,10 @@ def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def local_work_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of epochs with step clips and deep resends."""
+    """Refusals as rows (applies, key, value, allowed) of two settings of local work.
+
+    They are local epochs with clipped steps or examples, and ``resend`` in a tree without exactly two tiers.
+    """
     training, clip = rounds.spec.training, rounds.spec.privacy.clip
     clips_steps = clip is not None and clip.kind != "update"
     yield (training.local_epochs is not None and clips_steps, "privacy.clip.kind", "step",

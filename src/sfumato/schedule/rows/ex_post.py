@@ -34,7 +34,7 @@ def ex_post(
 ) -> tuple[ExPost | None, ...]:
     """For each row of an account, the ε of the first ``rounds`` rounds as they happened.
 
-    ``None`` and an empty tuple as of `epsilons_after_run`.
+    ``None`` and an empty tuple mean what they do in `epsilons_after_run`.
 
     Args:
         plan: of the run.

@@ -60,7 +60,7 @@ def worst_pair(
     bounded: bool = False,
     kind: str | None = None,
 ) -> MonitoredPair | None:
-    """The pair with the largest ε that an entry of ``watch`` means; ``None`` if there is no such observer.
+    """The pair with the largest ε that an entry of ``watch`` means; ``None`` for a kind that nobody is of.
 
     Args:
         plan: of the run.
@@ -70,7 +70,7 @@ def worst_pair(
         kind: of unit, ``device`` or ``record``; ``None``: what the spec asks for, with ``both`` devices.
 
     Raises:
-        SpecError: there is no such observer, or nobody is left to protect.
+        SpecError: there is no observer of that name, or nobody is left to protect.
     """
     kind = kind or main_unit(plan.spec)
     if name not in OBSERVER_KINDS:
@@ -128,7 +128,7 @@ def _parties_in_watch(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
 
 
 def rounds_to_account(plan: Plan) -> frozenset[int]:
-    """The rounds (from 1) after which ε is computed: those evaluated, or few of them if sampling is slow."""
+    """The rounds (from 1) after which ε is computed: those evaluated, or few of them if it is slow."""
     rounds = plan.spec.training.rounds
     if plan.spec.control is not None:  # as many as there are local steps or epochs, at most
         rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1
