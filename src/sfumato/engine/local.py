@@ -61,7 +61,7 @@ class LocalEngine:
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """For each block of neighbours of ``batches``, the tiles that train side by side, int64 ``[n]``.
+        """For each block of neighbours of ``batches``, its tiles, int64 ``[n]``: devices that train together.
 
         ``task``: what each device does.
         """

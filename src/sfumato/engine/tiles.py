@@ -38,7 +38,7 @@ def intra_op_threads(count: int) -> Iterator[None]:
 
 
 def tiles_of(steps: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
-    """Divide P devices into tiles that train side by side, block by block; every device is in one tile.
+    """Divide P devices, block by block, into tiles, whose devices train together; each is in one tile.
 
     A block is a run of neighbours. In a block devices with more steps come first, so that those of a tile
     stop together.

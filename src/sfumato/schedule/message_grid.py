@@ -49,7 +49,7 @@ class MessageGrid(Grid):
 
     @property
     def limit(self) -> float:
-        """The largest coordinate of a message, in grid steps; `messages` of them sum to at most 2^(bits - 2)."""
+        """Largest coordinate of a message, in grid steps; `messages` of them sum to at most 2^(bits - 2)."""
         return float(2 ** (self.bits - 2) // self.messages)
 
     @classmethod

@@ -76,7 +76,7 @@ def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
 
 
 def least_participants(plan: TreePlan) -> int:
-    """Fewest participants of an edge that control may choose: those of a secure aggregation session."""
+    """Fewest participants of an edge that control may choose: a secure aggregation session's, or else 1."""
     return SMALLEST_SESSION if plan.hops[-1] == "secure-aggregation" else 1
 
 

@@ -199,12 +199,12 @@ class Attendance:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
-        """The attendance of the first ``rounds`` rounds; ``None`` without ``faults`` and elections."""
+        """The attendance of the first ``rounds`` rounds; ``None`` with neither ``faults`` nor elections."""
         return cls.of_rounds(plan, [plan] * rounds)
 
     @classmethod
     def of_rounds(cls, plan: TreePlan, played: Sequence[TreePlan]) -> Attendance | None:
-        """Draw the attendance of rounds with a plan each; ``None`` without ``faults`` and elections.
+        """Draw the attendance of rounds with a plan each; ``None`` with neither ``faults`` nor elections.
 
         Args:
             plan: of the whole: the same tree, faults and number of aggregations.
