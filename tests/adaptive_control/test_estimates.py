@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sfumato.adaptive_control.estimates import NoisySquaredNorm, spread
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, largest_distance
 
 
 def test_noise_alone_never_passes_for_curvature() -> None:
@@ -36,5 +36,5 @@ def test_noise_of_a_wrong_scale_would_be_taken_for_signal() -> None:
 def test_the_spread_is_the_largest_that_stands_out() -> None:
     near, far = NoisySquaredNorm().plus(4.0, 0.0, 10), NoisySquaredNorm().plus(9.0, 0.0, 10)
     hidden = NoisySquaredNorm().plus(10.0, 1.0, 10)
-    assert spread([near, far, hidden]) == pytest.approx(3.0)
-    assert spread([hidden]) is None
+    assert largest_distance([near, far, hidden]) == pytest.approx(3.0)
+    assert largest_distance([hidden]) is None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.schedule.local_steps import aggregations, of_training
+from sfumato.schedule.local_steps import aggregations, training_aggregations
 from sfumato.spec.training import Training
 
 
@@ -46,14 +46,14 @@ def training(**work):
 
 
 def test_of_training():
-    assert short(of_training(training(local_steps=20, edge_every=5), 2))[0] == (5, 1, 5)
-    assert short(of_training(training(local_steps=20), 2)) == [(20, 0, 20)]
-    assert short(of_training(training(local_steps=20, aggregate_every=(10, 5)), 3))[0] == (5, 2, 5)
-    assert short(of_training(training(local_steps=8), 1)) == [(8, 0, 8)]
+    assert short(training_aggregations(training(local_steps=20, edge_every=5), 2))[0] == (5, 1, 5)
+    assert short(training_aggregations(training(local_steps=20), 2)) == [(20, 0, 20)]
+    assert short(training_aggregations(training(local_steps=20, aggregate_every=(10, 5)), 3))[0] == (5, 2, 5)
+    assert short(training_aggregations(training(local_steps=8), 1)) == [(8, 0, 8)]
 
 
 def test_epochs_are_one_piece_of_work():
-    assert short(of_training(training(local_epochs=5), 3)) == [(1, 0, 1)]
+    assert short(training_aggregations(training(local_epochs=5), 3)) == [(1, 0, 1)]
 
 
 def test_titles():

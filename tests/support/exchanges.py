@@ -37,7 +37,7 @@ def check_vectors(ranks: Ranks) -> None:
     assert whole.written.keys() == (wanted.keys() if ranks.rank == 0 else set())
     packed = ranks.of_first(whole.pack())
     assert dict(zip(packed[0].tolist(), packed[1].tolist(), strict=True)) == wanted
-    divided_again = DeviceVectors.unpack(packed, torch.zeros(2)).over(ranks)
+    divided_again = DeviceVectors.unpack(packed, torch.zeros(2)).divided_among(ranks)
     sizes = ranks.gather(len(divided_again.written))
     assert sum(sizes) == len(wanted)
     assert max(sizes) - min(sizes) <= 1

@@ -119,11 +119,11 @@ class BoundInputs:
         return float((1 + self.first_step * self.constants.smoothness) ** (self.steps - 1))
 
     def printed_dispersions(self) -> Dispersions:
-        """B1, B2 and the largest Phi_c as (32) prints them, for edges of equal weight."""
+        """B1, B2 and the largest Phi_c as printed in (32) of H2FDP, for edges of equal weight."""
         return self._dispersions(b1_factor=1.0, noise_factor=1.0, length=1.0)
 
     def corrected_dispersions(self) -> Dispersions:
-        """B1, B2 and the largest Phi_c with the factors that the proof loses; Z_i <= (eta_k tau)^2 B_i^2."""
+        """B1, B2 and the largest Phi_c with the factors that the proof drops (see this file's docstring)."""
         length = max(1.0, self.first_step * self.steps)
         return self._dispersions(self._growth, math.sqrt(self.rounds), length)
 
@@ -153,14 +153,17 @@ class BoundInputs:
         return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), largest)
 
     def printed_terms(self, first_gap: float) -> BoundTerms:
-        """(33) as printed, from F_0 - F* (``first_gap``)."""
+        """The three terms of (33) as printed in H2FDP; ``first_gap``: F_0 - F*."""
         found, loss, root = self.printed_dispersions(), self.constants, math.sqrt(self.rounds + 1)
         inner = loss.smoothness * self.steps * (found.b1**2 + found.b2**2) + self._step_square
         start = 2 * self.first_step * first_gap / (self.steps * root)
         return BoundTerms(start, loss.smoothness * self.first_step / root * inner, self._noise)
 
     def corrected_terms(self, largest_gap: float) -> BoundTerms:
-        """The three terms of (33), corrected; ``largest_gap``: the largest F_k - F* of the run."""
+        """The three terms of (33), corrected as this file's docstring derives.
+
+        ``largest_gap``: the largest F_k - F* of the run.
+        """
         found, count = self.corrected_dispersions(), np.arange(1, self.rounds + 1)
         gamma, beta = self.first_step, self.constants.smoothness
         step = gamma * float(np.mean(1 / np.sqrt(count)))
@@ -170,7 +173,7 @@ class BoundInputs:
 
     @property
     def noise_of_independent_sums(self) -> float:
-        """Term (b) with the square of a sum of independent noises, which is smaller (see the file's text)."""
+        """Term (b) of (33), smaller: with the expected square of a sum of independent noises."""
         local = self.gap.local_aggregations
         return self._noise * (local**2 + 1) / (local**3 + 1)
 

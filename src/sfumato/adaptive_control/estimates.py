@@ -31,7 +31,7 @@ class NoisySquaredNorm:
     variance: float = 0.0
 
     def plus(self, square: float, variance: float, coordinates: int) -> NoisySquaredNorm:
-        """The sum with one more vector.
+        """The sum with the squared length of one more vector.
 
         Args:
             square: its squared length as observed.
@@ -46,15 +46,15 @@ class NoisySquaredNorm:
 
     @property
     def signal(self) -> float | None:
-        """The observed total less the expected noise; ``None`` if it is below five of the noise's stds."""
+        """The observed total less the expected noise; ``None`` unless it is above 0 and five noise stds."""
         found = self.total - self.noise
         return found if found > _STANDS_OUT * math.sqrt(self.variance) and found > 0 else None
 
 
-def spread(energies: list[NoisySquaredNorm]) -> float | None:
-    """The largest of these distances from the mean, of those that stand out of the noise.
+def largest_distance(energies: list[NoisySquaredNorm]) -> float | None:
+    """The largest of several distances, noise taken off; ``None`` if noise hides all of them.
 
-    ``None`` where none does. ``energies``: squared distances with their noise.
+    ``energies``: the squared distances as observed, with their noise; those without a `signal` do not count.
     """
     found = [energy.signal for energy in energies]
     kept = [math.sqrt(signal) for signal in found if signal is not None]

@@ -79,7 +79,7 @@ class EdgeProblem:
     weights: Weights
 
     def minimise(self, steps: IntArray) -> EdgeChoice:
-        """The exact minimum of P over all numbers of participants and ``steps``, the candidates for tau.
+        """The exact minimum of P over ``steps``, the candidates for tau, and the participants of every edge.
 
         Raises:
             ValueError: no candidate.

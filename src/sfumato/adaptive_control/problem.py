@@ -61,11 +61,17 @@ class Gap:
     local_aggregations: int
 
     def value(self, steps: FloatArray, s_trusted: FloatArray, s_untrusted: FloatArray) -> FloatArray:
-        """Term (b) of (33) for tau (``steps``) and participants of trusted and untrusted edges, broadcast."""
+        """Term (b) of (33) for ``steps`` (tau), broadcast against the numbers of participants.
+
+        ``s_trusted`` and ``s_untrusted``: participants of each trusted and each untrusted edge.
+        """
         return self.of_shares(steps, self.trusted / s_trusted**2 + self.untrusted / s_untrusted)
 
     def of_shares(self, steps: FloatArray | np.float64, shares: FloatArray) -> FloatArray:
-        """Term (b) of (33) for tau (``steps``) and the edges' sum of 1/s² or 1/s (``shares``), broadcast."""
+        """Term (b) of (33) for ``steps`` (tau) and ``shares``, broadcast against each other.
+
+        ``shares``: the sum over edges of 1/s² (trusted) or 1/s (untrusted) for s participants.
+        """
         edges = self.trusted + self.untrusted
         scale = 4 * (self.local_aggregations**3 + 1) * self.parameters * self.clip**2 * self.strength
         value: FloatArray = scale * steps * (shares / edges**2)
@@ -118,7 +124,7 @@ def minimise(
     gap: Gap,
     weights: Weights,
 ) -> RoundChoice:
-    """The exact minimum of P over the grid; of equals, that of the shortest interval and fewest participants.
+    """The exact minimum of P over the grid; of several, that of the fewest steps and participants.
 
     Args:
         remaining: T - t_k, local steps left.

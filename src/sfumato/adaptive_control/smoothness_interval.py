@@ -49,7 +49,7 @@ class SmoothnessInterval:
     low: float = 0.0
 
     def or_prior(self, prior: float) -> float:
-        """``prior``, where the interval contains it or there is no information; else the estimate."""
+        """``prior`` if it is not below `low`, or if there is no estimate; else the estimate."""
         return prior if self.estimate is None or self.low <= prior else self.estimate
 
 
@@ -70,7 +70,7 @@ class Moves:
     coordinates: int
 
     def interval(self) -> SmoothnessInterval:
-        """The estimate of the smoothness and its lower limit; no estimate where the rounds tell nothing."""
+        """The estimate of the smoothness with its lower limit; none where the rounds carry no information."""
         if len(self.lengths) <= _FEWEST or not np.all(np.diag(self.products) > 0):
             return SmoothnessInterval()
         best = max(self._limits(), default=(0.0, 0.0))

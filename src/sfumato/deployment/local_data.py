@@ -21,7 +21,7 @@ from sfumato.errors import DataError, EnvelopeError, SpecError
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import masks_of
 from sfumato.learning.parameters import ParameterLayout
-from sfumato.protocols.tree.local_work import keep_within_, local_task, steps_of
+from sfumato.protocols.tree.local_work import batches_before, keep_within_, local_task
 from sfumato.simulation.training_inputs import checked_loss, initial_model
 
 
@@ -109,7 +109,7 @@ class LocalData:
         """The clipped update ``[1, M]`` by Sfumato's engine; see `message`."""
         plan, piece, own_leaf = self._terms.plan, batches, np.zeros(1, np.int64)
         if len(plan.aggregations) > 1:  # with epochs, which make one aggregation, steps are not counted
-            piece = steps_of(batches, plan.aggregations[position.aggregation], own_leaf)
+            piece = batches_before(batches, plan.aggregations[position.aggregation], own_leaf)
         start, together = torch.from_numpy(model)[None], torch.from_numpy(own_leaf)
         assert self._engine is not None  # without a loop of the owner's there is one
         (chunk,) = self._engine.train(local_task(plan.spec, position.round), start, together, piece)

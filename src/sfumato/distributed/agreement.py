@@ -9,7 +9,7 @@ from sfumato.errors import RanksDifferError
 
 
 def require_same(ranks: Ranks, facts: Mapping[str, str]) -> None:
-    """Compare ``facts``, by name, over all ranks.
+    """Refuse to go on unless every rank has the same ``facts``: texts by name.
 
     Raises:
         RanksDifferError: on every rank, if any two differ: the first difference from rank 0.

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 def share_out(
     jobs: Sequence[Job], work: Callable[[Job], Result], *, ranks: Ranks = ALONE, threads: int = 1
 ) -> list[Result]:
-    """What ``work`` gives for each job, in the order of ``jobs``, on every rank.
+    """The result of ``work`` for each job, in the order of ``jobs``, on every rank.
 
     Args:
         jobs: the same on every rank; rank r of N does jobs r, r + N and so on.

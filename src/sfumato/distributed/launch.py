@@ -27,10 +27,11 @@ class Launch:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Launch:
-        """This process among those of the run, by torchrun's environment variables; alone without them.
+        """The rank of this process and the number of ranks, by torchrun's environment variables; alone
+        without them.
 
         Raises:
-            SpecError: the environment names a rank that there is not.
+            SpecError: a variable is no whole number, or ``RANK`` is not below ``WORLD_SIZE``.
         """
         if not all(environment.get(name) for name in _NEEDED):
             return cls()

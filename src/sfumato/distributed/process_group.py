@@ -44,23 +44,25 @@ class ProcessGroup:
 
     @property
     def rank(self) -> int:
-        """The number of this process, from 0."""
+        """The number of this process among the ranks, from 0."""
         return self._launch.rank
 
     @property
     def count(self) -> int:
-        """How many processes there are."""
+        """The number of ranks, which are the processes of the run."""
         return self._launch.count
 
     def added(self, values: IntArray) -> IntArray:
-        """Add ``values`` up over all ranks, entry by entry; the same shape on every rank, perhaps
-        changed in place.
+        """The sums of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``.
+
+        ``values`` has the same shape on every rank.
         """
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, values: IntArray) -> IntArray:
-        """Take the largest of ``values`` over all ranks, entry by entry; the same shape on every rank,
-        perhaps changed in place.
+        """The largest of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``.
+
+        ``values`` has the same shape on every rank.
         """
         return self._reduced(values, dist.ReduceOp.MAX)
 
@@ -89,10 +91,10 @@ class ProcessGroup:
                 raw[rows] = theirs[rank][: len(rows)]
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """Send rows of ``values`` ``[p, M]``, sorted by receiving rank, to other ranks; returns those that
-        came.
+        """Send rows of ``values`` ``[p, M]``, in the order of the ranks that they are for, to these ranks.
 
-        ``going``: how many are for each rank; ``coming``: how many each rank has for this one.
+        Returns the rows that came, in the order of the ranks that sent them. ``going``: how many rows are for
+        each rank; ``coming``: how many each rank sends here.
         """
         came = values.new_empty(sum(coming), *values.shape[1:])
         sizes = list(coming), list(going)
@@ -100,7 +102,7 @@ class ProcessGroup:
         return came
 
     def gather(self, value: T) -> list[T]:
-        """Collect the values of all ranks, in the order of ranks; small objects that can be pickled."""
+        """Each rank's ``value``, in the order of ranks; small objects that can be pickled."""
         mine = _packed(value)
         lengths = np.zeros(self.count, np.int64)
         lengths[self.rank] = len(mine)
@@ -112,7 +114,7 @@ class ProcessGroup:
         return [_unpacked(row[:length]) for row, length in every]
 
     def of_first(self, value: T) -> T:
-        """Return the ``value`` of rank 0 on every rank; the others' is ignored."""
+        """The ``value`` of rank 0, on every rank; the others' is ignored."""
         mine = _packed(value if self.rank == 0 else None)
         length = self.added(np.array([len(mine) if self.rank == 0 else 0]))[0]
         found = mine if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)

@@ -21,11 +21,11 @@ class Ranks(Protocol):
 
     @property
     def rank(self) -> int:
-        """The number of this process, from 0."""
+        """The number of this process among the ranks, from 0."""
 
     @property
     def count(self) -> int:
-        """How many processes there are."""
+        """The number of ranks, which are the processes of the run."""
 
     def added(self, values: IntArray) -> IntArray:
         """The sums of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``."""
@@ -34,7 +34,7 @@ class Ranks(Protocol):
         """The largest of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``."""
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """Fill in, on every rank, the rows that the other ranks own.
+        """Fill in, on every rank and in place, the rows of ``values`` that other ranks own.
 
         Args:
             values: ``[p, ...]``, of the same shape and type on every rank.
@@ -42,19 +42,19 @@ class Ranks(Protocol):
         """
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """Send rows to other ranks.
+        """Send rows of ``values`` to other ranks, and receive theirs.
 
         Args:
             values: ``[p, M]``, in the order of the ranks that they are for.
-            going: how many of them are for each rank.
-            coming: how many each rank has for this one.
+            going: how many rows are for each rank.
+            coming: how many rows each rank sends here.
 
         Returns:
-            What came, in the order of the ranks that sent it.
+            The rows that came, in the order of the ranks that sent them.
         """
 
     def gather(self, value: T) -> list[T]:
-        """The values of all ranks, in the order of ranks; small objects that can be pickled."""
+        """Each rank's ``value``, in the order of ranks; small objects that can be pickled."""
 
     def of_first(self, value: T) -> T:
         """The ``value`` of rank 0, on every rank; the others' is ignored."""
@@ -78,7 +78,7 @@ class Alone:
         """Do nothing: no rows are missing, as this rank owns them all."""
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """What comes in: ``values`` itself, as this rank sends all of them to itself."""
+        """The rows that came: ``values`` itself, as this rank sends all of them to itself."""
         return values
 
     def gather(self, value: T) -> list[T]:
@@ -94,12 +94,12 @@ ALONE: Ranks = Alone()
 
 
 def filled_in(ranks: Ranks, figures: FloatArray) -> FloatArray:
-    """``figures`` with the entries that the other ranks know, on every rank.
+    """The ranks' ``figures`` put together, on every rank; each entry is known to one rank.
 
-    They are added as the whole numbers that their bits are, so that none is rounded.
+    Their bits are added as whole numbers, so that no entry is rounded.
 
     Args:
         ranks: of the run.
-        figures: float64, of the same shape on every rank; 0 where another rank knows more.
+        figures: float64, of the same shape on every rank; 0 where another rank knows the entry.
     """
     return ranks.added(figures.view(np.int64)).view(np.float64)

@@ -42,15 +42,12 @@ class EngineSettings:
 
     @property
     def load_bytes(self) -> int:
-        """Bytes that the features of some tiles may take, where examples are not in memory: an eighth
-        of `memory_bytes`.
-        """
+        """Bytes for the features of one load of examples, if not in memory: an eighth of `memory_bytes`."""
         return self.memory_bytes // 8
 
     @classmethod
     def default(cls, device: str = "cpu") -> EngineSettings:
-        """Settings with as many threads as torch uses, and 512 MiB on a CPU or half of a CUDA device's
-        memory.
+        """The default: torch's threads and 512 MiB on a CPU; one thread and half the memory on a CUDA device.
 
         Raises:
             SpecError: there is no such device here.
@@ -72,9 +69,7 @@ class Corrections(Protocol):
     """What each of P devices adds to the gradient of every step."""
 
     def of(self, rows: list[int]) -> Tensor:
-        """Give the corrections of the devices ``rows`` (indices among the P), ``[p, M]``; several
-        threads may call it.
-        """
+        """The corrections ``[p, M]`` of the devices ``rows``, indices among the P; it is thread-safe."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ class LocalTask:
     gathers: bool = True
 
     def clip_of(self, layout: ParameterLayout) -> Clip | None:
-        """How the whole update of a model with that layout is clipped; ``None`` for not at all."""
+        """The clip of the whole update of a model of ``layout``, perhaps by layers; ``None`` for none."""
         if self.layer_norms is None:
             return self.update_clip
         return PerLayerClip(self.layer_norms, layout.layer_spans)
@@ -132,15 +127,16 @@ class Engine(Protocol):
 
     @property
     def settings(self) -> EngineSettings:
-        """Where and with how much memory devices are trained."""
+        """Device, threads and memory with which devices are trained."""
 
     @property
     def ranks(self) -> Ranks:
-        """The processes of the run that share the devices; one alone where there is no other."""
+        """The processes of the run that share the devices; `ALONE` if there is one."""
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """List, for each rank (process), the indices of the P devices that it trains, ascending; the
-        same on every rank.
+        """For each rank (process), the indices of the P devices of ``batches`` that it trains, ascending.
+
+        The same on every rank; ``task``: what each device does.
         """
 
     def train(

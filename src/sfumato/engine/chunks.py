@@ -15,12 +15,12 @@ from sfumato.learning.parameters import ParameterLayout
 from sfumato.learning.rounding_margin import with_margin
 
 
-def checked(
+def checked_task(
     task: LocalTask, layout: ParameterLayout, start: Tensor, group_of: Tensor, batches: BatchPlan
 ) -> LocalTask:
-    """Check the shapes of a request for training; returns ``task`` ready to run.
+    """Check the shapes of a request for training; returns ``task`` with its clips ready to be applied.
 
-    Norms of layers have become a clip of the whole update, and clip norms leave room for rounding.
+    In it, norms of layers are one clip of the whole update, and clip norms leave room for rounding.
 
     Args:
         task: what every device does.
@@ -44,7 +44,10 @@ def checked(
 def begin_chunk(
     task: LocalTask, layout: ParameterLayout, tiles: Sequence[Tensor], device: torch.device
 ) -> UpdateChunk:
-    """An empty chunk with memory for the updates of the devices of ``tiles``, to be filled by `finish_`."""
+    """An empty chunk, on ``device``, for the updates of the devices of ``tiles``; `finish_` fills it.
+
+    ``task``: what the devices do; ``layout``: of the model's M parameters.
+    """
     rows = torch.cat([torch.zeros(0, dtype=torch.int64), *tiles]).sort().values
     p = len(rows)
     return UpdateChunk(
@@ -57,15 +60,13 @@ def begin_chunk(
 
 
 def places_of(chunk: UpdateChunk, tile: Tensor) -> Tensor:
-    """Find the rows of ``chunk`` that belong to the devices ``tile`` ``[n]``: int64 ``[n]``, on the
-    chunk's device.
-    """
+    """The rows of ``chunk`` of the devices ``tile`` ``[n]``: int64 ``[n]``, on the chunk's device."""
     found = torch.searchsorted(torch.from_numpy(chunk.rows), tile)
     return found.to(chunk.updates.device)
 
 
 def room_for(chunk: UpdateChunk, places: Tensor) -> Tensor:
-    """Give memory ``[n, M]`` in which to form the updates of the rows ``places`` ``[n]`` of a chunk.
+    """Memory ``[n, M]`` for the updates of the rows ``places`` ``[n]`` of a chunk, not initialised.
 
     It is the chunk's own where these rows are neighbours, so that nothing is copied later.
     """
@@ -83,7 +84,7 @@ def finish_(
     steps_clipped: Tensor,
     batches: BatchPlan,
 ) -> None:
-    """Clip the updates of some devices of a chunk, if the task says so, and write them into it.
+    """Clip the updates of some devices, if the task says so, and write them to their rows of ``chunk``.
 
     Args:
         chunk: written to.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of, room_for
+from sfumato.engine.chunks import begin_chunk, checked_task, finish_, places_of, room_for
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.examples import Examples, LoadedExamples
@@ -57,14 +57,13 @@ class LocalEngine:
         self._floats: dict[int, int] = {}
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """List the indices of the P devices that each rank trains: one list with all of them, as there
-        is one rank.
-        """
+        """One list with the indices of all P devices of ``batches``, as there is one rank."""
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """Divide the P devices into tiles, which train side by side: for each block of neighbours its
-        tiles, int64 ``[n]``.
+        """For each block of neighbours of ``batches``, its tiles, int64 ``[n]``: devices that train together.
+
+        ``task``: what each device does.
         """
         return tiles_of(batches.steps, self._tile(task, batches.width)[0], 4 * self._layout.total)
 
@@ -91,7 +90,7 @@ class LocalEngine:
         Raises:
             SpecError: shapes that do not fit.
         """
-        task = checked(task, self._layout, start, group_of, batches)
+        task = checked_task(task, self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)
         scratch = self._tile(task, batches.width)[1]
@@ -157,7 +156,7 @@ class LocalEngine:
         """Train the devices of ``tile`` together, and write their updates into ``chunk``.
 
         Args:
-            task: what each device does, as `checked` gives it.
+            task: what each device does, as `checked_task` gives it.
             start: models on the engine's device, ``[G, M]``.
             group_of: the row of ``start`` for each device, ``[P]``.
             batches: of the P devices.
@@ -188,6 +187,6 @@ class LocalEngine:
         memory.gradient.unpack(moved, update)
         self._idle.append(memory)
         if drift is None:
-            for before, after in begin.beside(update):
+            for before, after in begin.with_rows_of(update):
                 after.sub_(before)
         finish_(chunk, task, places, update, steps_clipped, own)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked, finish_, places_of
+from sfumato.engine.chunks import begin_chunk, checked_task, finish_, places_of
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
@@ -57,15 +57,11 @@ class PerDeviceEngine:
         self._dropout = DropoutLayout.of(model, example)
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """List the indices of the P devices that each rank trains: one list with all of them, as there
-        is one rank.
-        """
+        """One list with the indices of all P devices of ``batches``, as there is one rank."""
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """Put every device into a tile of its own; lists them by blocks of neighbours, each tile int64
-        ``[1]``.
-        """
+        """For each block of neighbours of ``batches``, its tiles: one for each device, int64 ``[1]``."""
         return tiles_of(batches.steps, 1, 4 * self._layout.total)
 
     def train(
@@ -91,7 +87,7 @@ class PerDeviceEngine:
         Raises:
             SpecError: shapes that do not fit.
         """
-        task = checked(task, self._layout, start, group_of, batches)
+        task = checked_task(task, self._layout, start, group_of, batches)
         start, an_update = start.to(self.settings.device), 4 * self._layout.total
         workers = 1 if self._no_features.is_cuda else self.settings.threads
         half = self.settings.memory_bytes // 2

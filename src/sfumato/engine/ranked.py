@@ -37,8 +37,9 @@ class RankedEngine:
         return self._inner.settings
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
-        """List, for each rank (process), the indices of the P devices that it trains, ascending; the
-        same on every rank.
+        """For each rank (process), the indices of the P devices of ``batches`` that it trains, ascending.
+
+        The same on every rank; ``task``: what each device does.
         """
         tiles = list(chain.from_iterable(self._inner.tiles(task, batches)))
         nobody, count = torch.zeros(0, dtype=torch.int64), self.ranks.count
@@ -52,8 +53,7 @@ class RankedEngine:
         batches: BatchPlan,
         tiles: slice = slice(None),
     ) -> Iterator[UpdateChunk]:
-        """Train P devices, divided among the ranks (processes), device p from ``start[group_of[p]]`` on
-        ``batches`` p.
+        """Train P devices, divided among the ranks (processes); device p starts from ``start[group_of[p]]``.
 
         Args:
             task: what each device does; without ``task.gathers`` only this rank's updates are yielded.

@@ -27,8 +27,7 @@ def engine_of(
     loss: Loss = CROSS_ENTROPY,
     ranks: Ranks = ALONE,
 ) -> Engine:
-    """Make the engine that trains ``model``: many devices at once, or one after another, of which a warning
-    tells.
+    """The engine that trains ``model``: many devices at once, or one after another, with a warning.
 
     Args:
         model: the architecture; its parameters are not read.

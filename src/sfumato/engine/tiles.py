@@ -25,9 +25,9 @@ _FEWEST_TILES = 4
 
 @contextmanager
 def intra_op_threads(count: int) -> Iterator[None]:
-    """Context in which a torch operation uses ``count`` threads.
+    """Context in which each torch operation uses ``count`` threads.
 
-    One where operations are small or workers have threads of their own.
+    One is best where operations are small or workers have threads of their own.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -38,19 +38,19 @@ def intra_op_threads(count: int) -> Iterator[None]:
 
 
 def tiles_of(steps: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
-    """The tiles of P devices, block by block: every device is in one tile.
+    """Divide P devices, block by block, into tiles, whose devices train together; each is in one tile.
 
     A block is a run of neighbours. In a block devices with more steps come first, so that those of a tile
     stop together.
 
     Args:
-        steps: that each device takes, int64 ``[P]``.
+        steps: number of steps of each device, int64 ``[P]``.
         most: devices in a tile.
-        update_bytes: that one device's update takes.
+        update_bytes: bytes of one device's update.
 
     Returns:
-        Of every block its tiles, each int64 ``[n]``, sorted by falling number of steps. Tiles are numbered
-        from the first block's first one on.
+        For every block its tiles, each int64 ``[n]``, sorted by falling number of steps. Tiles are numbered
+        through all blocks, from the first block's first one on.
     """
     devices = len(steps)
     each = max(most, _BLOCK_BYTES // update_bytes)
@@ -66,14 +66,14 @@ def tiles_of(steps: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
 
 
 def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> Iterator[list[Tensor]]:
-    """Yield, for every chunk of updates, the tiles that are to be trained for it; [] where all are others'.
+    """Yield, for every chunk of updates, the tiles that are to be trained for it; [] if none of its tiles is.
 
     Which blocks a chunk holds does not depend on ``tiles``: ranks that share them meet at every chunk.
 
     Args:
         blocks: of all devices, as `tiles_of` gives them.
         tiles: which of them to train, by their numbers.
-        most: devices in a chunk, but for one block's that are more; those that are not trained count.
+        most: devices in a chunk, trained or not; a block of more is a chunk by itself.
     """
     wanted, before, devices = range(sum(map(len, blocks)))[tiles], 0, 0
     held: list[Tensor] = []
@@ -89,9 +89,7 @@ def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> It
 
 
 def work_on(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
-    """Call ``work`` for every tile, in up to ``workers`` threads; each torch operation in it uses one
-    thread.
-    """
+    """Call ``work`` for each of ``tiles`` in up to ``workers`` threads; torch uses one thread in each."""
     with intra_op_threads(1):
         if workers <= 1:
             for tile in tiles:

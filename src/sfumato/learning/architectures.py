@@ -14,14 +14,15 @@ Norm = Literal["group", "none"]
 
 
 def softmax(shape: Shape, classes: int, *, bias: bool = True) -> nn.Module:
-    """Make multinomial logistic regression on flattened examples of shape ``shape``; 7,840 parameters
-    on 28 x 28 images, ten classes, without bias.
+    """Multinomial logistic regression on flattened examples of shape ``shape``.
+
+    7,840 parameters on 28 x 28 images and ten classes, without bias.
     """
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes, bias=bias))
 
 
 def mlp(shape: Shape, classes: int, *, hidden: Sequence[int]) -> nn.Module:
-    """Make a perceptron with ``classes`` outputs on flattened examples of ``shape``.
+    """A perceptron with ``classes`` outputs on flattened examples of ``shape``.
 
     ``hidden``: widths of the hidden layers, from first to last, each with ReLU; none make it linear.
     """
@@ -34,11 +35,12 @@ def mlp(shape: Shape, classes: int, *, hidden: Sequence[int]) -> nn.Module:
 
 
 def cnn_small(shape: Shape, classes: int) -> nn.Module:
-    """Make two 5 x 5 convolutions of stride 2 (16, 32 channels), then a linear layer; 28,938 parameters on 28
-    x 28.
+    """Two 5 x 5 convolutions of stride 2 (16, 32 channels), then a linear layer with ``classes`` outputs.
+
+    28,938 parameters on 28 x 28 and ten classes.
 
     Raises:
-        ValueError: examples are no images ``(channels, height, width)``.
+        ValueError: examples of ``shape`` are no images ``(channels, height, width)``.
     """
     channels, height, width = _require_image(shape)
     pixels = math.prod(-(-side // 4) for side in (height, width))
@@ -53,10 +55,13 @@ def cnn_small(shape: Shape, classes: int) -> nn.Module:
 
 
 def cnn(shape: Shape, classes: int) -> nn.Module:
-    """Make the four-layer network of McMahan et al. (2017); 1,663,370 parameters on 28 x 28 x 1.
+    """The four-layer network of McMahan et al. (2017) with ``classes`` outputs.
+
+    1,663,370 parameters on 28 x 28 x 1 and ten classes.
 
     Raises:
-        ValueError: examples are no images ``(channels, height, width)`` of at least 4 x 4 pixels.
+        ValueError: examples of ``shape`` are no images ``(channels, height, width)`` of at least 4 x 4
+            pixels.
     """
     channels, height, width = _require_image(shape, least=4)
     return nn.Sequential(
@@ -74,12 +79,14 @@ def cnn(shape: Shape, classes: int) -> nn.Module:
 
 
 def resnet18(shape: Shape, classes: int) -> nn.Module:
-    """Make ResNet-18 (He et al. 2016) for small images, with group normalisation; 11.2 million parameters.
+    """ResNet-18 (He et al. 2016) for small images, with group normalisation and ``classes`` outputs.
 
-    The first convolution is 3 x 3 without pooling after it, as is usual at 28 to 32 pixels a side.
+    11.2 million parameters. The first convolution is 3 x 3 without pooling after it, as is usual at 28 to 32
+    pixels a side.
 
     Raises:
-        ValueError: examples are no images ``(channels, height, width)`` of at least 8 x 8 pixels.
+        ValueError: examples of ``shape`` are no images ``(channels, height, width)`` of at least 8 x 8
+            pixels.
     """
     channels, _, _ = _require_image(shape, least=8)
     layers: list[nn.Module] = [_conv3(channels, 64), _group_norm(64), nn.ReLU()]

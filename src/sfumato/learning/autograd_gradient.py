@@ -34,19 +34,19 @@ class AutogradGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
+        """Number of uniform numbers that an example needs for its dropout masks; 0 without dropout."""
         return self._dropout.floats
 
     def scratch_floats(self, batch: int) -> int:
-        """Float32 entries that a step takes beside the parameters: one gradient, whatever the ``batch``."""
+        """Float32 entries of memory that one model's step takes: one gradient, whatever the ``batch``."""
         return self._layout.total
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Copy flat vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
+        """Copy ``flat``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Copy packed vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
+        """Copy ``packed``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
         out.copy_(packed)
 
     def bind(

@@ -20,13 +20,13 @@ class BatchDraws(Protocol):
     """What batches are drawn with: a generator of NumPy, or a party's secret draws."""
 
     def permuted(self, x: NDArray[Any], /, *, axis: int) -> NDArray[Any]:
-        """``x`` with every line along ``axis`` shuffled by itself."""
+        """A copy of ``x`` in which every line along ``axis`` is shuffled independently."""
 
     def geometric(self, p: float, /, *, size: int) -> NDArray[np.int64]:
-        """So many numbers of trials up to the first success, each of probability ``p``."""
+        """``size`` draws of the number of trials up to the first success, of probability ``p`` each."""
 
     def integers(self, low: NDArray[Any], high: NDArray[Any], /) -> NDArray[np.int64]:
-        """Whole numbers from ``low`` to below ``high``, entry by entry, all alike."""
+        """Uniform whole numbers from ``low`` to below ``high``, entry by entry, in their shape."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class BatchPlan:
         return self.rows.shape[2]
 
     def of(self, devices: slice | Tensor) -> BatchPlan:
-        """The plan of the devices at these places, in that order; ``devices``: a slice, or int64 ``[p]``."""
+        """The plan of some of the P devices, in the order given; ``devices``: a slice, or int64 ``[p]``."""
         return replace(self, rows=self.rows[devices], counts=self.counts[devices], steps=self.steps[devices])
 
     def between(self, first: int, last: int) -> BatchPlan:
-        """Cut out the batches of the steps from ``first`` (from 0) up to, and without, ``last``."""
+        """The part of the plan from step ``first`` (from 0) up to, and without, step ``last``."""
         return replace(
             self,
             rows=self.rows[:, first:last].contiguous(),
@@ -69,10 +69,10 @@ class BatchPlan:
         )
 
     def last_before(self, last: int, counts: Tensor) -> BatchPlan:
-        """Cut out, for device p, the last ``counts[p]`` of its first ``last`` steps.
+        """The part of the plan with, for device p, the last ``counts[p]`` of its first ``last`` steps.
 
-        ``counts``: int64 ``[P]``. The plan has as many steps as the largest; those beyond a device's own are
-        empty.
+        ``counts``: int64 ``[P]``. The part has as many steps as the largest count; a device with fewer has
+        empty batches after its own.
         """
         each = torch.arange(int(counts.max()) if len(counts) else 0)
         places = (last - counts[:, None] + each).clamp(0, self.rows.shape[1] - 1)
@@ -86,7 +86,7 @@ class BatchPlan:
         )
 
     def to(self, device: torch.device) -> BatchPlan:
-        """Copy the plan's tensors to a torch device."""
+        """A copy of the plan with its tensors on a torch device."""
         return replace(
             self, rows=self.rows.to(device), counts=self.counts.to(device), steps=self.steps.to(device)
         )
@@ -95,7 +95,7 @@ class BatchPlan:
 def plan_steps(
     devices: Sequence[Rows], *, steps: int, batch_size: int | Literal["all"], rng: BatchDraws
 ) -> BatchPlan:
-    """Give every device the same number of steps.
+    """Draw the same number of mini-batches for every device.
 
     Batches are cut from reshuffled passes over a device's data, without replacement inside a pass; what is
     left of a pass when no full batch fits goes back. A device with fewer examples than a batch uses all of
@@ -133,7 +133,7 @@ def plan_steps(
 def plan_epochs(
     devices: Sequence[Rows], *, epochs: int, batch_size: int | Literal["all"], rng: BatchDraws
 ) -> BatchPlan:
-    """Let every device go through all of its data ``epochs`` times.
+    """Draw the mini-batches of ``epochs`` passes of every device over its own data.
 
     Each epoch shuffles a device's data and cuts it into batches, of which the last may be short (a step is
     the mean over what is there). Devices of unequal size take unequal numbers of steps.
@@ -175,7 +175,7 @@ def plan_poisson(
     rngs: Sequence[BatchDraws],
     persons: Sequence[Rows] | None = None,
 ) -> BatchPlan:
-    """Put every example of a device into every step by an independent draw.
+    """Draw Poisson mini-batches: every example of a device is in every step with an independent probability.
 
     A device of n examples draws each with probability ``min(1, batch_size / n)``. Sums of gradients are to be
     divided by ``batch_size``, whatever is drawn. Batches may be empty; a device without data takes no step.

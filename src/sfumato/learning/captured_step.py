@@ -45,8 +45,8 @@ class StepGraphs:
     def __init__(self) -> None:
         self._pool: GraphPool | None = None
 
-    def of(self, step: GradientStep, models: Tensor) -> GradientStep:
-        """``step``, captured where ``models``, which it reads, are on a GPU."""
+    def captured(self, step: GradientStep, models: Tensor) -> GradientStep:
+        """``step`` as a `CapturedStep` if ``models``, which it reads, are on a GPU; else ``step`` itself."""
         if not models.is_cuda:
             return step
         if self._pool is None:

@@ -99,7 +99,7 @@ class Conv2dLayer:
             wants_dx: whether the gradient at the input is needed.
 
         Returns:
-            Where the gradient at the input will be; without meaning if it is not wanted.
+            Where the gradient at the input will be; not to be used without ``wants_dx``.
         """
         n, examples = dy.shape[:2]
         dy = dy.view(n, examples * math.prod(self._pixels), -1)

@@ -43,9 +43,7 @@ class Masks:
 
     @contextmanager
     def using(self, masks: Sequence[Tensor]) -> Iterator[None]:
-        """Let one forward pass multiply by these masks, in the order in which its dropout layers are
-        called.
-        """
+        """Context in which one forward pass multiplies by ``masks``, in the order of its dropout calls."""
         self._given = iter(masks)
         try:
             yield
@@ -66,8 +64,7 @@ class Masks:
             self._asked = None
 
     def apply(self, layer: SeededDropout, x: Tensor) -> Tensor:
-        """Multiply ``x`` by the next mask, for ``layer``, in place if the layer does; ``x`` itself outside
-        `using`.
+        """``x`` times the next mask, in place if ``layer`` works in place; outside `using`, ``x`` itself.
 
         Raises:
             SpecError: there is no further mask, or it has another shape.
@@ -108,11 +105,11 @@ class SeededDropout(nn.Module):
         return self._layer[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x`` times the mask that is in use; ``x`` where none is."""
+        """``x`` times the mask that is in use; ``x`` itself where none is in use."""
         return self.masks.apply(self, x)
 
     def mask_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Give the shape of a mask for an input of this ``shape``: the same, or one number a channel.
+        """The shape of the mask for an input of ``shape``: the same, or one number a channel of each example.
 
         Raises:
             ValueError: channels are dropped, and the input is no batch of examples with channels.
@@ -126,10 +123,9 @@ class SeededDropout(nn.Module):
 
 
 def with_seeded_dropout(model: nn.Module) -> nn.Module:
-    """Replace the dropout layers of ``model``, in place, by `SeededDropout`, whose masks follow from the
-    run's seed.
+    """Replace the dropout layers of ``model``, in place, by `SeededDropout`; returns the model.
 
-    Layers that drop nothing (p = 0) stay, and so do layers with hooks and what is no layer of torch's own.
+    Layers with p = 0, layers with hooks and layers that are not torch's own stay.
     """
     masks, made = Masks(), dict[int, SeededDropout]()
     for parent in list(model.modules()):
@@ -154,7 +150,7 @@ def with_own_dropout(model: nn.Module) -> nn.Module:
 
 
 def masks_of(model: nn.Module) -> Masks | None:
-    """The masks of a model; ``None`` if it has no layers of dropout."""
+    """The `Masks` that all dropout layers of ``model`` share; ``None`` if it has no `SeededDropout`."""
     return next((layer.masks for layer in model.modules() if isinstance(layer, SeededDropout)), None)
 
 
@@ -189,7 +185,7 @@ class DropoutCall:
         return int(np.prod(self.shape, dtype=np.int64))
 
     def mask(self, uniforms: Tensor) -> Tensor:
-        """Turn uniform numbers ``[..., B, size]`` in [0, 1) into masks of 0 or 1/(1-p), whose mean is 1.
+        """Masks of 0 or 1/(1-p), with mean 1, from ``uniforms``, numbers ``[..., B, size]`` in [0, 1).
 
         Their shape is ``[..., *shape]`` with B inserted at ``axis`` of the shape. With p = 1 all are 0.
         """
@@ -223,13 +219,13 @@ class DropoutLayout:
 
     @property
     def floats(self) -> int:
-        """F, uniform numbers that an example needs for all its masks."""
+        """F, the number of uniform numbers that an example needs for all its masks."""
         return sum(call.size for call in self.calls)
 
     def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:
-        """Make the masks of all calls, in order, from uniform numbers ``[..., B, F]``; F is `floats`.
+        """The masks of all calls, in order, from ``uniforms`` ``[..., B, F]`` in [0, 1); F is `floats`.
 
-        In a mask the axis B is where the call's input has it.
+        A mask has the axis B where the call's input has it.
         """
         stops = np.cumsum([0, *(call.size for call in self.calls)]).tolist()
         spans = zip(self.calls, pairwise(stops), strict=True)
@@ -283,10 +279,9 @@ class DropoutDraws:
     generator_of: Callable[[int, int], np.random.Generator]
 
     def of(self, devices: list[int]) -> DrawUniforms:
-        """Make a function that draws uniform numbers ``[len(devices), B, F]`` for the devices with these
-        indices.
+        """A function that draws uniform numbers ``[len(devices), B, F]`` for the devices of these indices.
 
-        How many examples follow in a batch does not change the numbers of one.
+        An example's numbers do not depend on how many examples follow it in the batch.
         """
 
         def draw(step: int, shape: tuple[int, int, int]) -> Tensor:

@@ -54,7 +54,9 @@ class Scoring:
     labels: int = 0
 
     def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Give the share of each example that is predicted rightly, ``[B]``, 0 to 1; NaN for regression.
+        """The share of each example that is predicted rightly, ``[B]``, 0 to 1; NaN for regression.
+
+        0 or 1 for one label; of label sets the share of labels, of tokens the share of next tokens.
 
         Args:
             outputs: of the model, ``[B, ...]``.
@@ -104,7 +106,7 @@ def apply_model(
     *,
     batch_size: int = PART,
 ) -> Scored:
-    """Predict examples with the parameters ``flat``.
+    """Predict examples with the parameters ``flat``, without dropout, and add up how right they are.
 
     Args:
         model: the architecture; its own parameters are neither read nor changed.
@@ -138,7 +140,7 @@ def apply_model(
 
 
 def score_of(parts: Sequence[Scored], targets: Tensor, scoring: Scoring) -> Score:
-    """Put together the score on examples that were predicted in parts, at least one.
+    """The score on a test set from the predictions of its parts, at least one.
 
     Args:
         parts: in the order of the examples.

@@ -65,7 +65,7 @@ class ProductTarget:
 
 class _Product(Protocol):
     def squares(self) -> Tensor:
-        """Compute squared l2 norms of the examples' gradients, float64 ``[n, B]``."""
+        """Squared l2 norms of the examples' gradients, float64 ``[n, B]``."""
 
     def add_(self, factors: Tensor, drop: Tensor | None) -> None:
         """Add the gradients times ``factors`` ``[n, B]`` to their target, in place.
@@ -88,7 +88,8 @@ class ExampleClip:
         self._products: list[_Product] = []
 
     def watch(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
-        """Register a product whose gradients are to be clipped together with all others of an example.
+        """Register a product of a layer, whose gradient counts in the norm of each example and is clipped
+        with it.
 
         Args:
             dy: ``[n, B pixels, outputs]``, the gradient at the output; unchanged once computed.
@@ -100,12 +101,15 @@ class ExampleClip:
         self._products.append(product_of(dy, x, target, tape))
 
     def add_clipped_(self, weights: Tensor) -> Tensor:
-        """Add all gradients to their targets, every example clipped and then times its weight ``[n, B]``.
+        """Add the gradients of all products to their targets, each example clipped, then times its weight.
 
-        An example with a gradient that is not finite anywhere adds nothing.
+        An example whose gradient has an entry that is not finite adds nothing.
+
+        Args:
+            weights: of the examples, ``[n, B]``; 0 for rows that hold no example.
 
         Returns:
-            Which examples were clipped, bool ``[n, B]``.
+            Which examples of positive weight were clipped, bool ``[n, B]``.
         """
         squares = self._products[0].squares()
         for product in self._products[1:]:
@@ -121,7 +125,7 @@ class ExampleClip:
 
 
 def product_of(dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> _Product:
-    """Choose the cheapest way to clip the gradients ``dy^T x`` ``[n, B, outputs, inputs]``.
+    """The cheapest of the three ways to clip the examples' gradients ``dy^T x``, ``[n, B, outputs, inputs]``.
 
     Args:
         dy: gradient at the output, ``[n, B, pixels, outputs]``.

@@ -46,7 +46,8 @@ class TakenSlices:
 
 
 def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
-    """Make the features or targets ``[T, ...]`` of a test set readable by slices, on ``device``.
+    """The features or targets ``values`` ``[T, ...]`` of a test set in a form that gives slices on
+    ``device``.
 
     An array is moved there whole; of a source each part is taken when it is asked for.
     """
@@ -56,16 +57,16 @@ def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
 
 
 def as_trained_on(values: Targets) -> Tensor | FeatureSource:
-    """Make features or targets ready for engines: an array as a tensor on the CPU, a source as it is."""
+    """Features or targets ``values`` as engines take them: an array as a CPU tensor, a source as it is."""
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
 
 def examples_at(values: Tensor | FeatureSource, rows: RowNumbers, device: str) -> Tensor:
-    """Some of the features or targets of a data set ``[n, ...]``, on ``device``.
+    """The features or targets of some rows of a data set, ``[n, ...]``, on ``device``.
 
     Args:
-        values: as `as_trained_on` makes them.
-        rows: which, in any order, each once.
+        values: as `as_trained_on` gives them.
+        rows: the n rows, in any order, each once.
         device: of torch.
     """
     if isinstance(values, Tensor):
@@ -92,7 +93,7 @@ class LoadedExamples:
     rows: Tensor | None = None
 
     def places_of(self, batches: BatchPlan) -> BatchPlan:
-        """Translate ``batches`` of rows of the data set into the places of these rows in `features`."""
+        """``batches`` with each row of the data set replaced by its place in `features`."""
         if self.rows is None:
             return batches
         found = torch.searchsorted(self.rows, batches.rows)
@@ -116,7 +117,10 @@ class Examples:
 
     @classmethod
     def of(cls, features: Tensor | FeatureSource, targets: Tensor | FeatureSource, device: str) -> Examples:
-        """Examples of a data set; tensors are moved to ``device``, a source of features is kept as it is."""
+        """The examples of a data set; tensors are moved to ``device``, a source is kept as it is.
+
+        ``features`` ``[N, ...]``; ``targets``: labels ``[N]``, or what the loss takes ``[N, ...]``.
+        """
         if isinstance(features, Tensor):
             assert isinstance(targets, Tensor)  # beside features in memory
             features, targets = features.to(device), targets.to(device)
@@ -124,7 +128,7 @@ class Examples:
 
     @property
     def none(self) -> tuple[Tensor, Tensor]:
-        """Features and targets of no example, for their shapes and types ``[0, ...]``."""
+        """Features and targets of zero examples, ``[0, ...]``, with the data's shapes and types."""
         if isinstance(self.features, Tensor):
             assert isinstance(self.targets, Tensor)
             return self.features[:0], self.targets[:0]
@@ -133,7 +137,7 @@ class Examples:
     def loads(
         self, batches: BatchPlan, tiles: Sequence[Tensor], most_bytes: int
     ) -> Iterator[tuple[Sequence[Tensor], LoadedExamples]]:
-        """Yield the tiles in turn, as many at a time as memory allows, with the examples that these need.
+        """Yield the tiles in order, as many at a time as memory allows, with the examples that they train on.
 
         Args:
             batches: of all devices.

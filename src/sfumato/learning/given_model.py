@@ -29,8 +29,7 @@ def giving_model(model: nn.Module | None) -> Iterator[None]:
 
 
 def with_given_model(spec: Spec, model: nn.Module | None) -> Spec:
-    """``spec`` with ``model.kind: python:TYPE`` for the model that was given in Python; unchanged for
-    ``None``.
+    """``spec`` with ``model.kind: python:TYPE`` for a model given in Python; unchanged if that is ``None``.
 
     Raises:
         SpecError: it is no ``torch.nn.Module``.
@@ -43,7 +42,7 @@ def with_given_model(spec: Spec, model: nn.Module | None) -> Spec:
 
 
 def given_model(kind: str) -> nn.Module:
-    """Return the model that the surrounding `giving_model` gave, for the spec's ``kind`` ``python:TYPE``.
+    """The model that the surrounding `giving_model` gave, for the spec's ``kind`` ``python:TYPE``.
 
     Raises:
         SpecError: there is none: a run from Python wrote the spec.
@@ -55,7 +54,7 @@ def given_model(kind: str) -> nn.Module:
 
 
 def hash_given_model(kind: str) -> str:
-    """Hash the layers and initial parameters of the model that `giving_model` gave: SHA-256, in hexadecimal.
+    """SHA-256, in hexadecimal, of the layers and initial parameters of the model that `giving_model` gave.
 
     Raises:
         SpecError: there is none; ``kind`` (``python:TYPE``) is what the message names.

@@ -48,12 +48,10 @@ class StackedGradient(Protocol):
 
     @property
     def dropout_floats(self) -> int:
-        """F, uniform numbers that an example needs for masks of dropout; 0 for a model without."""
+        """F, the number of uniform numbers that an example needs for its dropout masks; 0 without dropout."""
 
     def scratch_floats(self, batch: int) -> int:
-        """Estimate the float32 entries of memory that one model's step takes on batches of ``batch``
-        examples.
-        """
+        """An estimate of the float32 entries of memory that one model's step takes on ``batch`` examples."""
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
         """Write flat vectors ``[n, M]`` to ``out`` in the packed order, in which steps keep parameters."""
@@ -168,13 +166,14 @@ class FunctionalGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
+        """Number of uniform numbers that an example needs for its dropout masks; 0 without dropout."""
         return self._dropout.floats
 
     def scratch_floats(self, batch: int) -> int:
-        """About how many float32 entries one model's step takes: its gradient, and what autograd saves.
+        """An estimate of the float32 entries of memory that one model's step takes on ``batch`` examples.
 
-        Dropout takes uniform numbers, masks, and inputs and masks that autograd saves.
+        They are its gradient and what autograd saves; with dropout, uniform numbers, masks, and the inputs
+        and masks that autograd saves too.
         """
         saved = 0
 
@@ -189,11 +188,11 @@ class FunctionalGradient:
         return 2 * self._layout.total + 2 * saved + 4 * batch * self._dropout.floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Copy flat vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
+        """Copy ``flat``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Copy packed vectors ``[n, M]`` to ``out``: the packed order is the flat one here."""
+        """Copy ``packed``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
         out.copy_(packed)
 
     def bind(
@@ -222,7 +221,7 @@ class FunctionalGradient:
             if example_clip is None
             else partial(self._add_clipped, parameters, target, keep, scale, example_clip)
         )
-        return self._graphs.of(_FunctionalStep(features, summed), models)
+        return self._graphs.captured(_FunctionalStep(features, summed), models)
 
     def _add(
         self,

@@ -51,22 +51,23 @@ class ParameterSlot:
 class Layer(Protocol):
     """One layer of a chain, for n devices and B examples of each.
 
-    Attributes:
-        size: parameters of one device.
-        blocks: the flat order of the parameters, as ``(flat shape, permutation to packed order)``.
-        floats: float32 scratch of one device and example.
+    Every operation that a layer records is done when the tape runs.
     """
 
     @property
-    def size(self) -> int: ...  # noqa: D102
+    def size(self) -> int:
+        """Number of the layer's parameters, of one device."""
+
     @property
-    def blocks(self) -> Sequence[Block]: ...  # noqa: D102
+    def blocks(self) -> Sequence[Block]:
+        """The layer's parameters in flat order, as ``(flat shape, permutation to packed order)`` each."""
+
     @property
-    def floats(self) -> int: ...  # noqa: D102
+    def floats(self) -> int:
+        """Float32 entries of scratch memory for one device and one example."""
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record on ``tape`` how the output follows from what ``x`` will hold; returns where the output will
-        be.
+        """Record on ``tape`` the computation of the output from ``x``; returns the memory it will be in.
 
         Args:
             x: the layer's input, ``[n, B, ...]`` for n devices; it may be overwritten.
@@ -75,9 +76,9 @@ class Layer(Protocol):
         """
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record how to compute the gradients, given what ``dy`` will hold.
+        """Record the computation of the gradients from ``dy``, the gradient at the output.
 
-        With ``slot.clip`` it is the clip that adds parameters' gradients, when all norms are known.
+        With ``slot.clip`` the clip adds the parameters' gradients, once all norms are known.
 
         Args:
             dy: the gradient at the output, ``[n, B, ...]``; it may be overwritten.
@@ -86,7 +87,7 @@ class Layer(Protocol):
             wants_dx: whether the gradient at the input is needed.
 
         Returns:
-            Where the gradient at the input will be, if wanted.
+            The memory that the gradient at the input will be in, if wanted.
         """
 
 
@@ -127,7 +128,7 @@ class ReLULayer:
         return x
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record on ``tape`` that ``dy`` becomes 0, in place, where the output is; returns ``dy``.
+        """Record on ``tape`` that ``dy`` becomes 0, in place, where the output is 0; returns ``dy``.
 
         The other arguments are not used.
         """
@@ -155,7 +156,7 @@ class DropoutLayer:
         self._mask = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the product of ``x`` and the step's mask, in place; returns ``x``."""
+        """Record the product of ``x`` and the step's mask, in place, on ``tape``; returns ``x``."""
         self._mask = tape.empty_like(x) if x.ndim == 3 else tape.empty(x, *x.shape)
         tape.append(partial(self._fill, self._mask))
         tape.append(partial(x.mul_, self._mask))
@@ -197,9 +198,7 @@ class LinearLayer:
         self._x = torch.empty(0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the product of ``x`` ``[n, B, inputs]`` and the weights; returns the output ``[n, B,
-        outputs]``.
-        """
+        """Record the product of ``x`` ``[n, B, inputs]`` and the weights; returns its ``[n, B, outputs]``."""
         self._x = x
         return self._product.forward(x, slot, tape)
 
@@ -300,10 +299,10 @@ class Product:
         return y.mT if self._by_output else y
 
     def input_gradient(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
-        """Record the gradient at the input, ``dy W``, and return where it will be: ``[n, rows, inputs]``.
+        """Record the gradient at the input, ``dy W``; returns the memory ``[n, rows, inputs]`` it will be in.
 
-        It is laid out as ``x``. It must be recorded before `add_gradients`: the target may be the parameters
-        themselves.
+        The memory is laid out as that of ``x``. Record it before `add_gradients`, as the target of these may
+        be the parameters themselves.
         """
         dx, weight = tape.empty_like(x), self._weight(slot.parameters)
         if dx.is_contiguous():
@@ -329,16 +328,17 @@ class Product:
 
 
 def merged(x: Tensor) -> Tensor:
-    """A view of ``[n, B, ...]`` with devices and examples as one axis, ``[n B, ...]``.
+    """A view of ``x`` ``[n, B, ...]`` with devices and examples as one axis, ``[n B, ...]``.
 
-    It is never a copy, which would not see what later steps write.
+    It is never a copy, so that it shows what later steps write to ``x``.
     """
     return x.view(-1, *x.shape[2:])
 
 
 def blocks_of(weight: Shape, order: Shape, *, has_bias: bool) -> list[Block]:
-    """List the blocks of parameters of a layer in flat order: its weight and, behind it, perhaps a bias.
+    """The blocks of a layer's parameters in flat order: its weight and, if ``has_bias``, its bias after it.
 
-    Each is (flat shape, permutation of its axes to the packed order); ``weight`` and ``order`` are the first.
+    Each is (flat shape, permutation of its axes to packed order); for the weight these are ``weight`` and
+    ``order``.
     """
     return [(weight, order), *([((weight[0],), (0,))] if has_bias else [])]

@@ -114,7 +114,7 @@ class LocalSGD:
 
     @property
     def decay_factor(self) -> float:
-        """1 − learning rate · weight decay: what a step multiplies the model by before it moves it."""
+        """1 − learning rate · weight decay: what every step first multiplies the model by."""
         return 1.0 - self.learning_rate * self.weight_decay
 
 
@@ -156,7 +156,7 @@ def train_stack(
         The drifts, packed ``[n, M]``; ``None`` where nothing clips gradients.
     """
     models = memory.reserve(batches.devices, batches.width)
-    for start, own in starts.beside(models):
+    for start, own in starts.with_rows_of(models):
         own.copy_(start)
     clipped = torch.zeros(len(models), device=models.device)
     descent = _Descent.of(memory, models, starts, sgd, corrections, noisy=noise is not None)
@@ -299,11 +299,11 @@ class _Descent:
         pull = rate * sgd.proximal
         if self.drift is None:
             if pull:
-                for start, own in self.starts.beside(models):
+                for start, own in self.starts.with_rows_of(models):
                     own.lerp_(start.expand_as(own), pull / (1 + pull))
             return
         if sgd.weight_decay:  # the drift has decayed, and not the model that it is added to
-            for start, own in self.starts.beside(moved):
+            for start, own in self.starts.with_rows_of(moved):
                 own.add_(start, alpha=-rate * sgd.weight_decay)
         if pull:
             moved.mul_(1 / (1 + pull))
@@ -311,7 +311,7 @@ class _Descent:
     def follow_drifts_(self, n: int) -> None:
         """Set the first n models to start + drift, in place; does nothing where models move themselves."""
         if self.drift is not None:
-            for start, drift, model in self.starts.beside(self.drift[:n], self.models[:n]):
+            for start, drift, model in self.starts.with_rows_of(self.drift[:n], self.models[:n]):
                 torch.add(start, drift, out=model)
 
     def _descend_(self, moved: Tensor, slope: Tensor, clipped: Tensor) -> None:

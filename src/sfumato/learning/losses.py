@@ -134,7 +134,7 @@ BUILT_IN: Mapping[str, tuple[Loss, ...]] = {
 
 
 def loss_of(task: str, name: str | None) -> Loss:
-    """Find the loss of every example that a spec names.
+    """The loss of every example that a spec names.
 
     Args:
         task: ``data.task``.
@@ -163,7 +163,12 @@ def loss_of(task: str, name: str | None) -> Loss:
 
 
 def check_loss(loss: Loss, outputs: Tensor, targets: Tensor) -> None:
-    """Try a user's own loss on some outputs of the model; nothing for a loss of this library.
+    """Refuse a user's own loss that fails on the given outputs; a built-in loss is not tried.
+
+    Args:
+        loss: to try.
+        outputs: of the model for some examples, ``[B, ...]``.
+        targets: of these examples, ``[B, ...]``.
 
     Raises:
         SpecError: it fails, or returns something else than one number an example.

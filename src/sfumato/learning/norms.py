@@ -32,9 +32,10 @@ def row_norms(stack: Tensor) -> Tensor:
 
 
 def scale_factors(norms: Tensor, bound: float) -> Tensor:
-    """Factors that bring vectors of these norms within ``bound``: 1 inside it, 0 for a norm not finite.
+    """For vectors of l2 norms ``norms``, the factors that bring them within ``bound``, float32 ``[P]``.
 
-    A norm that is at the bound to rounding may be larger than it was computed, so it is scaled too.
+    1 below the bound, 0 for a norm not finite. A norm that equals the bound up to rounding may be larger than
+    it was computed, so it is scaled too.
 
     Args:
         norms: float32 ``[P]``.
@@ -45,7 +46,7 @@ def scale_factors(norms: Tensor, bound: float) -> Tensor:
 
 
 def drop_non_finite_(stack: Tensor, norms: Tensor) -> None:
-    """Zero, in place, the rows of ``stack`` ``[P, M]`` whose norm ``[P]`` is not finite.
+    """Zero, in place, the rows of ``stack`` ``[P, M]`` whose entry of ``norms`` ``[P]`` is not finite.
 
     A diverged device must not break a bound (``0 * nan`` is ``nan``), nor tell by an abort that it diverged.
     """

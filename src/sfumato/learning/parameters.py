@@ -66,7 +66,7 @@ class ParameterLayout:
         return tuple((start, stop) for _, start, stop in layers)
 
     def flatten(self, named: Mapping[str, Tensor]) -> Tensor:
-        """The flat vector ``[M]`` (a copy, detached) of parameters by name, e.g. of a ``state_dict``."""
+        """The flat vector ``[M]`` of parameters ``named`` by name, e.g. a ``state_dict``; a detached copy."""
         return torch.cat([named[name].detach().reshape(-1) for name in self.names])
 
     def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
@@ -83,11 +83,11 @@ class ParameterLayout:
         }
 
     def read(self, module: nn.Module) -> Tensor:
-        """The flat vector ``[M]`` of a module of this layout (a copy)."""
+        """The flat vector ``[M]`` of the parameters of ``module``, which has this layout; a copy."""
         return self.flatten(dict(module.named_parameters()))
 
     def write(self, flat: Tensor, module: nn.Module) -> None:
-        """Copy a flat vector ``[M]`` into a module of this layout, in place."""
+        """Copy a flat vector ``[M]`` into the parameters of ``module``, which has this layout, in place."""
         parameters = dict(module.named_parameters())
         with torch.no_grad():
             for name, value in self.unflatten(flat).items():

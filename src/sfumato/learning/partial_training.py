@@ -37,7 +37,7 @@ class LowRankAdapter(nn.Module):
         nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The layer's output for ``[..., in]``, ``[..., out]``."""
+        """The layer's output ``[..., out]`` for ``x`` ``[..., in]``."""
         changed: Tensor = self.frozen(x) + x @ self.down.mT @ self.up.mT
         return changed
 

@@ -30,11 +30,10 @@ _MOST = 0.25
 
 
 def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool) -> LocalSGD:
-    """``sgd`` with smaller clip norms of steps and examples, so that rounding stays within the norms asked
-    for.
+    """``sgd`` with smaller clip norms, so that with all rounding no record moves more than is charged.
 
     Args:
-        sgd: as asked for.
+        sgd: with the norms of steps or of examples that are charged.
         batches: of any of the devices: only what is public of them counts.
         start: models that devices start from ``[G, M]``.
         noisy: whether the device adds noise at every step, so that what follows may be rounded freely.
@@ -61,9 +60,7 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
 
 
 def most_drawn(expected: int) -> int:
-    """A size that a Poisson batch of ``expected`` examples exceeds with probability below 1e-30
-    (Bernstein).
-    """
+    """A size that a Poisson batch of mean ``expected`` exceeds with probability below 1e-30, by Bernstein."""
     return math.ceil(expected + _TAIL / 3 + math.sqrt((_TAIL / 3) ** 2 + 2 * _TAIL * expected))
 
 

@@ -103,25 +103,21 @@ class SequentialGradient:
 
     @property
     def dropout_floats(self) -> int:
-        """Number of uniform numbers that an example needs for masks of dropout; 0 without."""
+        """Number of uniform numbers that an example needs for its dropout masks; 0 without dropout."""
         return sum(layer.call.size for layer in self._dropout)
 
     def scratch_floats(self, batch: int) -> int:
-        """About how many float32 entries one model's step takes, on batches of ``batch`` examples."""
+        """An estimate of the float32 entries of memory that one model's step takes on ``batch`` examples."""
         return batch * self._example_floats
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
-        """Write flat vectors ``[n, M]`` to ``out`` in packed order, in which images and kernels are
-        channels-last.
-        """
+        """Write flat vectors ``[n, M]`` to ``out`` in packed order (images and kernels channels-last)."""
         for start, stop, shape, order in self._blocks():
             source = torch.unflatten(flat[:, start:stop], 1, shape).permute(0, *(axis + 1 for axis in order))
             out[:, start:stop].view(source.shape).copy_(source)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Write packed vectors ``[n, M]``, whose images and kernels are channels-last, to ``out`` in flat
-        order.
-        """
+        """Write packed vectors ``[n, M]`` (images and kernels channels-last) to ``out`` in flat order."""
         for start, stop, shape, order in self._blocks():
             target = torch.unflatten(out[:, start:stop], 1, shape).permute(0, *(axis + 1 for axis in order))
             target.copy_(packed[:, start:stop].view(target.shape))
@@ -171,11 +167,11 @@ class SequentialGradient:
             dy = self._layers[i].backward(dy, slots[i], backward, wants_dx=i > self._first_trained)
         write = self._write_gradient
         step = SequentialStep(x, at_outputs, forward, backward, clip, write, self._dropout)
-        return self._graphs.of(step, models)
+        return self._graphs.captured(step, models)
 
 
 def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:
-    """Turn a model into a chain of layers with hand-written gradients; ``None`` if it is not one.
+    """The chain of hand-written layers that computes what ``model`` does; ``None`` if there is none.
 
     ``shape``: of one example. A chain is an `nn.Sequential` of known layers that ends in one vector of
     outputs.

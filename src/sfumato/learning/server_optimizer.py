@@ -35,8 +35,8 @@ class ServerOptimizer(Protocol):
         """The state before the first update of a model ``[M]``."""
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state
-        and model.
+        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state and
+        model.
         """
 
 

@@ -18,10 +18,10 @@ _STACK_FLOATS = 1 << 24  # float32 entries of what the models of a stack compute
 
 
 def stacks_of(model: nn.Module, count: int, features: Tensor) -> list[slice]:
-    """Divide ``count`` models into slices that are computed at a time for ``features`` ``[B, ...]``.
+    """Divide ``count`` models into slices, each to be computed in one call for ``features`` ``[B, ...]``.
 
-    A stack takes about 64 MiB at most, but has one model at least; a model that is no chain of linear layers
-    is by itself. It depends on the architecture and on the number of examples alone.
+    A slice takes about 64 MiB at most, or is one model; a model that is no chain of linear layers is always
+    by itself. The slices depend on the architecture and on the number of examples alone.
     """
     a_model = _floats_of_chain(model, features)
     at_once = 1 if a_model is None else max(1, _STACK_FLOATS // (ParameterLayout.of(model).total + a_model))
@@ -29,7 +29,7 @@ def stacks_of(model: nn.Module, count: int, features: Tensor) -> list[slice]:
 
 
 def outputs_of(model: nn.Module, models: Tensor, features: Tensor) -> Tensor:
-    """Compute the outputs ``[B, c, ...]`` of the models of a stack for every example; nothing is dropped out.
+    """The outputs ``[B, c, ...]`` of c models for every example, without dropout.
 
     Chains of linear layers are computed by products over all models of the stack. The first layer is one
     product for all of them, as their inputs are the same. Any other module is called for one model after the

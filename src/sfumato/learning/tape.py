@@ -24,10 +24,9 @@ class Memory:
         self._blocks: dict[int, Tensor] = {}
 
     def block(self, number: int, like: Tensor, entries: int, dtype: torch.dtype) -> Tensor:
-        """The first ``entries`` of block ``number``, of this type, on the device of ``like``; not
-        initialised.
+        """The first ``entries`` entries of block ``number``, of ``dtype``, on the device of ``like``.
 
-        The block is made anew where it is too small or of another type or device.
+        They are not initialised. A block that is too small, or of another type or device, is made anew.
         """
         block = self._blocks.get(number)
         if block is None or len(block) < entries or (block.device, block.dtype) != (like.device, dtype):
@@ -47,9 +46,7 @@ class Constant:
         self._block = torch.empty(0)
 
     def at_least(self, like: Tensor, floats: int) -> Tensor:
-        """The first ``floats`` entries, float32, on the device of ``like``; made anew where there are too
-        few.
-        """
+        """The constant as a float32 vector ``[floats]`` on the device of ``like``; its memory is shared."""
         if len(self._block) < floats or self._block.device != like.device:
             self._block = torch.full((floats,), self._value, device=like.device)
         return self._block[:floats]
@@ -75,7 +72,7 @@ class Tape:
         self._operations.append(operation)
 
     def empty(self, like: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """A contiguous tensor ``[*shape]`` on the device of ``like``; a block of memory, not initialised."""
+        """A contiguous tensor ``[*shape]`` of ``dtype`` on the device of ``like``, not initialised."""
         self._tensors += 1
         return self._memory.block(self._tensors, like, math.prod(shape), dtype).view(shape)
 

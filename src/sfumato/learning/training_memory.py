@@ -53,9 +53,9 @@ class StartModels:
 
     @classmethod
     def of(cls, models: Tensor, group_of: Tensor) -> StartModels:
-        """Let device p of n start from ``models[group_of[p]]``.
+        """The start models of n devices, device p from ``models[group_of[p]]``.
 
-        Runs of devices that start from one model share its row, where runs are long.
+        Neighbours that start from one model share its row, where they are many.
 
         Args:
             models: ``[G, M]``.
@@ -67,13 +67,15 @@ class StartModels:
         rows = [slice(row, row + 1) for row in range(len(groups))]
         return cls(models[groups], list(zip(rows, counts.cumsum(0).tolist(), strict=True)))
 
-    def beside(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield, piece by piece, start models and the rows of every stack whose devices start from them.
+    def with_rows_of(self, *stacks: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Yield start models with the rows of other stacks that are of the same devices, in pieces.
 
-        ``stacks``: each ``[n, M]``, of the first n devices, one or more.
+        Args:
+            stacks: one or more, each ``[n, M]``, a row for each of the first n devices.
 
         Yields:
-            The start models ``[1 or k, M]``, 1 where one serves all, then the rows ``[k, M]`` of every stack.
+            The start models ``[1 or k, M]`` of the next k devices (1 if they share it), then the k rows of
+            every stack ``[k, M]``.
         """
         begin = 0
         for rows, end in self.pieces:
@@ -118,7 +120,7 @@ class TrainingMemory:
         """Make room for ``devices`` models and for batches of ``width`` examples of each.
 
         Returns:
-            The packed models ``[devices, M]``. They, and what lies beside them, hold what was left there.
+            The packed models ``[devices, M]``, not initialised, as slopes, drifts and features are not.
         """
         if len(self._models) < devices:
             self._models = _stack_of(devices, self._size, self._models.device)
@@ -130,11 +132,11 @@ class TrainingMemory:
         return self._models[:devices]
 
     def slopes(self, devices: int) -> Tensor:
-        """Memory for the gradient of each of the models, packed ``[devices, M]``."""
+        """Memory for the gradient of each of the models, packed ``[devices, M]``, not initialised."""
         return self._beside("slopes", devices)
 
     def drifts(self, devices: int) -> Tensor:
-        """Memory for how far each of the models has moved, packed ``[devices, M]``."""
+        """Memory for how far each of the models has moved, packed ``[devices, M]``, not initialised."""
         return self._beside("drifts", devices)
 
     def _beside(self, what: str, devices: int) -> Tensor:
@@ -148,14 +150,14 @@ class TrainingMemory:
         return self._stacks[what][:devices]
 
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
-        """Give the memory for the features of a step, ``[devices * width, ...]``, and the step over it.
+        """The memory of a gradient step's features, ``[devices * width, ...]``, and the step that reads it.
 
-        Steps are kept and given again. `reserve` must have made room before.
+        The same arguments give the same step again. `reserve` must have made room before.
 
         Args:
             devices: n, that take the step.
             width: examples of the widest batch.
-            settings: what is added to what.
+            settings: factors of target and gradient, and clip.
         """
         if len(self._steps) == _MOST_STEPS:
             self._steps.clear()

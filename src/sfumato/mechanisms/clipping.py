@@ -36,16 +36,15 @@ class Clip(Protocol):
         """The largest l2 norm a clipped vector can have."""
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """Give the largest l2 distance of two sums of clipped vectors that differ in one vector.
+        """The largest l2 distance of two sums of clipped vectors that differ in one vector.
 
-        ``neighbours``: whether that vector becomes zero (``zero-out``) or any other clipped one
-        (``replace``).
+        ``neighbours``: that vector becomes zero (``zero-out``), or any other clipped vector (``replace``).
         """
 
     def clip_(self, stack: Tensor) -> Clipped:
         """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero.
 
-        Returns the stack, with the rows' norms before and which were clipped.
+        Returns the stack, each row's norm before clipping, and which rows were changed.
         """
 
 
@@ -68,17 +67,17 @@ class FlatClip:
         return self.norm
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """Give the largest l2 distance of two sums of clipped vectors that differ in one vector.
+        """The largest l2 distance of two sums of clipped vectors that differ in one vector.
 
-        It is the norm C where that vector becomes zero (``zero-out``), 2 C where it becomes another
-        (``replace``).
+        By ``neighbours``: the norm C where that vector becomes zero (``zero-out``), 2 C where it becomes
+        another (``replace``).
         """
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:
         """Clip the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become zero.
 
-        Returns the stack, with the rows' norms before and which were clipped.
+        Returns the stack, each row's norm before clipping, and which rows were changed.
         """
         norms, factors = clip_factors(stack, self.norm)
         stack.mul_(factors[:, None])
@@ -116,18 +115,17 @@ class PerLayerClip:
         return math.hypot(*self.norms)
 
     def sensitivity(self, neighbours: Literal["zero-out", "replace"]) -> float:
-        """Give the largest l2 distance of two sums of clipped vectors that differ in one vector.
+        """The largest l2 distance of two sums of clipped vectors that differ in one vector.
 
-        It is the bound S where that vector becomes zero (``zero-out``), 2 S where it becomes another
-        (``replace``).
+        By ``neighbours``: the bound S where that vector becomes zero (``zero-out``), 2 S where it becomes
+        another (``replace``).
         """
         return _sensitivity(self.bound, neighbours)
 
     def clip_(self, stack: Tensor) -> Clipped:
-        """Clip the layers of the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become
-        zero.
+        """Clip each layer of the rows of ``stack`` (float32 ``[P, M]``) in place; rows not finite become 0.
 
-        Returns the stack, with the rows' norms before and which were clipped.
+        Returns the stack, each row's norm before clipping, and which rows were changed.
 
         Raises:
             SpecError: the layers do not cover vectors of this length.

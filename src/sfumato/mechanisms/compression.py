@@ -24,10 +24,10 @@ _COORDINATES, _ROUNDING = 0, 1
 
 
 def rand_k(parameters: int, kept: int, *, seed: int, key: tuple[int, ...]) -> Tensor:
-    """Random coordinates that everybody sends, ascending, int64 ``[kept]``, from a seed that all share.
+    """``kept`` random coordinates, ascending, int64 ``[kept]``; who shares the seed knows the same ones.
 
     Args:
-        parameters: M.
+        parameters: M, coordinates to draw from.
         kept: k.
         seed: of the run.
         key: address within the stream COMPRESSION, e.g. (round, aggregation).
@@ -37,15 +37,16 @@ def rand_k(parameters: int, kept: int, *, seed: int, key: tuple[int, ...]) -> Te
 
 
 def top_k(model: Tensor, kept: int) -> Tensor:
-    """Coordinates where a released ``model`` ``[M]`` is largest in magnitude, ascending, int64 ``[kept]``."""
+    """The ``kept`` coordinates of largest magnitude in a released ``model`` ``[M]``, ascending, int64."""
     # a stable sort, so that ties fall the same way on every machine
     order = torch.sort(model.abs(), descending=True, stable=True).indices
     return order[:kept].sort().values
 
 
 def bounded_(vectors: Tensor, bounds: Tensor) -> Tensor:
-    """Scale the rows of ``vectors`` ``[p, k]`` down to norms of at most ``bounds`` ``[p]``, in place; returns
-    ``vectors``.
+    """Scale the rows of ``vectors`` ``[p, k]`` down, in place, to l2 norms of at most ``bounds`` ``[p]``.
+
+    Returns ``vectors``.
     """
     factors = scale_factors(row_norms(vectors) / bounds, 1.0)
     scaled: Tensor = vectors.mul_(factors[:, None])
@@ -53,7 +54,7 @@ def bounded_(vectors: Tensor, bounds: Tensor) -> Tensor:
 
 
 def rounding_key(seed: int, *address: int) -> bytes:
-    """The 32-byte key that the rounding of a message is drawn with.
+    """The 32-byte key of the random draws by which one message is rounded.
 
     Args:
         seed: of the run.

@@ -18,7 +18,7 @@ _PLACE = "privacy.mechanism"
 
 
 def mechanism_of(spec: Spec) -> NoiseMechanism[Tensor]:
-    """The noise mechanism for real numbers that the spec names; Gaussian if it names none.
+    """The noise mechanism for float messages that the spec names; Gaussian if it names none.
 
     Raises:
         SpecError: it cannot be imported or made, is no noise mechanism, or has not the law that is stated.

@@ -25,8 +25,7 @@ class StepNoise:
     key_of: Callable[[int, int], bytes]
 
     def of(self, devices: list[int]) -> Callable[[Tensor, int, int], None]:
-        """Make a function that adds the noise of ``devices`` (indices among those that train) to gradients,
-        in place.
+        """A function that adds the noise of ``devices`` (indices of those that train) to gradients, in place.
 
         It takes the gradients ``[n, M]``, the step (from 0), and what the sums of gradients were divided by.
         """

@@ -21,7 +21,7 @@ _ROUNDS = 20
 
 
 def threefry_words(keys: Tensor, counters: Tensor) -> list[Tensor]:
-    """The four words of every block, as signed integers.
+    """The four 64-bit words of every block, for R keys and C counters, as signed integers.
 
     Args:
         keys: int64 ``[R, 4]``.

@@ -22,7 +22,7 @@ _PLACE = "graph"
 
 
 def with_graph(spec: Spec, graph: Any) -> Spec:
-    """``spec`` with ``graph``, a NetworkX graph, as its topology; the spec itself if that is ``None``.
+    """``spec`` with ``graph``, a NetworkX graph, as its topology; unchanged if that is ``None``.
 
     Raises:
         SpecError: it is no graph, none of the kind of the spec's topology, or the spec does not fit it.

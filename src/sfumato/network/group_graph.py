@@ -43,7 +43,7 @@ def from_graph(path: Path, workers: int | None = None) -> Groups:
 
 
 def groups_of_graph(graph: Any, workers: int | None = None) -> Groups:
-    """Read the groups that an undirected NetworkX graph describes, of one of the two kinds (see the module).
+    """The groups that an undirected NetworkX graph describes, of one of the two kinds (see the module).
 
     ``workers``: how many; ``None``, on a bipartite graph only: one more than its largest device number.
 

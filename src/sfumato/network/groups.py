@@ -64,16 +64,16 @@ class Groups:
         return np.diff(self.offsets)
 
     def members_of(self, group: int) -> IntArray:
-        """List the workers of one group, ascending, as a view of the stored array, ``[size]``."""
+        """The workers of one group, ascending ``[size]``; a view of `members`."""
         return self.members[self.offsets[group] : self.offsets[group + 1]]
 
     def positions(self, groups: IntArray, workers: IntArray) -> IntArray:
-        """The position in ``members`` of each pair of a group and a worker that is in it."""
+        """The index in `members` of each of the pairs ``groups``, ``workers``: a group and a worker in it."""
         ascending = np.repeat(np.arange(self.count), self.sizes) * self.workers + self.members
         return np.searchsorted(ascending, groups * self.workers + workers).astype(np.int64)
 
     def groups_of(self, worker: int) -> IntArray:
-        """The groups of one worker, ascending."""
+        """The numbers of the groups that one worker is in, ascending."""
         return self._by_worker[0][self._by_worker[1][worker] : self._by_worker[1][worker + 1]]
 
     @cached_property
@@ -104,7 +104,7 @@ class Groups:
 
     @cached_property
     def classes(self) -> MembershipClasses:
-        """Workers sorted by the set of groups they are in: those of a class receive the same models."""
+        """The classes of workers in the same groups, who receive the same models."""
         flat, offsets = self._by_worker
         numbers: dict[bytes, int] = {}
         class_of = np.empty(self.workers, dtype=np.int64)
@@ -140,7 +140,7 @@ class Groups:
 
     @property
     def has_public(self) -> bool:
-        """Whether there are models that everybody sees: no, a model of a group is not public."""
+        """Always false: a model of a group is not public."""
         return False
 
     def titled(self, text: str) -> str:
@@ -148,17 +148,17 @@ class Groups:
         return titled(text, self.group_names, self.worker_names)
 
     def group_title(self, group: int) -> str:
-        """The name of ``group``, or its number."""
+        """The name that the topology gives ``group``, or its number as text."""
         return self.group_names[group] if self.group_names else str(group)
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """Names of the workers; empty where they have none."""
+        """The names of the workers; empty where they have none."""
         return self.worker_names
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """The names of the workers, which are the devices of this topology; empty: none are named."""
+        """The names of the workers, which are the devices here; empty where they have none."""
         return self.worker_names
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
@@ -197,7 +197,7 @@ class MembershipClasses:
     groups: tuple[IntArray, ...]
 
     def averaging(self, groups: int) -> FloatArray:
-        """The matrix ``[classes, M]`` that takes the group models to each class's own: its groups' mean."""
+        """The matrix ``[classes, M]`` that gives each class the mean of its groups' models; ``groups``: M."""
         matrix = np.zeros((len(self.groups), groups))
         for row, own in zip(matrix, self.groups, strict=True):
             row[own] = 1.0 / len(own)
@@ -210,28 +210,28 @@ def all_together(workers: int) -> Groups:
 
 
 def clusters(workers: int, count: int) -> Groups:
-    """Disjoint groups, equal within one: group m holds workers floor(mN/M) to floor((m+1)N/M) - 1."""
+    """M = ``count`` disjoint groups: group m holds workers floor(mN/M) to floor((m+1)N/M) - 1 of N."""
     starts = _starts(workers, count)
     return _checked([np.arange(a, b) for a, b in pairwise(starts)], workers)
 
 
 def ring(workers: int, count: int) -> Groups:
-    """Group m holds workers floor(mN/M) to floor((m+1)N/M), modulo N: neighbours share one.
+    """M = ``count`` groups in a ring: group m holds workers floor(mN/M) to floor((m+1)N/M), modulo N.
 
-    Where M divides N that is k m to k (m + 1) with k = N/M. Two groups share two workers.
+    So neighbours share one worker, and two groups share two.
     """
     starts = _starts(workers, count)
     return _checked([np.arange(a, b + 1) % workers for a, b in pairwise(starts)], workers)
 
 
 def string(workers: int, count: int) -> Groups:
-    """A ring that is not closed: the last group does not hold worker 0."""
+    """A `ring` of ``count`` groups that is not closed: the last does not hold worker 0 of ``workers``."""
     starts = _starts(workers, count)
     return _checked([np.arange(a, min(b + 1, workers)) for a, b in pairwise(starts)], workers)
 
 
 def by_label(label_counts: npt.NDArray[np.integer], count: int) -> Groups:
-    """Groups by labels: a worker that holds examples of label y is in group y mod M.
+    """``count`` groups by labels: a worker that holds examples of label y is in group y mod M.
 
     Args:
         label_counts: how many examples of each label every worker holds ``[N, labels]``.
@@ -251,11 +251,11 @@ def by_label(label_counts: npt.NDArray[np.integer], count: int) -> Groups:
 def listed(
     groups: Sequence[Sequence[int]], workers: int | None = None, *, place: str = "topology.groups"
 ) -> Groups:
-    """The groups with these members, checked.
+    """The groups with the given members, checked.
 
     Args:
         groups: the workers of each.
-        workers: how many there are; ``None``: as the largest number says.
+        workers: how many there are; ``None``: one more than the largest number.
         place: key path, for errors.
 
     Raises:
@@ -284,7 +284,7 @@ def listed(
 
 
 def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
-    """``text`` with names in place of ``master:M``, ``device:N``; also in ``record:N``, ``group N``."""
+    """``text`` with names for the numbers in ``master:M``, ``device:N``, ``record:N`` and ``group M``."""
     if not (group_names or worker_names):
         return text
 
@@ -316,11 +316,8 @@ def named(groups: Groups, group_names: Sequence[str], worker_names: Sequence[str
     return replace(groups, group_names=tuple(group_names), worker_names=tuple(worker_names))
 
 
-def together(structures: Sequence[Groups]) -> Groups:
-    """Groups that each hold every worker that is in them in any of ``structures``.
-
-    All ``structures`` have the same workers and number of groups.
-    """
+def union_of(structures: Sequence[Groups]) -> Groups:
+    """The union of ``structures``, group by group: each holds every worker of that group in any of them."""
     first = structures[0]
     members = [
         np.unique(np.concatenate([groups.members_of(group) for groups in structures]))
@@ -330,7 +327,7 @@ def together(structures: Sequence[Groups]) -> Groups:
 
 
 def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
-    """Mask of the groups whose masters may see raw updates ``[M]``; all, unless ``trust`` says otherwise.
+    """Mask ``[M]`` of the groups whose masters may see raw updates; all, unless ``trust`` says otherwise.
 
     A fraction of ``trusted_aggregators`` is rounded half up and drawn without replacement from the stream
     TRUST of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.

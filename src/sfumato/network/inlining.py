@@ -26,7 +26,7 @@ DISTANCES = "radio.distances_m"
 
 
 def inlined(spec: Spec) -> Spec:
-    """``spec`` with the contents of every file that its topology, moves and radio name, and their SHA-256.
+    """``spec`` with the contents and SHA-256 of all files that its topology, moves and radio name.
 
     Raises:
         SpecError: a file cannot be read, or does not hold what it should.
@@ -75,7 +75,7 @@ def inlined(spec: Spec) -> Spec:
 
 
 def read_distances(path: Path) -> tuple[float, ...]:
-    """Distances in metres from a text file, one number a line.
+    """Distances in metres from the text file ``path``, one number a line.
 
     Raises:
         SpecError: it cannot be read, or holds something else.

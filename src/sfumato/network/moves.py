@@ -25,7 +25,7 @@ _COLUMNS = ("round", "device", "edge")
 def trace_of(
     moves: TopologyMoves, tree: Tree, *, rounds: int, least: Sequence[int], seed: int
 ) -> tuple[Move, ...]:
-    """All moves of a run, sorted by round and device: as written, or drawn from the seed.
+    """All moves of a run, (round, device, edge), sorted by round and device: as written, or drawn.
 
     Before every round but the first, each device in turn goes to another edge with probability ``rate``, to
     each of the others alike. A device stays if its edge would have fewer than its ``least`` without it.
@@ -66,7 +66,7 @@ def trace_of(
 def trees_over_time(
     tree: Tree, trace: Sequence[Move], trust: Trust, *, rounds: int, least: Sequence[int]
 ) -> tuple[tuple[int, Tree], ...]:
-    """The trees of a run, each with the round (from 0) from which it holds, until the next one.
+    """The trees of a run, each with its first round (from 0); it holds until the first round of the next.
 
     Args:
         tree: of the first round, with trust marked.
@@ -140,7 +140,7 @@ def _check_sizes(tree: Tree, place: IntArray, least: Sequence[int], number: int)
 
 
 def read_trace(path: Path) -> tuple[Move, ...]:
-    """The moves in a CSV or Parquet file with the columns ``round``, ``device`` and ``edge``.
+    """The moves in the CSV or Parquet file ``path`` with the columns ``round``, ``device`` and ``edge``.
 
     Raises:
         SpecError: it cannot be read, or holds something else.

@@ -65,16 +65,16 @@ class Tree(TreeShape):
 
     @property
     def has_public(self) -> bool:
-        """Whether there are models that everybody sees: yes, a tree has one global model for the public."""
+        """Always true: a tree has one global model, which the public may see."""
         return True
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """Names of the devices where they have any, else of the leaves; none where a user named neither."""
+        """The names of the devices if they have any, else those of the leaves; empty without either."""
         return self.device_names or self.tiers[-1].labels
 
     def node_name(self, tier: int, index: int) -> str:
-        """The name of an aggregator by its number: ``cloud``, or ``edge:3``."""
+        """The name of an aggregator by tier and index: ``cloud``, or level and number, such as ``edge:3``."""
         return "cloud" if tier == 0 else f"{self.tiers[tier].name}:{index}"
 
     def titled(self, text: str) -> str:
@@ -132,12 +132,12 @@ class Tree(TreeShape):
 
 
 def star(devices: int) -> Tree:
-    """The tree of ``devices`` directly under the cloud."""
+    """The tree with ``devices`` devices directly under the cloud."""
     return _tree((), (), [devices])
 
 
 def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
-    """The tree in which every node of a tier has equally many children.
+    """The tree in which every node of a tier has the same number of children.
 
     Args:
         fan_out: numbers of children, top down; the last is that of devices under a leaf.
@@ -152,7 +152,7 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
 
 
 def from_spec(topology: written.StarTopology | written.TreeTopology) -> Tree:
-    """The tree that a spec's ``topology`` section describes, nobody trusted yet."""
+    """The tree that the section ``topology`` of a spec describes; trusted are only sites that it marks so."""
     if isinstance(topology, written.StarTopology):
         tree = replace(star(topology.devices), device_names=topology.device_names)
     elif topology.file is not None:
@@ -171,7 +171,7 @@ def from_spec(topology: written.StarTopology | written.TreeTopology) -> Tree:
 
 
 def from_sites(names: Sequence[str], sites: Sequence[written.Site]) -> Tree:
-    """The tree whose aggregators are listed one by one, on levels called ``names`` below the cloud."""
+    """The tree of the aggregators that ``sites`` lists; ``names``: of the tiers below the cloud, top down."""
     parents: list[list[int]] = [[] for _ in names]
     trusted: list[list[bool]] = [[] for _ in names]
     labels: list[list[str]] = [[] for _ in names]
@@ -240,10 +240,10 @@ def _tree(parents: Sequence[npt.ArrayLike], tiers: Sequence[Tier], devices: npt.
 
 
 def with_trust(tree: Tree, trust: written.Trust, *, seed: int) -> Tree:
-    """``tree`` with its trusted aggregators marked.
+    """``tree`` with the aggregators marked that the section ``trust`` trusts.
 
-    A fraction of ``trusted_edges`` is rounded half up and drawn without replacement from the stream
-    TRUST of ``seed``; parties that the topology's own file trusts stay trusted.
+    A fraction of ``trusted_edges`` is rounded half up and drawn without replacement from the stream TRUST of
+    ``seed``; parties that the topology's own file trusts stay trusted.
 
     Raises:
         SpecError: a trusted party does not exist.
@@ -274,9 +274,9 @@ def _check_changes(tree: Tree) -> None:
 
 
 def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
-    """A ``trust`` section that names every trusted party of ``tree``, for the resolved spec.
+    """The ``trust`` section of the resolved spec: it names every trusted party of ``tree``.
 
-    Trust that changes stays as ``trust`` writes it.
+    If trust changes over time, ``trust`` is kept, but for whether the cloud is trusted.
     """
     found: dict[str, object] = {"cloud": bool(tree.tiers[0].trusted[0])}
     if trust.from_ is None:

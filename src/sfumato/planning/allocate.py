@@ -92,7 +92,9 @@ class _BoundOptions:
         return int(np.argmin([constraint.share_of_limit(intensities) for constraint in self.constraints]))
 
     def constraint_at(self, number: int, intensities: FloatArray, known: Constraint) -> Constraint:
-        """The constraint of bound ``number``, taken anew at ``intensities`` unless ``known`` is slack."""
+        """The constraint of bound ``number``, computed at ``intensities``; ``known`` itself if it is slack
+        there.
+        """
         if known.share_of_limit(intensities) < _SLACK:
             return known
         found = self.bound_responses[number].constraint(intensities, self.pair_target.target.epsilon)
@@ -100,7 +102,10 @@ class _BoundOptions:
 
 
 def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[PairTarget]) -> list[PairTarget]:
-    """Those of ``pair_targets`` whose pair has a release without noise in every bound."""
+    """Those of ``pair_targets`` that no intensities meet: every bound has a release without noise.
+
+    ``response``: of the plan to its sources.
+    """
     return [
         d
         for d in pair_targets
@@ -114,13 +119,13 @@ def allocate(
     extra: Sequence[NoiseSource],
     pair_targets: Sequence[PairTarget],
 ) -> Allocation:
-    """The least noise for ``pair_targets``, from ``sources``, and from ``extra`` ones if they reduce it.
+    """The noise of least variance that meets ``pair_targets``, as far as the search of this module finds it.
 
     Args:
         plan: the plan whose noise is replaced.
         sources: sources that together can meet every target, except towards observers trusted with raw
             updates: there only ``extra`` sources below such an observer give a finite ε.
-        extra: further sources that may reduce the noise.
+        extra: further sources that may reduce the noise; used only if they do.
         pair_targets: at least one.
 
     Raises:

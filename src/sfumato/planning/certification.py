@@ -18,7 +18,7 @@ _SOLVER_ERROR = 1e-4
 
 
 def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedUnit, Guarantee]]:
-    """The guarantees, under ``plan``, of the pairs that ``target`` is about.
+    """Yield each pair that ``target`` is about with its guarantee under ``plan``.
 
     Pairs whose ε is infinite because the observer is trusted with raw updates are left out.
     """
@@ -29,7 +29,7 @@ def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedUnit
 
 
 def has_trusted_member(plan: Plan, pair: ObservedUnit) -> bool:
-    """Whether some member of the coalition is trusted with the unit's raw updates, or was in some rounds."""
+    """Whether any member of the pair's coalition is trusted with the unit's raw updates in any round."""
     return any(plan.ever_trusts(party, pair.device) for party in pair.coalition)
 
 
@@ -40,7 +40,7 @@ def certified_plan(
     pair_targets: Sequence[PairTarget],
     targets: Sequence[EpsilonTarget],
 ) -> tuple[Plan, Allocation]:
-    """The plan of least noise for ``pair_targets``, in which account confirms every one of ``targets``.
+    """The plan of least noise for ``pair_targets``, certified: account confirms every one of ``targets``.
 
     ``pair_targets`` name one pair of each class that is equivalent in the plan to start from. A solution may
     split such a class: pairs that miss their target are then added to the problem. What remains is the

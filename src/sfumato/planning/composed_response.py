@@ -35,7 +35,7 @@ _FIXED_ROUNDING = 1e-9
 
 
 def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Each release's variance as a linear function of the sources' intensities.
+    """The variance of each release as a linear function of the sources' intensities.
 
     Args:
         variances: with every source at intensity 1, ``[releases]``.
@@ -53,8 +53,10 @@ def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatAr
 
 
 def any_without_noise(per_intensity: FloatArray, fixed: FloatArray) -> bool:
-    """Say whether some release has no noise at any intensities, from its variance per unit of
-    intensity, ``[releases, sources]``, and what no source adds, ``[releases]``.
+    """Whether some release has no noise at any intensities.
+
+    ``per_intensity``: variance per unit of intensity, ``[releases, sources]``; ``fixed``: variance that no
+    source adds, ``[releases]``.
     """
     return bool(((per_intensity.sum(axis=1) + fixed) == 0).any())
 
@@ -89,7 +91,7 @@ class ComposedResponse:
         return any_without_noise(self.variance_per_intensity, self.fixed_variance)
 
     def epsilon(self, intensities: FloatArray) -> float:
-        """The ε at ``intensities``, one for each source."""
+        """ε at the intensities given, one for each source."""
         return self._epsilon_at(self._signal_to_noise(intensities))
 
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
@@ -138,7 +140,7 @@ class ComposedResponse:
 
 
 def record_response(charge: RecordCharge, probed: Sequence[RecordCharge], delta: float) -> ComposedResponse:
-    """How the ε of a record whose draws count depends on the sources.
+    """The response of a record's ε to the sources' intensities, where random draws of the record count.
 
     Args:
         charge: with every source at intensity 1.

@@ -31,7 +31,7 @@ def refuse_unprotected(
     Args:
         target: the target.
         unit: a device without protection towards its observer.
-        observer: the target's, and which party that is where the target names a kind.
+        observer: the observer of the target; if that is a kind, with the party of it that is meant.
         trusted: whether the observer is trusted with raw updates.
         how_many: number of devices without protection.
     """

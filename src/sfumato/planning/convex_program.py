@@ -30,8 +30,9 @@ class Constraint:
     limit: float
 
     def share_of_limit(self, intensities: FloatArray) -> float:
-        """The constraint's left side over its limit, at ``intensities`` ``[sources]``: at most 1 where it
-        holds, ∞ if a release has no noise.
+        """The constraint's left side over its limit, at ``intensities`` ``[sources]``.
+
+        At most 1 where the constraint holds; ∞ if a release has no noise.
         """
         variances = self.variance_per_intensity @ intensities + self.fixed_variance
         with np.errstate(divide="ignore"):
@@ -55,7 +56,7 @@ class Optimum:
 
 
 def solver() -> Any:
-    """The module cvxpy, imported once Clarabel is known to be there.
+    """The module cvxpy, once it is checked that its solver Clarabel is installed.
 
     Raises:
         MissingExtraError: one of the two is not installed.

@@ -55,7 +55,7 @@ class TrainingCost:
 
 
 def training_cost(plan: Plan) -> TrainingCost:
-    """The cost of all rounds that a run of ``plan`` would measure.
+    """The total cost of all rounds, as a run of ``plan`` would measure it.
 
     Of more than 20 rounds, 20 evenly spaced ones are computed and scaled up.
 
@@ -96,7 +96,7 @@ class RoundCosts:
 
 
 def tree_round_costs(plan: TreePlan, parameters: int) -> RoundCosts:
-    """Costs by round of a tree whose model has so many ``parameters``.
+    """The costs of each round of a tree whose model has ``parameters`` parameters.
 
     Raises:
         SpecError: rounds are chosen while the training runs.
@@ -150,7 +150,7 @@ def _loudest(
 
 
 def group_round_costs(plan: GroupPlan, parameters: int) -> RoundCosts:
-    """Costs by round of groups whose models have so many ``parameters`` each."""
+    """The costs of each round of groups whose models have ``parameters`` parameters each."""
     eras = plan.by_era
     costs = [GroupCosts.of(plan.spec, era.groups, parameters) for era in eras]
 

@@ -26,18 +26,21 @@ from sfumato.schedule.rows.observers import ObservedUnit
 
 
 class SetChoosingReleases(Protocol):
-    """A declaration that chooses what to charge by the noise, and can be told instead."""
+    """Declared releases whose exposed set depends on the noise, but can be given from elsewhere."""
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The same choice of releases as in ``exposure``, charged at the noise of this declaration."""
+        """The exposure of the releases that ``exposure`` chose, at the noise of this declaration.
+
+        ``unit``: number of the device; ``coalition``: who observes it.
+        """
 
 
 def responses_of(
     response: PlanResponse, pair: ObservedUnit, exposure: Exposure
 ) -> Iterator[ComposedResponse]:
-    """How ε of ``pair`` depends on the sources if the releases chosen in ``exposure`` are charged.
+    """The responses of the ε of ``pair`` to the sources, if the releases that ``exposure`` chose are charged.
 
-    One response for each sound way to charge them.
+    Yields one response for each sound way to charge them.
     """
     base, *probes = (_declared(plan) for plan in (response.base, *response.probes))
     held = base.exposure_like(exposure, pair.device, pair.coalition)

@@ -23,13 +23,13 @@ class PlannedFamily(Protocol):
     """What the noise is in: ``the global model``."""
 
     def refuse_unsupported(self, spec: Spec) -> None:
-        """Raise a SpecError if ``spec`` has something for which plans are not supported in this family."""
+        """Raise a SpecError if ``spec`` has something that plans of this family do not support."""
 
     def level_count(self, plan: Any) -> int:
-        """How many levels of aggregation there are; an owner of noise has a multiplier for each."""
+        """Number of levels of aggregation; an owner of noise has a multiplier for each."""
 
     def level_name(self, plan: Any, level: int) -> str:
-        """What the aggregations of ``level`` are called, such as ``global``."""
+        """The name of the aggregations of ``level``, such as ``global``."""
 
     def sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
         """The sources that add noise in ``plan``, by classes of interchangeable parties with one multiplier.
@@ -38,8 +38,9 @@ class PlannedFamily(Protocol):
         """
 
     def extra_sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """Sources that add no noise in ``plan`` and could, by classes; a party in ``named`` is in one
-        of its own.
+        """Sources that add no noise in ``plan`` and could, by classes of interchangeable parties.
+
+        A party in ``named``, which a target names, is in a class of its own.
         """
 
     def variance(self, plan: Any) -> float:
@@ -51,15 +52,15 @@ class PlannedFamily(Protocol):
         """Those of ``pair_targets`` that no noise of ``sources`` can meet."""
 
     def count_devices(self, plan: Any, units: set[int], *, alike: bool) -> int:
-        """How many devices are in ``units`` or, with ``alike``, in the same class as one of them."""
+        """The number of devices ``units`` or, with ``alike``, of all devices of their classes."""
 
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise in which account confirms all ``targets``, and how it was allocated."""
+        """The plan of least noise for ``problem`` that account confirms for ``targets``; its allocation."""
 
     def own_noise(self, plan: Any, targets: Sequence[EpsilonTarget]) -> float:
-        """Root of `variance` if the plan's own noise is scaled until ``targets`` hold; NaN if unknown."""
+        """Root of `variance` if the plan's own noise is scaled until ``targets`` hold; NaN if not known."""
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError that says which targets need more than the noise that is allowed."""
+        """Raise the SpecError on targets of ``problem`` that need more noise than ``requested`` allows."""

@@ -62,7 +62,7 @@ class _Trial:
 
     @classmethod
     def of(cls, plan: Plan, targets: Sequence[EpsilonTarget]) -> _Trial:
-        """``plan`` with its guarantees for all ``targets``, those with the largest share of theirs first."""
+        """A trial of ``plan``: its guarantees for all ``targets``, those nearest to their target first."""
         found = [
             (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
         ]
@@ -134,7 +134,9 @@ def _noise_of(plan: Plan) -> NoiseBySource:
 
 
 def plan_least_group_noise(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
-    """The plan of least noise found in which account confirms all ``targets``, and how it was allocated.
+    """The plan of least noise found for ``problem`` at which account confirms all ``targets``.
+
+    Returned with how its noise was allocated.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
@@ -179,7 +181,7 @@ class _Search:
         return _Trial.of(self.plan_at(intensities), self.targets)
 
     def descend(self, start: FloatArray) -> FloatArray:
-        """The intensities of least noise that convex programmes in a row lead to, beginning at ``start``.
+        """The intensities of least noise that successive convex programmes reach from ``start``.
 
         Each solution is scaled by what its worst pair needs before it is compared.
         """
@@ -219,7 +221,7 @@ class _Search:
         return minimise_variance(self.response.weights, [constraint for _, constraint in self.known.values()])
 
     def renew_constraints(self, trial: _Trial, intensities: FloatArray) -> None:
-        """Take the constraints of the pairs nearest to each target anew, at the trial's ``intensities``."""
+        """Replace the constraints of the pairs nearest to each target by those at the trial's intensities."""
         for target in self.targets:
             near = [
                 (one, row)
@@ -253,9 +255,9 @@ class _Search:
         return None if constraint is None else (way, constraint)
 
     def scale_until_confirmed(self, intensities: FloatArray) -> list[FloatArray]:
-        """``intensities`` times the least factor with which the account meets all targets: 0 to 2 entries.
+        """``intensities`` times the least factor at which account confirms all targets: 0 to 2 results.
 
-        The second has sources of next to no noise switched off. What cannot meet the targets is left out.
+        The second has sources of next to no noise switched off. A result that no factor confirms is left out.
         """
         tiny = intensities <= 2 * _FLOOR * intensities.max()
         tried = [intensities, np.where(tiny, 0.0, intensities)] if tiny.any() else [intensities]
@@ -267,7 +269,9 @@ class _Search:
         return found
 
     def allocation(self, intensities: FloatArray) -> Allocation:
-        """The constraints at ``intensities``, their shares in the noise, and what could still be saved."""
+        """The allocation at ``intensities``: the constraints, their shares in the noise, what could still be
+        saved.
+        """
         self.renew_constraints(self.trial_at(intensities), intensities)
         optimum, spent = self.solve(), float(self.response.weights @ intensities)
         bindings = tuple(

@@ -37,7 +37,7 @@ class GroupPlanning:
             raise SpecError("privacy.clip.kind", "example", allowed)
 
     def level_count(self, plan: GroupPlan) -> int:
-        """The number of levels that aggregate: 1, as nobody is above the masters."""
+        """Always 1: only masters aggregate."""
         return 1
 
     def level_name(self, plan: GroupPlan, level: int) -> str:
@@ -45,7 +45,7 @@ class GroupPlanning:
         return "group"
 
     def sources(self, plan: GroupPlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """One source for the owners of all groups that symmetries of the network exchange.
+        """The noise sources: one for the owners of all groups that symmetries of the network exchange.
 
         Such a symmetry leaves every party of ``named`` in its place.
         """
@@ -61,11 +61,11 @@ class GroupPlanning:
         return tuple(NoiseSource(tuple(owners), 0) for owners in alike.values())
 
     def extra_sources(self, plan: GroupPlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """Empty: nobody is above the masters."""
+        """Always empty: there is no party above the masters that could add noise."""
         return ()
 
     def variance(self, plan: GroupPlan) -> float:
-        """Variance per coordinate that all releases of a group leave in its model, mean over the groups.
+        """Variance, a coordinate, that all releases of a group leave in its model, mean over the groups.
 
         In squared units of a parameter. What workers of several groups carry from one model to another is
         averaged with other models on the way, and not counted again.
@@ -87,7 +87,7 @@ class GroupPlanning:
     def unattainable_targets(
         self, plan: GroupPlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """Those of ``pair_targets`` whose pair sees releases without noise, or who takes part."""
+        """Those of ``pair_targets`` whose pair sees releases without noise, or sees who takes part."""
         told = plan.spec.privacy.neighbours == "remove"
         return [
             one
@@ -97,7 +97,7 @@ class GroupPlanning:
         ]
 
     def count_devices(self, plan: GroupPlan, units: set[int], *, alike: bool) -> int:
-        """The number of ``units``, or of all devices in the same position as one of them."""
+        """The number of ``units`` or, with ``alike``, of all devices that symmetries exchange with them."""
         if not alike:
             return len(units)
         classes = dict(plan.releases.pairs.unit_classes)
@@ -106,7 +106,9 @@ class GroupPlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise found in which account confirms all ``targets``, and how it was allocated.
+        """The plan of least noise found for ``problem`` at which account confirms all ``targets``.
+
+        Returned with how its noise was allocated.
 
         Raises:
             MissingExtraError: cvxpy is not installed.
@@ -116,16 +118,19 @@ class GroupPlanning:
         return plan_least_group_noise(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
-        """Noise, root mean square per coordinate, of the plan scaled to the least that meets ``targets``.
+        """Root mean square, a coordinate, of the plan's noise if scaled to the least that meets ``targets``.
 
-        NaN if it has none.
+        NaN if the plan has none.
         """
         if not plan.multipliers.any():
             return math.nan
         return math.sqrt(self.variance(cast("GroupPlan", scale_to_targets(plan, targets))))
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError that names the target that needs most noise by itself, and how much."""
+        """Raise the SpecError on the target of ``requested`` that needs most noise by itself.
+
+        ``problem``: what the plan starts from.
+        """
         needed: dict[EpsilonTarget, float] = {}
         for target in requested.targets:
             alone, _ = plan_least_group_noise(problem.with_only(target), (target,))

@@ -31,7 +31,7 @@ _TOLD = (
 
 
 def counts_noise_of_others(plan: Plan, targets: Sequence[EpsilonTarget]) -> bool:
-    """Whether account counts noise that is there by chance towards anybody whom ``targets`` name."""
+    """Whether account counts noise of randomly drawn devices towards any observer that ``targets`` name."""
     return main_unit(plan.spec) == "device" and any(
         draw.drawn_noise
         for target in targets
@@ -48,7 +48,7 @@ def with_noise_of_others(
     sources: Sequence[NoiseSource],
     targets: Sequence[EpsilonTarget],
 ) -> tuple[Plan, Allocation]:
-    """``made`` with noise scaled down to what ``targets`` need, or one multiplier for all, if that is less.
+    """The quieter of two plans: ``made`` scaled down to what ``targets`` need, and one multiplier for all.
 
     Args:
         plan: with the noise that is replaced.
@@ -58,7 +58,7 @@ def with_noise_of_others(
         targets: of the plan.
 
     Returns:
-        The plan and its allocation; unchanged where no noise is there by chance.
+        The plan and its allocation; ``made`` and ``found`` where no noise is there by chance.
     """
     if not found.binding_constraints or not counts_noise_of_others(made, targets):
         return made, found

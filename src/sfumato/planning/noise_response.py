@@ -120,7 +120,7 @@ class PlanResponse:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """The variance in the global model, over the training, by a unit of each source's intensity.
+        """The variance that a unit of each source's intensity leaves in the global model, ``[sources]``.
 
         Noise that does not reach the global model (of edge aggregations, if updates are resent) gets a
         thousandth of the mean weight, so that it stays finite.
@@ -130,10 +130,11 @@ class PlanResponse:
         return np.asarray(np.maximum(found, _LEAST_WEIGHT * found.mean()))
 
     def bound_responses(self, pair: ObservedUnit) -> tuple[BoundResponse, ...]:
-        """How ε of ``pair`` depends on the intensities, for each sound way to charge it.
+        """The responses of the ε of ``pair`` to the sources, one for each sound way to charge it.
 
-        A record can be charged as if its whole device were replaced, and where its draws count, by them. Not
-        by the cheapest exposed set: which one that is depends on the noise. It only makes a plan safer.
+        A record can be charged as if its whole device were replaced, and where its draws count, by them. The
+        cheapest exposed set is not among the ways, as which one that is depends on the noise: it can only
+        lower ε.
         """
         charge, *probed = (pair_charge(plan, pair) for plan in (self.base, *self.probes))
         delta = self.base.spec.privacy.delta
@@ -165,7 +166,7 @@ def _single_release(exposure: Exposure) -> Exposure:
 
 
 def measure_response(plan: Plan, sources: Sequence[NoiseSource]) -> PlanResponse:
-    """How the variances of the releases of ``plan`` depend on the intensities of ``sources``.
+    """The response of the releases of ``plan`` to ``sources``: variances as linear functions of intensities.
 
     The plan is evaluated once with all at 1, and for each source once more with that one at 2.
     """

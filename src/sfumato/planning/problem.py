@@ -46,7 +46,7 @@ class PlanProblem:
 
 
 def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
-    """The problem of finding the least noise for ``spec`` that meets ``targets``.
+    """What a plan of ``spec`` starts from: its sources, and the pairs that ``targets`` are about.
 
     Raises:
         SpecError: the spec or a target is wrong, or no noise meets a target.
@@ -63,7 +63,7 @@ def pose_problem(spec: Spec, targets: Sequence[EpsilonTarget]) -> PlanProblem:
 
 
 def resolve_to_plan(spec: Spec) -> Plan:
-    """The resolved plan of ``spec``, checked to be one whose noise can be planned.
+    """Resolve ``spec``, and refuse it if its noise cannot be planned.
 
     Raises:
         SpecError: the spec is wrong, or plans do not support its protocol.

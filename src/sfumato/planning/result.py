@@ -36,7 +36,7 @@ class MetTarget:
 
     @property
     def is_binding(self) -> bool:
-        """Whether the target is met with no more than a thousandth to spare."""
+        """Whether ε is within a thousandth of the target."""
         return self.epsilon >= self.target.epsilon * (1 - BINDING)
 
 
@@ -126,15 +126,15 @@ class PlannedSpec:
 
     @property
     def models(self) -> str:
-        """What the noise is in, for people: ``the global model``, or ``the groups' models``."""
+        """What the noise is in, as text: ``the global model``, or ``the groups' models``."""
         return family_of(self.spec).planning().models
 
     @property
     def saved(self) -> float:
-        """The share by which the plan's noise variance is below that of ``own_noise``; may be NaN."""
+        """1 minus the plan's noise variance over that of `own_noise`; NaN if that is not known."""
         return 1.0 - (self.noise / self.own_noise) ** 2
 
 
 def global_noise_rms(plan: Plan) -> float:
-    """Noise that training leaves in the model or the groups' models: its root mean square per coordinate."""
+    """Root mean square, a coordinate, of the noise that training leaves in the global (or groups') models."""
     return math.sqrt(global_variance(plan))

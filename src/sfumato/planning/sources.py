@@ -44,7 +44,7 @@ def with_noise(spec: Spec, noise: Noise) -> Spec:
 
 
 def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: FloatArray) -> Plan:
-    """The plan, resolved anew, in which ``sources`` have these intensities and no other party adds noise.
+    """The plan, resolved anew, with ``intensities`` at ``sources`` and no other noise.
 
     ``intensities``: squared noise multipliers, one for each source.
     """
@@ -61,10 +61,10 @@ def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: Fl
 
 
 def noise_of_unit_multipliers(noise: Noise) -> Noise:
-    """A noise section that puts a multiplier of 1 wherever ``noise`` puts one above 0.
+    """A noise section with a multiplier of 1 for every party that adds noise under ``noise``.
 
     Raises:
-        SpecError: the noise is not in messages.
+        SpecError: ``noise`` is added at local steps.
     """
     match noise:
         case NoiseByMultiplier(at="step"):
@@ -86,7 +86,7 @@ def noise_of_unit_multipliers(noise: Noise) -> Noise:
 
 
 def names_noise_owners(noise: Noise) -> bool:
-    """Whether a noise section itself names the parties that add noise, so that trust does not decide it."""
+    """Whether the section ``noise`` itself names the parties that add noise, rather than trust."""
     return isinstance(noise, NoiseBySource) or (
         isinstance(noise, NoiseByMultiplier) and noise.placement is not None
     )

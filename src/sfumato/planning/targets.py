@@ -101,7 +101,7 @@ def pairs_of(plan: Plan, target: EpsilonTarget) -> list[ObservedUnit]:
 
 
 def observed_pair(plan: Plan, unit: int, coalition: tuple[Party, ...], stands_for: int) -> ObservedUnit:
-    """The pair to charge of device ``unit``, or what the spec protects in it, and ``coalition``.
+    """The pair of ``coalition`` and what the spec protects in device ``unit``, perhaps a record in it.
 
     ``stands_for``: the number of equivalent pairs.
     """
@@ -115,7 +115,7 @@ def is_sampled(plan: Plan) -> bool:
 
 
 def pair_charge(plan: Plan, pair: ObservedUnit) -> PairCharge:
-    """How ``pair`` is charged under the declared releases of ``plan``."""
+    """What the accountant charges to ``pair`` for the declared releases of ``plan``."""
     return pair.charge(plan, plan.releases)
 
 
@@ -125,5 +125,5 @@ def guarantee(plan: Plan, pair: ObservedUnit) -> Guarantee:
 
 
 def noise_scale(plan: Plan, pair: ObservedUnit, epsilon: float) -> float:
-    """Least factor on all noise stds with which ε of ``pair`` is at most ``epsilon``; ∞ if none is enough."""
+    """The least factor on all noise stds at which ε of ``pair`` is at most ``epsilon``, or ∞."""
     return pair_charge(plan, pair).noise_scale(epsilon, plan.spec.privacy.delta)

@@ -44,7 +44,7 @@ class TreePlanning:
             raise SpecError("topology.supernodes", "elected", allowed)
 
     def level_count(self, plan: TreePlan) -> int:
-        """The number of tiers, each of which aggregates."""
+        """Number of tiers of aggregators, each of which aggregates."""
         return plan.tree.depth
 
     def level_name(self, plan: TreePlan, level: int) -> str:
@@ -52,8 +52,7 @@ class TreePlanning:
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """The sources that add noise, one for owners that symmetries exchange; a party in ``named`` is by
-        itself.
+        """The noise sources: one for owners that symmetries exchange, and one for each party in ``named``.
 
         Raises:
             SpecError: participants are drawn in a network that moves.
@@ -76,7 +75,7 @@ class TreePlanning:
         return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def extra_sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """Trusted aggregators, as sources at levels at which they add no noise yet."""
+        """Trusted aggregators, as sources at the levels at which they add no noise yet."""
         there = {(owner, s.level) for s in self.sources(plan, named) for owner in s.owners}
         classes = _exchangeable_classes(plan, named)
         alike: defaultdict[tuple[int, int, int], list[str]] = defaultdict(list)
@@ -89,7 +88,7 @@ class TreePlanning:
         return tuple(NoiseSource(tuple(owners), level) for (_, _, level), owners in alike.items())
 
     def variance(self, plan: TreePlan) -> float:
-        """Variance per coordinate that the noise of all aggregations and rounds leaves in the global model.
+        """Variance, a coordinate, that the noise of all aggregations and rounds leaves in the global model.
 
         In squared units of a parameter, for plain averaging (a server optimizer changes it further).
         """
@@ -99,11 +98,11 @@ class TreePlanning:
     def unattainable_targets(
         self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """Those of ``pair_targets`` whose pair has a release without noise in every bound."""
+        """Those of ``pair_targets`` that no noise meets: every bound has a release without noise."""
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
     def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
-        """The number of devices under the leaves of ``units``, or of all leaves of their classes.
+        """The number of devices under the leaves of ``units`` or, with ``alike``, of all of their classes.
 
         Where devices move: of those that are always under the same leaves as one of ``units``.
         """
@@ -118,7 +117,7 @@ class TreePlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise in which account confirms ``targets``, and how it was allocated.
+        """The plan of least noise for ``problem`` in which account confirms ``targets``, and its allocation.
 
         With control the schedule is that of the budget.
 
@@ -137,7 +136,7 @@ class TreePlanning:
         return with_noise_of_others(base, made, found, sources, targets)
 
     def own_noise(self, plan: TreePlan, targets: Sequence[EpsilonTarget]) -> float:
-        """Noise, root mean square per coordinate, of the plan scaled by the largest factor that a pair needs.
+        """Root mean square, a coordinate, of the noise if all of it is scaled until ``targets`` hold.
 
         What is charged does not depend on a factor on all noise. NaN if no factor is enough, or if
         participants or records are sampled: the search for the scale would take longer than the plan.
@@ -153,7 +152,10 @@ class TreePlanning:
         return math.sqrt(self.variance(plan)) * factor if math.isfinite(factor) else math.nan
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError about targets above the noise limit (`conflict.refuse_too_much_noise`)."""
+        """Raise the SpecError about targets of ``requested`` above its noise limit.
+
+        ``problem``: what the plan starts from. See `conflict.refuse_too_much_noise`.
+        """
         refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
 
 

@@ -71,20 +71,20 @@ class Workers(Protocol):
 
     @property
     def size(self) -> int:
-        """How many jobs are done at once."""
+        """How many jobs can be done at once."""
 
     def begin(self, number: int, job: Job) -> None:
         """Give job ``number`` to a worker that has none; returns at once."""
 
     def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
-        """Wait up to ``seconds`` for a job to end; returns (number, ending) of one or more that have.
+        """Wait up to ``seconds`` seconds for jobs to end; returns (number, ending) of some that have ended.
 
         Empty if none has.
         """
 
 
 def run_jobs(workers: Workers, jobs: Sequence[Job]) -> Iterator[JobProgress]:
-    """Do ``jobs``, ``workers.size`` at once; yields changes of progress, and every job once as finished.
+    """Do ``jobs``, ``workers.size`` at once; yields changes of progress, and each job once when it ends.
 
     A job that fails stops no other. One whose worker is lost is tried again, ``MOST_TRIES`` times in all.
     """

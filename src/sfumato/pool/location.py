@@ -27,7 +27,7 @@ class Location:
 
     @classmethod
     def named(cls, name: str) -> Location:
-        """The location that the argument ``on`` names: this machine, or a Ray cluster.
+        """The location called ``name``, as the argument ``on``: ``local``, ``ray`` or ``ray://HOST:PORT``.
 
         Raises:
             SpecError: there is no such place.
@@ -43,7 +43,7 @@ class Location:
 
     @property
     def is_here(self) -> bool:
-        """Whether the workers are processes of this machine that this one starts."""
+        """Whether the workers are processes that this process starts on this machine."""
         return self.name == "local"
 
     def workers(self, size: int | None, log: Path) -> AbstractContextManager[Workers]:

@@ -75,7 +75,7 @@ class LokyWorkers:
                 return
 
     def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
-        """Wait up to ``seconds`` for a job to end; returns (number, ending) of all that have.
+        """Wait up to ``seconds`` seconds for a job to end; returns (number, ending) of all that have ended.
 
         Empty if none has.
         """

@@ -72,7 +72,7 @@ class RayWorkers:
             self._ray.shutdown()
 
     def begin(self, number: int, job: Job) -> None:
-        """Give a job to Ray, which chooses the machine."""
+        """Give job ``number`` to Ray, which chooses the machine; returns at once."""
         gpus = int(self._gpus > 0 and job.device != "cpu")
         if self._wanted is None:
             self.size = self._gpus if gpus else self._cores
@@ -82,7 +82,7 @@ class RayWorkers:
         self._tasks[task.remote(job.work, job.arguments, self._log, Path.cwd())] = number
 
     def wait_for_endings(self, seconds: float) -> list[tuple[int, Ending]]:
-        """Wait up to ``seconds`` for a job to end; returns (number, ending) of one that has.
+        """Wait up to ``seconds`` seconds for a job to end; returns (number, ending) of one that has ended.
 
         Empty if none has.
         """

@@ -26,17 +26,17 @@ _AT_WORK = threading.Lock()
 
 
 def environment() -> dict[str, str]:
-    """Environment variables of a worker's process.
+    """The environment variables that a worker's process is started with, by name.
 
-    One thread, so that its results do not depend on the number of workers; and the search path of this
-    process, with the modules of a user's own models.
+    One thread for numerical libraries, so that results do not depend on the number of workers; and this
+    process's search path, with the modules of a user's own models.
     """
     search = os.pathsep.join(path or os.getcwd() for path in sys.path)
     return dict.fromkeys(_OF_THREADS, "1") | {"PYTHONPATH": search}
 
 
 def do_job(work: Callable[..., None], arguments: tuple[Any, ...], log: Path) -> str:
-    """Do a job by ``work(*arguments)``; its output and tracebacks go to the end of ``log``.
+    """Call ``work(*arguments)``; output and tracebacks are appended to the file ``log``.
 
     Returns:
         Why it failed; "" if it is done.

@@ -84,7 +84,7 @@ class PrivacyCurve:
     _smallest: dict[float, tuple[float, Method]] = field(default_factory=dict, compare=False, repr=False)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest ε ≥ 0 that any known bound gives at ``delta``, in (0, 1); ∞ where nothing protects.
+        """The smallest ε ≥ 0 at ``delta``, in (0, 1), among all known bounds; ∞ where nothing protects.
 
         Raises:
             ValueError: ``delta`` is outside (0, 1).
@@ -92,7 +92,7 @@ class PrivacyCurve:
         return self.smallest(delta)[0]
 
     def delta(self, epsilon: float) -> float:
-        """The smallest δ in [0, 1] that any known bound gives at ``epsilon`` ≥ 0.
+        """The smallest δ in [0, 1] at ``epsilon`` ≥ 0 among all known bounds.
 
         Raises:
             ValueError: ``epsilon`` is negative or not a number.
@@ -106,7 +106,7 @@ class PrivacyCurve:
         return any(bound.is_within(epsilon, delta) for bound in reversed(self._bounds))  # the quick one first
 
     def smallest(self, delta: float) -> tuple[float, Method]:
-        """The ε that `epsilon` gives at ``delta``, and the name of the method that gave it; both are kept.
+        """The ε that `epsilon` gives at ``delta``, and the name of the method that it comes from.
 
         Raises:
             ValueError: ``delta`` is outside (0, 1).

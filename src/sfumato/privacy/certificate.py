@@ -40,7 +40,7 @@ class CertifiedPair:
 
     @property
     def is_record(self) -> bool:
-        """Whether the unit is a record of the device, or a person, who is charged like one."""
+        """Whether the unit is a record, or a person (charged like one), and not the device."""
         return self.row.unit_kind != "device"
 
 

@@ -44,7 +44,7 @@ class Composition:
 
     @cached_property
     def certain_and_drawn(self) -> tuple[float, tuple[GaussianTerm, ...]]:
-        """The sum of count · μ² over terms without sampling (0 without any), and the terms with sampling."""
+        """Σ count · μ² over the terms without sampling, and the terms with sampling."""
         certain = math.fsum(
             term.count * squared_mu_of_term(term) for term in self.terms if term.sampling is None
         )
@@ -52,7 +52,7 @@ class Composition:
 
 
 def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
-    """Every sound way to charge ``exposure``, alternatives and elections included; the smallest ε counts."""
+    """Every sound way to charge ``exposure`` under ``neighbours``, by alternatives and elections too."""
     if exposure.outcomes is not None:
         return (_charge_round_outcomes(exposure, exposure.outcomes, neighbours),)
     found: tuple[Composition, ...] = (_charge_by_draws(exposure, neighbours),)
@@ -112,7 +112,7 @@ def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool)
         return [GaussianTerm(_multiplier_of_release(r, neighbours), draw.count) for r in draw.releases]
     sampling = Sampling.revealed(draw.moved_rate)
     if hidden:
-        sampling = Sampling.poisson(draw.sampling.rate, apart=draw.apart(neighbours))
+        sampling = Sampling.poisson(draw.sampling.rate, apart=draw.distance_from_undrawn(neighbours))
     return [GaussianTerm(_multiplier_of_draw(draw.releases, neighbours), draw.count, sampling)]
 
 
@@ -132,7 +132,7 @@ def _term_with_noise_of_others(
     if largest == 0:
         return GaussianTerm(math.inf, draw.count), -math.expm1(draw.count * math.log1p(-bare))
     scales = tuple((p, math.sqrt(square / largest)) for p, square in found if math.isfinite(square))
-    apart = draw.apart(neighbours) if hidden else 0.0
+    apart = draw.distance_from_undrawn(neighbours) if hidden else 0.0
     sampling = Sampling.poisson(rate, hidden=hidden, apart=apart, scales=scales)
     term = GaussianTerm(1 / math.sqrt(largest), draw.count, sampling)
     return term, -math.expm1(draw.count * math.log1p(-bare))
@@ -255,13 +255,13 @@ def _increase_of_mu_squared(
 def bound_epsilon(
     exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
 ) -> EpsilonBound:
-    """Find the smallest ε at ``delta`` among the sound ways to charge ``exposure``.
+    """The smallest ε at ``delta`` among the sound ways to charge ``exposure``, as a bound.
 
     Args:
         exposure: the releases that one observer is taken to see of one unit.
         delta: of the ε, in (0, 1).
         neighbours: the relation.
-        known: as of `smallest_epsilon`, which says what is returned.
+        known: ε of another bound of the pair; a larger result may be coarse (`smallest_epsilon`). ∞: none.
     """
     ways = ways_to_charge(exposure, neighbours)
     return smallest_epsilon(ways, exposure.release_count, delta=delta, known=known)
@@ -270,7 +270,7 @@ def bound_epsilon(
 def smallest_epsilon(
     ways: Iterable[Composition], releases: int, *, delta: float, known: float = math.inf
 ) -> EpsilonBound:
-    """Find the bound with the smallest ε at ``delta`` among ``ways`` to charge the same pair.
+    """The smallest ε at ``delta`` among several ways to charge the same pair, as a bound.
 
     Args:
         ways: compositions, one or more; one whose failure probability is at least ``delta`` has ε = ∞.
@@ -299,7 +299,7 @@ def smallest_epsilon(
 def is_surely_within(
     exposures: Iterable[Exposure], epsilon: float, *, delta: float, neighbours: Neighbours
 ) -> bool:
-    """Whether some way to charge a pair has at most ``epsilon``, a finite number, even with every draw seen.
+    """Whether any way to charge a pair has at most ``epsilon``, even if the observer sees every draw.
 
     Quick: no privacy loss distribution is computed, and no ε searched for. ``False`` proves nothing.
 
@@ -331,15 +331,15 @@ def composed_epsilon(
     known: float = math.inf,
     roughly: bool = False,
 ) -> tuple[float, str]:
-    """Compute the ε of ``terms`` at ``delta``; their order does not matter.
+    """The ε of ``terms`` at ``delta``; their order does not matter.
 
     Args:
         terms: what is composed.
         neighbours: the relation they refer to.
         delta: of the ε.
-        known: the ε of another bound of the same pair, or ∞. If the releases that are not drawn have a
-            larger ε already, and all others add little to it, every draw is charged as seen: a valid bound
-            that is quick to compute.
+        known: the ε of another bound of the same pair, or ∞. If the releases that are not drawn have a larger
+            ε already, and all others add little to it, every draw is charged as seen: a valid bound that is
+            quick to compute.
         roughly: as of a `Composition`. Then every draw is charged as seen, whatever that adds, where the
             releases whose draws are seen have a larger ε than ``known``.
 

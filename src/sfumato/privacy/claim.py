@@ -35,11 +35,11 @@ class Claim:
 
     @property
     def holds(self) -> bool:
-        """Whether the rigorous ε is at most the claimed one, but for rounding."""
+        """Whether the rigorous ε is at most the claimed one, up to rounding."""
         return self.rigorous_epsilon <= self.claimed_epsilon * (1 + 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the claim as a row of ``claims`` in ``account --json``; an ε of ∞ becomes ``"inf"``."""
+        """The claim as a row of ``claims`` in ``account --json``; an ε of ∞ becomes ``"inf"``."""
         row: dict[str, Any] = {
             "source": self.source,
             "unit": self.unit,
@@ -57,11 +57,11 @@ class Claim:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Claim:
-        """Read the claim from a row of ``privacy.json``; ``why`` may be missing, ``holds`` and the rest are
-        not read.
+        """Read a claim from a row of ``claims`` in ``privacy.json``; keys that follow from others are
+        ignored.
 
         Raises:
-            KeyError: another key is missing.
+            KeyError: a key other than ``why`` is missing.
             TypeError: an ε is no number and no string.
             ValueError: an ε is a string that is no number.
         """

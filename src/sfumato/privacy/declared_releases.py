@@ -54,7 +54,7 @@ def unit_classes(
     sites: IntArray | None,
     apart: bool,
 ) -> Iterator[UnitClass]:
-    """The class of ``devices``, which observers meet alike, or one class for each kind of site among them.
+    """Yield the classes of ``devices``, which observers meet alike: one class, or one for each kind of site.
 
     Args:
         first: number of the first of the devices.
@@ -113,31 +113,31 @@ class DeclaredReleases(Protocol):
         """Number of devices, numbered from 0."""
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``, such as ``edge:0``; a ValueError if there is none such."""
+        """The name of ``party`` on the command line, such as ``edge:0``; ValueError for none such."""
 
     @property
     def noise_law(self) -> NoiseLaw:
-        """Give the distribution of all noise; one that the accountant does not compose counts as no noise."""
+        """The distribution of all noise; noise of a law that the accountant cannot compose counts as none."""
 
     @property
     def batches(self) -> BatchFacts:
         """How devices draw the records of a local step."""
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """List the releases of the flow exposure by draws of batches, to charge a record of device ``unit``.
+        """The releases of the flow exposure by draws of batches, to charge a record of device ``unit``.
 
         The flow exposure holds all releases that what ``coalition`` sees is computed from. Empty where
         records are not drawn into batches independently of each other.
         """
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """A coalition with more members towards which a record of ``unit`` may be charged less.
+        """A larger coalition towards which a record of ``unit`` may have a smaller ε; ``None`` if none.
 
-        What holds towards it holds towards ``coalition``, which sees less. ``None`` where there is none.
+        What holds towards it holds towards ``coalition`` too, which sees less.
         """
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """List the sets of releases charged for ``unit`` towards ``coalition``, one for each bound.
+        """The sets of releases charged for ``unit`` towards ``coalition``, one for each bound.
 
         Args:
             unit: number of a device.
@@ -150,7 +150,7 @@ class DeclaredReleases(Protocol):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """Compute the bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
+        """The bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
 
         Args:
             exposure: the releases charged, one of `exposures`.
@@ -163,43 +163,44 @@ class DeclaredReleases(Protocol):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
-        """Split the noise variance of each release that is charged by who adds it.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
+        it.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, by kind of owner (such as
-                ``devices``).
+            ``devices``).
         """
 
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """One pair of a unit and an observer for every class of pairs that are charged alike.
+        """Yield one pair of a unit and an observer for every class of pairs that are charged alike.
 
         Args:
             unit: only pairs of this device; ``None``: of all, each class with its worst unit.
-            apart: whether sites that a user named are told apart where their records are drawn unequally
-                often.
-            every_unit: no unit stands for one that observers meet otherwise, however many classes there are.
+            apart: whether sites that a user named are classes of their own where their records are drawn
+                unequally often.
+            every_unit: whether every unit that observers meet otherwise has rows of its own, however many.
         """
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Yield classes of the devices that are not in ``members``, numbers of devices.
+        """Yield the classes of the devices that are not in ``members``, numbers of devices.
 
         A coalition of ``members`` sees all devices of a class alike. ``apart``: whether sites that a user
         named are classes of their own where their records are drawn unequally often.
         """
 
     def after(self, rounds: int) -> Self:
-        """Return these releases as they are once the first ``rounds`` rounds are done."""
+        """The releases of the first ``rounds`` rounds only."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the facts as a JSON object, enough to recompute every ε without this library."""
+        """The facts as a JSON object, enough to recompute every ε without this library."""
 
 
 def bounds_of(
     declared: DeclaredReleases, exposures: Sequence[Exposure], *, delta: float, neighbours: Neighbours
 ) -> dict[str, EpsilonBound]:
-    """Bound ε at ``delta`` for every exposure of one pair; those that charge the same are composed once.
+    """The bound on ε at ``delta`` for every exposure of one pair, by name; equal ones are composed once.
 
     Args:
         declared: the releases that the exposures are of.
@@ -255,7 +256,7 @@ class PairCharge:
         drawn_like: int | None = None,
         by_filter: bool = False,
     ) -> PairCharge:
-        """Set up the charge of one pair of a unit and a coalition; nothing is composed yet.
+        """The charge of one pair of a unit and a coalition; ε is computed only when asked for.
 
         Args:
             declared: the declared releases.
@@ -288,11 +289,11 @@ class PairCharge:
 
     @cached_property
     def exposures(self) -> tuple[Exposure, ...]:
-        """The sets of releases charged, one for each bound."""
+        """The sets of releases charged for this pair, one for each bound."""
         return self.releases.exposures(self.device, self.coalition)
 
     def bounds(self, delta: float) -> dict[str, EpsilonBound]:
-        """Compute every bound at ``delta``, by its name, such as ``flow``; `larger` is left aside."""
+        """Every bound of this pair at ``delta``, by its name, such as ``flow``; without those of `larger`."""
         if self.record is None:
             return bounds_of(self.releases, self.exposures, delta=delta, neighbours=self.neighbours)
         return {
@@ -325,7 +326,7 @@ class PairCharge:
         return {e.bound_name: self.record.ways(e) for e in self.exposures}
 
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
-        """List every sound way to charge ``exposure``, one of `exposures`; the smallest ε of them counts."""
+        """Every sound way to charge ``exposure``, one of `exposures`; the smallest ε of them counts."""
         if self.record is None:
             return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
@@ -338,13 +339,13 @@ class PairCharge:
         return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
-        """Bound ε at ``delta`` towards this coalition and towards the larger one; keep the smaller result.
+        """This pair or `larger`, whichever has the smaller ε at ``delta``, and its bounds.
 
         What the larger coalition learns at most, this one learns at most.
 
         Returns:
-            The pair with the smallest ε, either this one or `larger` (this one if there is no `larger`, or
-            both are equal), and all bounds of that pair by name.
+            The pair with the smallest ε (this one if there is no `larger`, or both are equal), and all bounds
+            of that pair by name.
         """
         bounds = self.bounds(delta)
         if self.larger is None:
@@ -359,7 +360,7 @@ class PairCharge:
         return min(bound.epsilon for bound in bounds.values())
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
-        """The least factor on all noise stds with ε at ``delta`` at most ``epsilon``; ∞ if none is enough."""
+        """The least factor on all noise stds at which ε at ``delta`` is at most ``epsilon``, or ∞."""
         ways = (way for exposure in self.exposures for way in self.ways(exposure))
         own = scale_for(ways, epsilon=epsilon, delta=delta)
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
@@ -371,7 +372,7 @@ class PairCharge:
 
     @property
     def is_unprotected(self) -> bool:
-        """Whether every bound charges something without noise, so that ε is infinite."""
+        """Whether every bound of the pair charges something without noise, so that ε is infinite."""
         if self.record is None:
             return are_unprotected(self.exposures)
         ways = (way for exposure in self.exposures for way in self.ways(exposure))

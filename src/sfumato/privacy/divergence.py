@@ -27,7 +27,7 @@ _LARGE = 20.0
 
 
 def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
-    """Split a sum into the messages that it is made of.
+    """Split a sum into the messages that move with the unit's data.
 
     Args:
         release: a sum of messages that are drawn independently. Its noise is that of those who move it, in
@@ -60,8 +60,8 @@ def cheaper_split(
         neighbours: the relation.
 
     Returns:
-        Pairs of a release and how many are equal to it; compared by the Rényi divergence of order 2. The sum,
-        if both cost the same.
+        Pairs of a release and how many are equal to it. The divergence is Rényi's of order 2; the sum, if
+        both have the same.
     """
     parts = messages_of(release)
     movers = release.linking + (release.own_sensitivity > 0)
@@ -71,7 +71,7 @@ def cheaper_split(
 
 
 def renyi_2(square: float, weight: float) -> float:
-    """Rényi divergence of order 2 of a Gaussian that moves with some probability, log(1 + w (e^(μ²) - 1)).
+    """Rényi divergence of order 2 of N(0, 1) and N(μ, 1) mixed by ``weight`` w: ``log(1 + w (e^(μ²) - 1))``.
 
     Args:
         square: μ², the squared sensitivity over the noise variance; ∞ gives ∞.
@@ -112,7 +112,7 @@ _ROUNDING = 1e-6
 
 
 def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> float:
-    """Compute the Rényi divergence of order 2 of all releases that ``drawn`` serves, over all its rounds.
+    """The Rényi divergence of order 2, in nats, of all ``drawn`` releases over all rounds.
 
     Args:
         drawn: the releases, and how they are drawn.
@@ -152,7 +152,7 @@ def is_priced_exactly(drawn: DrawnReleases, neighbours: Neighbours) -> bool:
 
 
 def times_the_least(cost: float, least: float) -> float:
-    """Upper bound on the ratio of ``cost`` to that of the cheapest set; 1 if none is cheaper.
+    """Upper bound on the ratio of ``cost``, of an exposed set, to the cost of the cheapest one.
 
     Args:
         cost: of an exposed set.

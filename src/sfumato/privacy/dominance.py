@@ -25,15 +25,12 @@ _but_for_rate = attrgetter(*(field.name for field in fields(Sampling) if field.n
 
 
 def are_ways_at_most(ways: Ways, other: Ways) -> bool:
-    """Whether the smallest ε of ``ways`` is at most the smallest ε of ``other``, at every δ.
-
-    ``False`` means that it is not known.
-    """
+    """Whether the smallest ε of ``ways`` is known to be at most that of ``other`` at every δ."""
     return all(any(is_at_most(one, against) for one in ways) for against in other)
 
 
 def undominated(ways: Ways) -> Ways:
-    """``ways`` without those that another one is surely at most, in their order: the smallest ε is the same.
+    """``ways``, in their order, without those whose ε another is surely at most: the smallest ε stays.
 
     Of two that are at most each other the first stays, so the result is empty only if ``ways`` is.
     """
@@ -49,7 +46,7 @@ def undominated(ways: Ways) -> Ways:
 
 
 def is_at_most(charge: Composition, other: Composition) -> bool:
-    """Whether ε of ``charge`` is at most that of ``other`` at every δ; ``False`` means that it is not known.
+    """Whether ε of ``charge`` is known to be at most that of ``other`` at every δ.
 
     Releases that always use the unit amount to one Gaussian, so their μ² are added up; others are compared
     term by term, in the order they are in.
@@ -94,7 +91,9 @@ def approximate_size(ways: Ways) -> float:
 
 
 def monotone_figures(ways: Ways) -> tuple[float, ...]:
-    """Five figures of ``ways``; none is larger than that of other ways which they are surely at most.
+    """Five figures of ``ways`` that show quickly when other ways cannot be at least as large.
+
+    If ``ways`` are surely at most others, none of their figures is larger than that of the others.
 
     The figures: failure probability, summed μ² of the terms without sampling, and of the sampled terms the
     largest μ, the largest rate and the largest count (0 without such terms). Each is the smallest that any of
@@ -117,7 +116,7 @@ def monotone_figures(ways: Ways) -> tuple[float, ...]:
 def chains(
     sizes: Sequence[float], known: Sequence[Sequence[float]], is_under: Callable[[int, int], bool]
 ) -> list[list[int]]:
-    """Put charges into chains, the worst first in each: every one is surely at most the one before.
+    """Sort charges into chains, the worst first: each is surely at most the one before it in its chain.
 
     Args:
         sizes: of every charge, as `approximate_size` gives them, the larger the worse; charges are looked at

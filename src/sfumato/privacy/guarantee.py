@@ -40,9 +40,7 @@ class EpsilonBound:
     draws_told: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the bound as an entry of ``bounds`` in a row of ``privacy.json``; an ε of ∞ becomes
-        ``"inf"``.
-        """
+        """The bound as an entry of ``bounds`` in a row of ``privacy.json``; an ε of ∞ becomes ``"inf"``."""
         entry: dict[str, Any] = {"epsilon": json_number(self.epsilon), "releases": self.releases}
         if self.gap is not None:
             entry |= {"exposed": list(self.exposed), "certified": self.gap == 1, "gap": json_number(self.gap)}
@@ -92,7 +90,7 @@ class Guarantee:
 
     @property
     def unit_kind(self) -> str:
-        """``device``, or ``record`` or ``person`` for any one of these in a device."""
+        """``device``, ``record`` or ``person``: what the unit is (any one record or person of a device)."""
         return self.unit.partition(":")[0]
 
     @property
@@ -112,7 +110,7 @@ class Guarantee:
     def least_known(self) -> float | None:
         """The smallest ε of the units that the row stands for; ``None`` where it is not known.
 
-        It is not of a row of several kinds of pairs, of which only the worst were charged.
+        It is not known for a row of several kinds of pairs, of which only the worst were charged.
         """
         if not math.isnan(self.least_epsilon):
             return self.least_epsilon
@@ -120,7 +118,7 @@ class Guarantee:
 
     @property
     def epsilon(self) -> float:
-        """The smallest of the bounds; ∞ where nothing protects."""
+        """The smallest ε of all bounds; ∞ where nothing protects."""
         return self.bounds[self.bound].epsilon
 
     @property
@@ -139,7 +137,7 @@ class Guarantee:
         return self.bounds[self.bound].neighbours
 
     def to_dict(self) -> dict[str, Any]:
-        """Write the guarantee as a row of ``privacy.json`` and of ``account --json``; ∞ becomes ``"inf"``."""
+        """The guarantee as a row of ``privacy.json`` and of ``account --json``; ∞ becomes ``"inf"``."""
         row: dict[str, Any] = {
             "unit": self.unit,
             "observer": self.observer,
@@ -214,12 +212,12 @@ class Guarantee:
 
 
 def json_number(value: float) -> float | str:
-    """Make ``value`` fit for JSON, which has no infinity: what is not finite becomes ``"inf"``."""
+    """``value`` as JSON can hold it: itself if it is finite, else the text ``"inf"``."""
     return value if math.isfinite(value) else "inf"
 
 
 def smallest(bounds: Mapping[str, EpsilonBound]) -> str:
-    """Name of the bound with the smallest ε: ``flow`` if its ε is that, to a relative 1e-9.
+    """The name of the bound with the smallest ε; ``flow`` if its ε equals that to a relative 1e-9.
 
     ``bounds``: by name, one or more.
     """

@@ -24,9 +24,9 @@ _STEP, _CLOSE, _FLAT, _REFINED = 0.01, 8e-5, 0.05, 6
 def noise_scale_for(
     exposures: Sequence[Exposure], *, epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
-    """The least factor on all noise stds of a pair with which its ε at ``delta`` is at most ``epsilon``.
+    """The least factor on all noise stds of a pair at which its ε at ``delta`` is at most ``epsilon``.
 
-    ∞ where something is charged without noise in every way of charging.
+    ∞ if every way of charging it has a release without noise.
 
     Args:
         exposures: one for each bound of the pair.
@@ -39,10 +39,10 @@ def noise_scale_for(
 
 
 def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
-    """The least factor on all noise stds with which one of ``ways`` has at most ``epsilon`` at ``delta``.
+    """The least factor on all noise stds at which any of ``ways`` has at most ``epsilon`` at ``delta``.
 
-    ∞ where none ever has. A way whose ε is more at the least factor found before is not solved for, nor is
-    one that another way is surely at most.
+    ∞ if there is none. A way whose ε is more at the least factor found before is not solved for, nor is one
+    that another way is surely at most.
 
     Raises:
         ValueError: ``epsilon`` is not > 0 and finite, and a way is solved for.
@@ -56,7 +56,7 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
 
 
 def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: float, delta: float) -> bool:
-    """Whether one of ``ways`` has at most ``epsilon`` with its noise ``factor`` times as large.
+    """Whether one of ``ways``, at ``factor`` times its noise, surely has at most ``epsilon`` at ``delta``.
 
     On a coarse grid of privacy losses, which is quick and never has too small a δ. ``False`` proves nothing.
     """
@@ -95,7 +95,7 @@ def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: flo
 def calibrate_scale(
     terms: Iterable[GaussianTerm], *, target_epsilon: float, delta: float, neighbours: Neighbours
 ) -> float:
-    """The factor on all noise stds of ``terms`` with which their ε at ``delta`` is the target.
+    """The factor on all noise stds of ``terms`` at which their ε at ``delta`` is the target.
 
     Unsampled terms: μ of the terms over μ of the target. Otherwise a root of the composed curve, bracketed
     from the revealed bound.

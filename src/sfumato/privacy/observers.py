@@ -46,12 +46,12 @@ class Relation:
 
     @classmethod
     def edge(cls, name: str, elsewhere: str = "") -> Relation:
-        """An aggregator called ``name``: the unit's own or, with ``elsewhere`` (words for where), another."""
+        """The unit's own aggregator called ``name`` or, with ``elsewhere`` (words for where), another one."""
         return cls("other-edge", f"{name}{elsewhere}") if elsewhere else cls("own-edge", f"own {name}")
 
     @classmethod
     def device(cls, elsewhere: str) -> Relation:
-        """A device that is no peer of the unit; ``elsewhere``: where it is, from a space or comma on."""
+        """A device that is no peer of the unit; ``elsewhere``: words for where, with their space or comma."""
         return cls("other-device", f"device{elsewhere}")
 
     @classmethod
@@ -70,7 +70,7 @@ class Relation:
 
     @classmethod
     def of_words(cls, words: str) -> Relation:
-        """The relation of a row saved before rows had ``observer_kind``: its kind is taken from the words.
+        """The relation of a row that was saved without ``observer_kind``: its kind follows from the words.
 
         Unknown words count as another edge; none, or ``asked for``, as an observer that a caller named.
         """
@@ -124,7 +124,7 @@ class PairClass:
 
 
 def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:
-    """``classes``, unchanged, once it is checked that they stand for exactly ``pairs`` pairs.
+    """``classes``, unchanged, after a check that their pair counts add up to ``pairs``.
 
     Raises:
         RuntimeError: an internal error: a pair is in no class, or in two.

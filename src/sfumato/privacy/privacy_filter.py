@@ -25,7 +25,10 @@ _ROUNDING = 1e-12
 
 
 def squared_mu_of_exposure(exposure: Exposure, neighbours: Neighbours) -> float:
-    """Σ (sensitivity / noise std)² over all releases of ``exposure``, as if the unit were always drawn."""
+    """Σ (sensitivity / noise std)² over all releases of ``exposure``, as if the unit took part each time.
+
+    Sensitivities are those under ``neighbours``.
+    """
     counted = [(release, count) for release, count in exposure.counted_releases if count > 0]
     return math.fsum(count * release.mu_squared(neighbours) for release, count in counted)
 
@@ -60,11 +63,11 @@ class GaussianFilter:
         return cls(budget, np.zeros_like(budget))
 
     def allows(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> bool:
-        """Whether the budget has room for ``charge``, μ² ``[len(units), observers]``, of these units."""
+        """Whether the budgets of ``units`` have room for ``charge``, μ² ``[len(units), observers]``."""
         return bool(np.all(self.spent[units] + charge <= self.budget[units] * (1 + _ROUNDING)))
 
     def tightest(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> tuple[int, int]:
-        """The unit and the observer that would have used the largest share of their budget.
+        """The unit and observer that would have used the largest share of their budget after ``charge``.
 
         Args:
             charge: μ² ``[len(units), observers]``, added to what is spent.
@@ -79,7 +82,7 @@ class GaussianFilter:
         return int(units[int(row)]), int(column)
 
     def after(self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64]) -> GaussianFilter:
-        """The filter with ``charge`` added to what ``units`` have spent; each unit at most once.
+        """A filter in which ``units`` have spent ``charge`` more; each unit is given at most once.
 
         Args:
             charge: μ², ``[len(units), observers]``.
@@ -95,7 +98,7 @@ class GaussianFilter:
     def setting_aside(
         self, amount: float | FloatArray, units: Sequence[int] | npt.NDArray[np.int64]
     ) -> GaussianFilter | None:
-        """The filter with ``amount`` of μ² spent for each of ``units`` towards every observer.
+        """A filter in which each of ``units`` has spent ``amount`` more μ² towards every observer.
 
         ``amount`` is one number or ``[len(units)]``. ``None`` where a budget has less left.
         """
@@ -105,7 +108,7 @@ class GaussianFilter:
     def noise_factor(
         self, charge: FloatArray, units: Sequence[int] | npt.NDArray[np.int64], times: float | FloatArray
     ) -> float:
-        """The least factor on all noise stds with which what is left pays for ``times`` such charges.
+        """The least factor on all noise stds at which the remaining budgets allow ``times`` such charges.
 
         Args:
             charge: μ² of one charge, ``[len(units), observers]``.
@@ -114,8 +117,7 @@ class GaussianFilter:
 
         Returns:
             The factor that the tightest unit and observer need; 0 if nothing is charged against a finite
-                budget,
-            ∞ where one has nothing left.
+            budget, ∞ where one has nothing left.
         """
         left = np.maximum(self.budget[units] - self.spent[units], 0.0)
         bounded = np.isfinite(left) & (charge > 0)

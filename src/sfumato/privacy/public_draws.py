@@ -28,7 +28,7 @@ _NEGLIGIBLE = 1e-20
 
 
 def noise_outcomes(drawn: DrawnReleases, neighbours: Neighbours) -> list[tuple[float, float]]:
-    """The possible values of μ² of a round, by which others are drawn and add noise.
+    """The distribution of μ² of a round over which other devices are drawn and add noise.
 
     Args:
         drawn: the releases of the round, and the noise that is there by chance.
@@ -120,7 +120,7 @@ def _without_rare_ends(weights: Array) -> tuple[int, Array]:
 
 
 def thinned_values(values: Array, weights: Array, most: int, representative: np.ufunc) -> tuple[Array, Array]:
-    """A distribution with about ``most`` values beside 0 and ∞, more of them where it is likelier.
+    """A distribution reduced to about ``most`` values beside 0 and ∞, denser where it is likelier.
 
     Args:
         values: of any order.
@@ -152,7 +152,7 @@ Outcome = tuple[float, float]
 def round_of_outcomes(
     draws: Sequence[DrawnReleases], chances: Sequence[float], neighbours: Neighbours
 ) -> tuple[GaussianTerm, float]:
-    """Charge all rounds as one Gaussian term: a mixture over the outcomes, one of which each round has.
+    """One Gaussian term for all rounds, each of which has one of several public outcomes.
 
     Args:
         draws: of a round, for each outcome; they are drawn at one rate, as often.
@@ -160,8 +160,8 @@ def round_of_outcomes(
         neighbours: zero-out or replace.
 
     Returns:
-        The term, with multiplier ∞ where no outcome tells anything, and the probability that one round has
-        no noise at all where the unit moves it.
+        The term, with multiplier ∞ where no outcome tells anything, and the probability that one round has no
+        noise at all where the unit moves it.
     """
     hidden: list[Outcome] = []
     seen: list[Outcome] = []
@@ -183,7 +183,7 @@ def round_of_outcomes(
     sampling = Sampling.poisson(1.0, hidden=False, scales=scales)
     if hidden:
         unseen = _shares_of_largest(hidden, largest, _MOST_HIDDEN)
-        apart = max(draw.apart(neighbours) for draw in draws)
+        apart = max(draw.distance_from_undrawn(neighbours) for draw in draws)
         sampling = Sampling.poisson(draws[0].sampling.rate, apart=apart, scales=unseen, seen_scales=scales)
     return GaussianTerm(1 / math.sqrt(largest), draws[0].count, sampling), bare
 

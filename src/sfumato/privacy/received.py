@@ -45,7 +45,7 @@ def hides_messages(hop: Hop, *, colluders: int, threshold: int | None) -> bool:
 
 
 def senders_see_the_draw(hop: Hop) -> bool:
-    """Whether those who send to an aggregator learn which other parties send to it."""
+    """Whether the senders to one aggregator over ``hop`` learn who else sends to it."""
     return hop == "secure-aggregation"
 
 
@@ -69,14 +69,14 @@ class CoalitionView:
     senders: frozenset[tuple[int, int]]
 
     def how(self, tier: int, index: int) -> Literal["single", "sum"] | None:
-        """How messages reach the aggregator ``(tier, index)``; ``None`` if it is not in the coalition."""
+        """Whether aggregator ``(tier, index)`` receives messages singly or summed; ``None`` for no member."""
         if (tier, index) in self.single:
             return "single"
         return "sum" if (tier, index) in self.summed else None
 
 
 def hides_draw(hop: Hop, *, drawn_by_a_member: bool, peers: int) -> bool:
-    """Whether a coalition never learns who was drawn.
+    """Whether a coalition never learns which devices were drawn.
 
     Args:
         hop: how the drawn devices' messages reach their aggregator.
@@ -124,7 +124,7 @@ def noise_is_draw_independent(
 
 
 def fixed_draw(*, devices: int, sample: int, members: int, hidden: bool) -> Sampling:
-    """A hidden or seen draw of ``sample`` of ``devices``, towards a coalition with ``members`` of them.
+    """A draw of ``sample`` of ``devices``, as a coalition with ``members`` of them meets it.
 
     Members know that they were not drawn (or were, which leaves even less room for the unit): among the
     others the unit is one of fewer. Where all devices are members (of a group that the unit is not in), one

@@ -73,7 +73,7 @@ class BatchFacts:
         return self.of_leaf[leaf] if self.of_leaf else self
 
     def to_dict(self) -> dict[str, object]:
-        """The facts as JSON under the key ``batches``; empty where records are not drawn one by one."""
+        """The facts as a JSON object ``{"batches": ...}``; {} where records are not drawn one by one."""
         if self.rates is None:
             return {}
         first, replaced = "moved_share_by_first_step", "moved_share_by_first_step_replaced"
@@ -137,7 +137,7 @@ class RecordReleases:
     beyond: float = 0.0
 
     def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
-        """Make one term for the accountant of a record that is in a local step with probability ``rate``.
+        """The accountant's term for a record that is in a local step with probability ``rate``.
 
         A message moves by up to twice its bound even where the record is zeroed out, because the other
         records answer. A device that may be absent is a third law beside the two worlds', half that far.
@@ -166,7 +166,7 @@ def releases_by_batches(
     sure: bool = False,
     rounded: bool = False,
 ) -> Iterator[RecordReleases]:
-    """Group the releases of ``drawn`` by the local steps that they were trained in.
+    """Yield the releases of ``drawn`` in parts, each with the local steps that its messages were trained in.
 
     Args:
         drawn: releases of the flow exposure, where messages are trained from what exposed releases determine.
@@ -212,7 +212,7 @@ def releases_by_batches(
 
 
 def noised_steps(multiplier: float, count: int) -> RecordReleases:
-    """``count`` local steps in which the device adds noise itself to the sum of clipped gradients.
+    """The charge of ``count`` local steps at which the device itself noises the sum of clipped gradients.
 
     Everything that anybody receives is computed from these sums. A record zeroed out takes one gradient away,
     a record replaced exchanges it. ``multiplier``: noise std over the norm that gradients are clipped to.
@@ -261,7 +261,7 @@ class RecordCharge:
         by_filter: bool = False,
         what: str = "record",
     ) -> RecordCharge:
-        """The charge for a record of ``device`` towards ``coalition``.
+        """The charge of a record of ``device`` towards ``coalition``.
 
         Args:
             declared: the declared releases.
@@ -284,7 +284,7 @@ class RecordCharge:
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, ways: Sequence[Composition] = ()
     ) -> EpsilonBound:
-        """The bound of the record with the smallest ε at ``delta``; its device's releases are ``exposure``.
+        """The smallest ε of the record at ``delta``, as a bound; ``exposure`` is its device's.
 
         ``ways``: the result of `ways` for ``exposure`` where it is known already; empty: it is computed.
         """
@@ -301,7 +301,7 @@ class RecordCharge:
         return sum(part.count * len(part.releases) for part in self.drawn)
 
     def ways(self, exposure: Exposure) -> tuple[Composition, ...]:
-        """List every sound way to charge the record where its device's releases are ``exposure``.
+        """Every sound way to charge the record, given the ``exposure`` of its device.
 
         One counts how rarely the record is drawn, where that is known; the others charge as if all data of
         the device were replaced.
@@ -333,12 +333,12 @@ class RecordCharge:
         return f"counting how rarely the {self.what} is drawn gives no less"
 
     def counts_draws(self, exposure: Exposure) -> bool:
-        """Whether one way to charge the record in ``exposure`` counts how rarely it is drawn."""
+        """Whether one of the ways to charge the record in ``exposure`` counts how rarely it is drawn."""
         office = bool(exposure.election_events or exposure.alternatives)
         return self.rate is not None and exposure.bound_name == "flow" and not (office or self.by_filter)
 
     def drawn_terms(self) -> tuple[GaussianTerm, ...]:
-        """Make the terms composed where draws of the record count, one for each group of releases."""
+        """The terms composed where draws of the record count, one for each of `drawn`."""
         assert self.rate is not None  # `counts_draws` says when
         return tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
 

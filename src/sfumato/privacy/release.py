@@ -36,9 +36,7 @@ class NoiseLaw:
     composed_for_records: bool = False
 
     def is_composed(self, *, of_records: bool = False) -> bool:
-        """Say whether releases with this noise are charged as Gaussian; ``of_records``: where records
-        are the unit.
-        """
+        """Whether releases with this noise are charged as Gaussian; ``of_records``: with records as unit."""
         return not self.why_not_composed or (of_records and self.composed_for_records)
 
 
@@ -76,19 +74,19 @@ class Release:
 
     @cached_property
     def without_names(self) -> Release:
-        """This release without the names that are for people."""
+        """A copy without the texts `name` and `vector`, so that releases equal but for these are equal."""
         return replace(self, name="", vector="")
 
     def sensitivity(self, neighbours: Neighbours) -> float:
-        """Compute the largest l2 distance, in the unit of the noise std, that the release moves between
-        two worlds that are ``neighbours``.
+        """The largest l2 distance that the release moves between ``neighbours``, in the unit of `variance`'s
+        root.
         """
         if neighbours == "replace" or (neighbours == "remove" and self.divides_by_drawn):
             return 2.0 * self.own_sensitivity + self.propagated_sensitivity
         return self.own_sensitivity + self.propagated_sensitivity
 
     def mu_squared(self, neighbours: Neighbours) -> float:
-        """``(sensitivity / noise std)^2`` of one such release; infinite without noise."""
+        """``(sensitivity / noise std)^2`` of one such release under ``neighbours``; ∞ without noise."""
         sensitivity = self.sensitivity(neighbours)
         if sensitivity == 0:
             return 0.0
@@ -96,17 +94,17 @@ class Release:
 
     @property
     def depends_on_unit(self) -> bool:
-        """Whether the unit's data move it at all."""
+        """Whether the unit's data move the release at all."""
         return self.own_sensitivity + self.propagated_sensitivity > 0
 
     @property
     def is_unprotected(self) -> bool:
-        """Whether the unit's data move it, and the coalition knows all of its noise."""
+        """Whether the unit's data move the release, and the coalition knows all of its noise."""
         return self.depends_on_unit and self.variance == 0
 
 
 def total_mu_squared(releases: Iterable[Release], neighbours: Neighbours) -> float:
-    """Sum of `Release.mu_squared` over ``releases``; ∞ if one of them is unprotected."""
+    """Sum of `Release.mu_squared` over ``releases`` under ``neighbours``; ∞ if one of them is unprotected."""
     return math.fsum(release.mu_squared(neighbours) for release in releases)
 
 
@@ -116,12 +114,12 @@ def _noiseless(releases: tuple[Release, ...]) -> tuple[Release, ...]:
 
 
 def without_noise_in(draw: DrawnReleases) -> DrawnReleases:
-    """``draw`` with releases that have no noise."""
+    """A copy of ``draw`` whose releases have no noise."""
     return replace(draw, releases=_noiseless(draw.releases), drawn_noise=())
 
 
 def without_noise(exposure: Exposure) -> Exposure:
-    """``exposure`` with releases that have no noise: for noise that the accountant cannot compose."""
+    """A copy of ``exposure`` whose releases have no noise: for noise that the accountant cannot compose."""
     return replace(
         exposure,
         draws=tuple(without_noise_in(draw) for draw in exposure.draws),
@@ -169,8 +167,8 @@ class DrawnReleases:
     def amplifies(self) -> bool:
         """Whether the draw amplifies: it is hidden, and decides about the unit's message alone.
 
-        Only noise that is there whoever is drawn hides the draw. What others pass on are replace pairs, which
-        are not amplified (docs/accounting.md).
+        The noise must be there whoever is drawn. What others pass on are replace pairs, which are not
+        amplified (docs/accounting.md).
         """
         return self.sampling.amplifies and all(
             release.noise_is_draw_independent
@@ -190,11 +188,10 @@ class DrawnReleases:
             return False
         return neighbours != "zero-out" or not self.divides_by_drawn
 
-    def apart(self, neighbours: Neighbours) -> float:
-        """Compute the largest distance of a drawn unit's releases from those without it, over their
-        sensitivity.
+    def distance_from_undrawn(self, neighbours: Neighbours) -> float:
+        """The largest distance of a release with a drawn unit from that without the unit, in sensitivities.
 
-        0 where one of the two worlds is the draw without the unit, as it is but under *replace*.
+        0 unless ``neighbours`` is *replace*: else one of the two worlds is the draw without the unit.
         """
         if neighbours != "replace":
             return 0.0
@@ -203,7 +200,7 @@ class DrawnReleases:
 
     @property
     def moved_rate(self) -> float:
-        """Probability that a draw takes any device that moves a release because of the unit's data."""
+        """Probability that a draw takes any of the devices that move a release because of the unit's data."""
         linking = max((release.linking for release in self.releases), default=0)
         movers = linking + any(release.own_sensitivity > 0 for release in self.releases)
         rate = self.sampling.rate
@@ -213,7 +210,7 @@ class DrawnReleases:
 
     @property
     def divides_by_drawn(self) -> bool:
-        """Whether what any sum is divided by depends on who is drawn."""
+        """Whether the denominator of any release's sum depends on who is drawn."""
         return any(release.divides_by_drawn for release in self.releases)
 
 
@@ -295,7 +292,7 @@ class Exposure:
 
     @cached_property
     def without_names(self) -> tuple[str, frozenset[tuple[tuple[Sampling, tuple[Release, ...]], int]]]:
-        """The bound's name and all releases, equal for exposures that only the names of groups tell apart."""
+        """The bound's name and all releases without texts: equal for exposures that only names tell apart."""
         counts: Counter[tuple[Sampling, tuple[Release, ...]]] = Counter()
         for drawn in self.draws:
             bare = tuple(release.without_names for release in drawn.releases)
@@ -303,35 +300,35 @@ class Exposure:
         return self.bound_name, frozenset(counts.items())
 
     def charges_same_as(self, other: Exposure) -> bool:
-        """Whether it is known to charge the same as ``other``; ``False`` means that it is not known."""
+        """Whether it is known to charge the same as ``other``."""
         return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
     @property
     def draw_hidden(self) -> bool:
-        """Whether nobody in the coalition sees any draw."""
+        """Whether the coalition sees none of the draws."""
         return all(draw.sampling.hidden for draw in self.draws)
 
     @property
     def is_unprotected(self) -> bool:
-        """Whether any release has no noise that is unknown to the coalition, so that ε is infinite."""
+        """Whether the coalition knows all noise of a release that the unit moves, so that ε is infinite."""
         return any(release.is_unprotected for release in self.releases)
 
     def without_draws(self) -> Exposure:
-        """The same releases as if the unit took part every time, without noise that is there by chance."""
+        """A copy in which the unit takes part every time, without noise that depends on other draws."""
         draws = tuple(replace(draw, sampling=Sampling(), drawn_noise=()) for draw in self.draws)
         return replace(self, draws=draws)
 
     def with_draws_shown(self) -> Exposure:
-        """The same releases towards a coalition that sees every draw, without noise that is there by chance.
+        """A copy in which the coalition sees every draw, without noise that depends on other draws.
 
-        What an election adds to μ² is told for the sure noise alone.
+        An election's addition to μ² counts the sure noise alone.
         """
         draws = (replace(draw, sampling=draw.sampling.shown(), drawn_noise=()) for draw in self.draws)
         return replace(self, draws=tuple(draws))
 
 
 def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
-    """``draws`` with equal ones merged into one, their counts added."""
+    """``draws`` with equal ones merged and their counts added up, in the order of first occurrence."""
     found: dict[Any, DrawnReleases] = {}
     for drawn in draws:
         key = drawn.sampling, drawn.releases, drawn.max_weight_ratio, drawn.drawn_noise
@@ -341,5 +338,5 @@ def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
 
 
 def are_unprotected(exposures: Iterable[Exposure]) -> bool:
-    """Whether every bound of a pair charges something without noise, so that its ε is infinite."""
+    """Whether each of ``exposures``, a pair's bounds, has a release without noise: then ε is infinite."""
     return all(exposure.is_unprotected for exposure in exposures)

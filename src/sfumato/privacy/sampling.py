@@ -114,7 +114,7 @@ class Sampling:
         scales: tuple[tuple[float, float], ...] = (),
         seen_scales: tuple[tuple[float, float], ...] = (),
     ) -> Sampling:
-        """Describe a draw of each device independently with probability ``rate``.
+        """A draw that takes each device independently with probability ``rate``.
 
         Args:
             rate: in [0, 1]; 1: everybody.
@@ -139,7 +139,7 @@ class Sampling:
 
     @classmethod
     def revealed(cls, rate: float) -> Sampling:
-        """A draw with probability ``rate`` in each release, independently, of which the observer learns.
+        """A draw that uses the unit with probability ``rate`` in each release, and that the observer sees.
 
         A term of count T is the Binomial(T, rate) mixture of its participations: the figure of before
         training. A draw of a fixed number that is seen is one of these too, at rate sample / population.
@@ -150,7 +150,7 @@ class Sampling:
     def without_replacement(
         cls, population: int, sample: int, apart: tuple[float, float] = (1.0, 1.0)
     ) -> Sampling:
-        """Describe a hidden draw of ``sample`` of ``population`` devices, uniformly without replacement.
+        """A hidden draw of ``sample`` of ``population`` devices, uniformly without replacement.
 
         ``apart``: how many sensitivities the unit's message is, at most, from that of the device drawn in its
         place, in the one world and in the other.
@@ -160,8 +160,7 @@ class Sampling:
 
     @classmethod
     def of_batches(cls, moves: Iterable[tuple[float, float, float]], *, shares_a_part: bool) -> Sampling:
-        """Describe a device's own draw of records, hidden from everybody; entries with equal shares are
-        merged.
+        """A device's own draw of records, hidden from everybody; ``moves`` of equal shares are merged.
 
         Args:
             moves: triples of a probability, the share of the sensitivity that the release moves then from one
@@ -178,16 +177,16 @@ class Sampling:
 
     @property
     def amplifies(self) -> bool:
-        """Whether it may amplify: somebody may be left out, and the observer does not learn who."""
+        """Whether the draw may amplify: it may leave devices out, and the observer does not learn whom."""
         return self.kind != "all" and self.hidden
 
     def shown(self) -> Sampling:
-        """The same draw towards an observer that sees whom it takes."""
+        """A copy for an observer that sees whom the draw takes."""
         return self if self.kind == "all" else Sampling.revealed(self.rate)
 
 
 def any_of_fixed_draw(sampling: Sampling, devices: int) -> float:
-    """Upper bound on the probability that a draw of a fixed number takes any of ``devices`` devices.
+    """Upper bound on the probability that ``sampling``, of a fixed number, takes any of ``devices`` devices.
 
     It is more than with independent draws at the same rate. Members of the coalition are taken not to be
     drawn.
@@ -265,19 +264,22 @@ def is_fixed_size(term: GaussianTerm) -> bool:
 
 
 def has_scales(term: GaussianTerm) -> bool:
-    """Whether a public draw decides how much noise each release has."""
+    """Whether a public draw decides how much noise each release of ``term`` has."""
     return term.sampling is not None and bool(term.sampling.scales or term.sampling.seen_scales)
 
 
 def is_visible_mixture(term: GaussianTerm) -> bool:
-    """Whether the observer sees an outcome given which a release is Gaussian, and nothing else is drawn."""
+    """Whether ``term`` is a mixture of Gaussians of which the observer sees the component, and nothing else.
+
+    The component is a public draw of the noise's scale; the unit always takes part.
+    """
     return term.sampling is not None and has_scales(term) and not term.sampling.hidden and term.rate == 1
 
 
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
-    """List pairs of a probability and μ² of one release of ``term`` to an observer who is told every draw.
+    """The pairs (probability, μ²) of one release of ``term``, for an observer who is told every draw.
 
-    For terms whose noise a public draw scales; what the probabilities lack to 1 tells nothing.
+    For terms whose noise a public draw scales. With the probability that is missing to 1, it tells nothing.
     """
     assert term.sampling is not None
     square, sampling = squared_mu_of_term(term), term.sampling
@@ -286,15 +288,15 @@ def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
 
 
 def squared_mu_of_term(term: GaussianTerm) -> float:
-    """μ² = 1 / multiplier² of one release that uses the unit; ∞ without noise."""
+    """μ² = 1 / multiplier² of one release of ``term`` that uses the unit; ∞ without noise."""
     mu = 1 / term.multiplier if term.multiplier > 0 else math.inf
     return mu * mu
 
 
 def merged_terms(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
-    """``terms`` with equal ones added up, in a fixed order.
+    """``terms`` with the counts of equal ones added up, in a fixed order.
 
-    Those that tell nothing are left out; draws that always take the unit become no sampling.
+    Terms that tell nothing are left out; draws that always take the unit become no sampling.
     """
     counts: defaultdict[tuple[float, Sampling | None], int] = defaultdict(int)
     for term in terms:

@@ -25,13 +25,13 @@ class Aggregates(Protocol):
 
     @property
     def values(self) -> Tensor:
-        """The value that every node of the tier holds, ``[nodes, M]``."""
+        """The average that every node of the tier holds, ``[nodes, M]``."""
 
     def up(self) -> Self:
         """The aggregates of the tier above, whose nodes have received the average of their children."""
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> Self:
-        """Add each node's own noise to its average, and return the result; these may be changed in place.
+        """Add each node's own noise to its average; returns the result, which may be this object, changed.
 
         Args:
             std: standard deviation of each node's noise a coordinate, ``[nodes]``; 0: none.
@@ -65,8 +65,7 @@ class FloatAggregates:
         return replace(self, tier=self.tier - 1, values=values)
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> FloatAggregates:
-        """Add the nodes' own noise, in place, to the coordinates that messages have; returns these
-        aggregates.
+        """Add each node's own noise, in place, to the coordinates of messages; returns these aggregates.
 
         Args:
             std: standard deviation of each node's noise a coordinate, ``[nodes]``; 0: none.
@@ -105,7 +104,7 @@ class IntegerAggregates:
 
     @property
     def values(self) -> Tensor:
-        """The value that every node holds, float ``[nodes, M]``: base plus sum over scale and weight."""
+        """The average of each node, float ``[nodes, M]``: `base` plus its sum over scale and weight."""
         averages = torch.from_numpy(self.ring.averages(self.tier, self.sums)).to(self.base.device)
         if self.coordinates is None:
             return self.base + averages
@@ -114,7 +113,7 @@ class IntegerAggregates:
         return values
 
     def up(self) -> IntegerAggregates:
-        """Add up the children's sums of each node; returns the aggregates of the tier above.
+        """The aggregates of the tier above: each node's sum is that of its children's sums.
 
         Under masks (secure aggregation) sums are taken modulo 2^32.
         """
@@ -126,7 +125,7 @@ class IntegerAggregates:
         )
 
     def noised(self, std: FloatArray, address: tuple[int, ...]) -> IntegerAggregates:
-        """Return these aggregates with discrete Gaussian noise of each node added to its sum.
+        """A copy with each node's discrete Gaussian noise added to its sum.
 
         Args:
             std: standard deviation of each node's noise a coordinate of the average, ``[nodes]``; 0: none.

@@ -32,26 +32,20 @@ class State(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other ranks (processes of the run) hold parts of it: vectors of the devices that they
-        trained.
-        """
+        """Whether other ranks (processes) hold parts of it: the vectors of devices that they trained."""
 
     def whole(self) -> Self:
-        """Gather the parts that other ranks hold on rank 0, for a checkpoint; every rank must call it."""
+        """The whole state on rank 0, with other ranks' parts, for a checkpoint; every rank must call it."""
 
-    def over(self, ranks: Ranks) -> Self:
-        """Divide the vectors of devices among ``ranks``; every rank has read the same checkpoint and keeps
-        its share.
-        """
+    def divided_among(self, ranks: Ranks) -> Self:
+        """This rank's share of a state that every rank has: devices' vectors are divided among ``ranks``."""
 
     def pack(self) -> dict[str, Any]:
-        """Pack everything as numbers and CPU tensors, for a checkpoint; only for a state that is `whole`."""
+        """The whole state as numbers and CPU tensors by name, for a checkpoint; only of a `whole` state."""
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The inverse of `pack`, with tensors on ``device``; raises any error where ``packed`` is no such
-        state.
-        """
+        """The inverse of `pack`, with tensors on ``device``; may raise any exception for other ``packed``."""
 
 
 S = TypeVar("S", bound=State)
@@ -104,7 +98,7 @@ class FederatedProtocol(Protocol[S]):
 
     Attributes:
         metrics: the columns that `scores` fills.
-        ranks: which share what devices remember (`State.over`); `ALONE` where every rank has all of it.
+        ranks: which share what devices remember (`State.divided_among`); `ALONE` where each has all of it.
     """
 
     metrics: ClassVar[tuple[str, ...]]
@@ -124,39 +118,31 @@ class FederatedProtocol(Protocol[S]):
         """
 
     def rounds_expected(self, state: S) -> int:
-        """Give the number of rounds of the whole training, as far as is known; when it has ended, the number
-        done.
-        """
+        """The number of rounds of the whole training, as far as is known; after its end, the rounds done."""
 
     def spent(self, state: S) -> FloatArray | None:
-        """Give μ² (of Gaussian DP) that a privacy filter has charged so far, ``[devices, observers]``.
+        """μ² (of Gaussian DP) that a privacy filter has charged so far, ``[devices, observers]``.
 
         ``None`` where the plan declares every round: the accountant then needs their number only.
         """
 
     def model(self, state: S) -> Tensor:
-        """Give the one model that a finished run keeps, a flat vector ``[P]``."""
+        """The one model that a finished run keeps, a flat vector ``[P]``."""
 
     def artifacts(self, state: S) -> dict[str, Tensor]:
-        """Give what a finished run keeps beside the model: tensors by file name; {} if nothing."""
+        """What a finished run keeps beside the model: tensors by file name; {} if nothing."""
 
     def realised_facts(self, state: S) -> dict[str, Any]:
-        """Give what was only settled during the run (survivors, settings, ...), as JSON for
-        ``ledger.json``.
-        """
+        """What was settled during the run only (survivors, settings, ...), as JSON for ``ledger.json``."""
 
     def is_finite(self, state: S) -> bool:
         """Whether every coordinate of the models is a finite number."""
 
     def scores(self, state: S, examination: Evaluator) -> dict[str, float]:
-        """Score the models on the test set of ``examination``: by column of the metrics (``accuracy``,
-        ``loss``, ...).
-        """
+        """Score the models by ``examination``: by column of the metrics (``accuracy``, ``loss`` ...)."""
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Train ``model`` ``[P]`` for ``rounds`` rounds without clipping and noise; returns the norms of
-        messages.
-        """
+        """Train ``model`` ``[P]`` for ``rounds`` rounds without clip and noise; returns norms of messages."""
 
 
 def check_tensors(*tensors: Tensor | None) -> None:

@@ -47,9 +47,7 @@ class DeviceVectors:
         return self.ranks.count > 1
 
     def of(self, devices: IntArray) -> Tensor:
-        """Give the vectors of ``devices`` ``[p]``, which this rank trains: ``[p, M]``, zeros where none was
-        written.
-        """
+        """The vectors of ``devices`` ``[p]``, which this rank trains, ``[p, M]``; zeros for those without."""
         me = self.ranks.rank
         assert all(self.holders.get(device, me) == me for device in devices.tolist())  # they were moved here
         return self._rows(devices)
@@ -63,18 +61,16 @@ class DeviceVectors:
         return torch.stack([self.written.get(device, self.zero) for device in devices.tolist()])
 
     def copy(self) -> Self:
-        """Copy the lookup, not the vectors: writing to the copy leaves these as they are."""
+        """A copy that can be written to without changing this object; the vectors themselves are shared."""
         return replace(self, written=dict(self.written), holders=dict(self.holders))
 
     def write_(self, devices: IntArray, vectors: Tensor) -> None:
-        """Write ``vectors`` ``[p, M]`` for ``devices`` ``[p]``, which this rank trains; in place, as
-        copies.
-        """
+        """Store copies of ``vectors`` ``[p, M]`` for ``devices`` ``[p]``, which this rank trains."""
         own = (vector.clone() for vector in vectors)  # a view would keep its whole chunk in memory
         self.written.update(zip(devices.tolist(), own, strict=True))
 
     def move_(self, devices: IntArray, owners: Sequence[IntArray]) -> None:
-        """Bring the vectors of ``devices`` to the ranks that train them, in place; every rank calls it.
+        """Move the vectors of ``devices``, in place, to the ranks that train them; every rank must call it.
 
         Args:
             devices: who trains, ``[P]``.
@@ -100,15 +96,15 @@ class DeviceVectors:
         self.write_(new, came)
 
     def whole(self) -> Self:
-        """The same vectors, all on rank 0 and none on others, not shared any more; every rank calls it."""
+        """All vectors on rank 0, none on the others, no longer shared; every rank must call it."""
         if not self.is_shared:
             return self
         every, found = np.array(sorted(self.holders), dtype=np.int64), self.copy()
         found.move_(every, [np.arange(len(every) if rank == 0 else 0) for rank in range(self.ranks.count)])
         return replace(found, ranks=ALONE, holders={})
 
-    def over(self, ranks: Ranks) -> Self:
-        """Divide these, which every rank has, among ``ranks`` in turn; returns this rank's share."""
+    def divided_among(self, ranks: Ranks) -> Self:
+        """This rank's share of vectors that every rank has: devices are dealt out to ``ranks`` in turn."""
         if ranks.count == 1:
             return self
         holders = {device: place % ranks.count for place, device in enumerate(sorted(self.written))}

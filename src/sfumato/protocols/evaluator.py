@@ -57,9 +57,7 @@ class Evaluator:
     ranks: Ranks = ALONE
 
     def score(self, model: Tensor) -> Score:
-        """Score one model, a flat vector ``[P]``, on the whole test set; every rank (process) gets the same
-        result.
-        """
+        """Score one model, a flat vector ``[P]``, on the whole test set; the same result on every rank."""
         scoring = replace(self.scoring, labels=self.classes) if self._asks_for_accuracies else self.scoring
         parts = share_out(
             parts_of(len(self.targets)),

@@ -20,7 +20,7 @@ class Listener(Protocol):
     """
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Take note that parties send messages upwards.
+        """Called when parties of a tier send messages upwards.
 
         Args:
             number: of the round, from 0.
@@ -31,8 +31,7 @@ class Listener(Protocol):
         """
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Take note of the averages that aggregators have, before they add noise (in groups: of the masters'
-        sums).
+        """Called with the averages of a tier's aggregators before their noise (in groups: masters' sums).
 
         Args:
             number: of the round, from 0.
@@ -42,7 +41,7 @@ class Listener(Protocol):
         """
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Take note of the models that aggregators send down.
+        """Called with the models that a tier's aggregators send down.
 
         Args:
             number: of the round, from 0.
@@ -63,27 +62,16 @@ class ListenerGroup:
         self._listeners = tuple(listeners)
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Tell every listener, in order, that ``senders`` ``[p]`` of ``tier`` send ``vectors`` ``[p, M]``
-        upwards.
-
-        ``number`` is the round, ``index`` the aggregation in it.
-        """
+        """Call `Listener.sent` of every listener, in order, with the same arguments."""
         for listener in self._listeners:
             listener.sent(number, index, tier, senders, vectors)
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Tell every listener, in order, that aggregators of ``tier`` have averages ``values`` ``[nodes,
-        M]``.
-
-        ``number`` is the round, ``index`` the aggregation in it.
-        """
+        """Call `Listener.received` of every listener, in order, with the same arguments."""
         for listener in self._listeners:
             listener.received(number, index, tier, values)
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Tell every listener, in order, that nodes of ``tier`` send models ``values`` ``[nodes, M]`` down.
-
-        ``number`` is the round, ``index`` the aggregation in it.
-        """
+        """Call `Listener.broadcast` of every listener, in order, with the same arguments."""
         for listener in self._listeners:
             listener.broadcast(number, index, tier, values)

@@ -41,7 +41,7 @@ class TrainingExamples:
 
 
 def accuracies_over_devices(accuracy: FloatArray) -> Mapping[str, float]:
-    """How unequal accuracies are, by name of the measure; NaN where no device has one.
+    """Measures of how unequal the devices' accuracies are, by name; NaN where no device has one.
 
     ``accuracy_worst_decile`` is the mean of the lowest tenth (rounded up to whole devices), and
     ``accuracy_spread`` the standard deviation over all of them.
@@ -66,12 +66,14 @@ def train_loss(
     ranks: Ranks = ALONE,
     threads: int = 1,
 ) -> float:
-    """Mean over the devices that have data of the mean loss of what each of them holds.
+    """The mean training loss of each device's own examples, averaged over the devices that have any.
+
+    NaN where none has.
 
     Args:
         model: the architecture.
         models: ``[C, P]``, on the device that computes.
-        model_of: the model of every device, ``[N]``.
+        model_of: the row of ``models`` for every device, ``[N]``.
         training: what devices hold.
         loss: of an example.
         ranks: to divide the work among; no bit of the result depends on it.

@@ -52,7 +52,7 @@ class PersonalScores:
 
 
 def mean_scores(scores: Sequence[Score], membership: MembershipClasses) -> PersonalScores:
-    """Average scores over workers, for data without labels: what is by label is NaN.
+    """Average the scores of classes over workers, for data without labels: what needs labels is NaN.
 
     Args:
         scores: of the models of every membership class (workers in the same groups), in the classes' order.
@@ -74,8 +74,7 @@ def mean_scores(scores: Sequence[Score], membership: MembershipClasses) -> Perso
 
 
 def label_shares(partition: Partition, labels: npt.NDArray[np.integer], classes: int) -> FloatArray:
-    """Compute the share of each label in each worker's examples ``[N, classes]``; zeros for a worker without
-    any.
+    """The share of each label in each worker's examples ``[N, classes]``; zeros for a worker without any.
 
     Args:
         partition: who holds which rows.
@@ -184,13 +183,15 @@ def evaluate_personalised(
 def on_own_labels(
     by_label: FloatArray, shares: FloatArray, tested: npt.NDArray[np.bool_], model_of: npt.NDArray[np.int64]
 ) -> FloatArray:
-    """Weigh scores by label with the label shares of each device, ``[N]``; NaN without (testable) data.
+    """The score of each device's model weighted by the device's own label shares, ``[N]``.
+
+    NaN for a device without examples of a tested label.
 
     Args:
-        by_label: of each model, ``[C, labels]``.
+        by_label: score of each model on each label, ``[C, labels]``.
         shares: of every device, ``[N, labels]``, as `label_shares` gives them.
         tested: the labels that have test examples, ``[labels]``.
-        model_of: the model of every device, ``[N]``.
+        model_of: the row of ``by_label`` for every device, ``[N]``.
     """
     own = shares[:, tested]
     total = own.sum(axis=1)

@@ -44,7 +44,7 @@ def protocol_of(
 
 
 def state_of(kind: str) -> type[State]:
-    """Look up the class of state that a checkpoint calls ``kind``.
+    """The class of state that checkpoints call ``kind``.
 
     Raises:
         KeyError: there is none.

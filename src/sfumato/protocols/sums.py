@@ -70,8 +70,7 @@ class Sums:
         return (messages.double() / step).trunc_().mul_(step).float()
 
     def add(self, which: IntArray, messages: Tensor) -> None:
-        """Add ``messages`` ``[p, M]``, the i-th to the sum with index ``which[i]``; ``which`` is int64
-        ``[p]``.
+        """Add ``messages`` ``[p, M]``, the i-th to the sum of index ``which[i]``, int64 ``[p]``.
 
         Raises:
             EnvelopeError: a message is too large for its grid; nothing is wrapped.

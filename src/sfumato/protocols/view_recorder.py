@@ -48,13 +48,10 @@ class ObserverPosition(Protocol):
     """The position of a coalition in a topology."""
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """Tell what the observer receives in aggregation ``index`` of round ``number`` (both from 0), by the
-        plan.
-        """
+        """What the observer receives in aggregation ``index`` of round ``number``, both from 0."""
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """Give the index of the aggregator that each of ``senders`` ``[p]`` of ``tier`` sends to: int64
-        ``[p]``.
+        """The index of the aggregator that each of ``senders`` ``[p]`` of ``tier`` sends to, int64 ``[p]``.
 
         ``number`` is the round, ``index`` the aggregation in it.
         """
@@ -73,8 +70,7 @@ class TreeObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """Tell what the observer receives in aggregation ``index`` of round ``number`` (both from 0), by the
-        plan.
+        """What the observer receives in aggregation ``index`` of round ``number`` (both from 0), by the plan.
 
         A member that is elected supernode receives as one, and an elected supernode knows what it sends.
         """
@@ -92,8 +88,7 @@ class TreeObserverPosition:
         return declared.view(tuple(dict.fromkeys(members)), index)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """Give the index of the node that each of ``senders`` ``[p]`` of ``tier`` sends to in round
-        ``number``: ``[p]``.
+        """The index of the node that each of ``senders`` ``[p]`` of ``tier`` sends to in round ``number``.
 
         ``index``, the aggregation, does not matter.
         """
@@ -116,13 +111,11 @@ class GroupObserverPosition:
     coalition: tuple[Party, ...]
 
     def view(self, number: int, index: int) -> CoalitionView:
-        """Tell what the observer receives in round ``number`` (from 0), by the plan; ``index``, the group, is
-        not used.
-        """
+        """What the observer receives in round ``number`` (from 0); ``index``, the group, is not used."""
         return self.plan.releases.view(self.coalition, number + 1)
 
     def parents(self, number: int, index: int, tier: int, senders: IntArray) -> IntArray:
-        """Give the master that each of ``senders`` ``[p]`` sends to: ``index``, the group, ``[p]`` times.
+        """The master that each of ``senders`` ``[p]`` sends to: the group ``index``, ``[p]`` times.
 
         ``number`` and ``tier`` are not used.
         """
@@ -130,7 +123,7 @@ class GroupObserverPosition:
 
 
 class Recorder:
-    """Listens with the ears of one coalition, round by round.
+    """Records the vectors that one coalition receives or sends, and writes them round by round.
 
     Args:
         name: of the observer, as in `observer_name`.
@@ -164,7 +157,7 @@ class Recorder:
             self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the sums that members receive in aggregation ``index``; not where they receive every message.
+        """Keep the sums that members receive in aggregation ``index``, unless they receive single messages.
 
         ``number`` is the round, ``values`` ``[nodes, M]`` what all nodes of ``tier`` received.
         """
@@ -174,7 +167,7 @@ class Recorder:
                 self._keep(index, "received", tier, node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that members receive in aggregation ``index``.
+        """Keep the models that members receive from nodes above them in aggregation ``index``.
 
         ``number`` is the round, ``values`` ``[nodes, M]`` what all nodes of ``tier`` send down.
         """
@@ -184,9 +177,9 @@ class Recorder:
                 self._keep(index, "broadcast", tier, node, values[node])
 
     def write(self, folder: Path, number: int) -> str:
-        """Write what was heard in round ``number`` (from 0) to its file in ``folder``, and forget it.
+        """Write the vectors kept in round ``number`` (from 0) to its file in ``folder``, and forget them.
 
-        It may be raw updates: only the owner may read the file. Written also if nothing was heard.
+        They may be raw updates: only the owner may read the file. It is written even if nothing was kept.
 
         Returns:
             The file's SHA-256.
@@ -207,7 +200,7 @@ class Recorder:
         return file.sha256
 
     def clear(self) -> None:
-        """Drop everything that was heard and not written."""
+        """Forget every vector that was kept and not written."""
         self._rows, self._vectors = [], []
 
     def _keep(self, index: int, kind: str, tier: int, party: int, vector: Tensor) -> None:
@@ -225,7 +218,7 @@ class Recorder:
 
 
 def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
-    """Give the canonical name of an observer, or of a coalition joined by commas.
+    """The canonical name of an observer, or of a coalition joined by commas, checked for recording.
 
     Args:
         plan: has the parties.
@@ -241,7 +234,7 @@ def observer_name(plan: Plan, names: str, *, place: ErrorPlace) -> str:
 
 
 def recorder_of(plan: Plan, name: str, parameters: int) -> Recorder:
-    """Make the recorder of what the observer called ``name`` receives.
+    """The recorder of everything that the observer called ``name`` receives.
 
     Args:
         plan: that is played.

@@ -46,7 +46,7 @@ class Cells:
     gains: FloatArray
 
     def uplink(self, links: IntArray, bits: float | FloatArray) -> Airtime:
-        """The airtime of one message up each of ``links`` (numbers, ascending).
+        """The airtime of one message from each of ``links`` (numbers, ascending) to its aggregator, by cell.
 
         ``bits`` of a message: one number, or ``[len(links)]``.
         """
@@ -61,25 +61,29 @@ class Cells:
         return Airtime(energy, together(times, cells, count))
 
     def broadcast(self, links: IntArray, bits: float) -> Airtime:
-        """The airtime of one message of ``bits`` to all ``links`` of every cell, at the worst one's rate."""
+        """The airtime of one message of ``bits`` bits from each aggregator to all its ``links``, by cell.
+
+        It is sent at the rate of the link that hears worst.
+        """
         slowest = slowest_in_cells(
             self._downlink_s(links, bits), self.channels.cells[links], self.channels.cell_count
         )
         return Airtime(self._broadcast_w * slowest, slowest)
 
     def unicast(self, links: IntArray, bits: FloatArray) -> Airtime:
-        """The airtime of a message down each of ``links``, in turns; ``bits`` of each ``[len(links)]``."""
+        """The airtime of one message to each of ``links``, in turns in every cell; ``bits`` of each
+        ``[len(links)]``.
+        """
         times = self._downlink_s(links, bits)
         total = sum_in_cells(times, self.channels.cells[links], self.channels.cell_count)
         return Airtime(self._broadcast_w * total, total)
 
     def expected_uplink(self, counts: IntArray, bits_of_each: Callable[[int], float]) -> Airtime:
-        """Compute the expected airtime of one message up from each of ``counts[..., c]`` devices drawn in
-        every cell c.
+        """Expected airtime if each of ``counts[..., c]`` devices drawn in every cell c sends one message.
 
         Args:
             counts: 0 to the cell's size, ``[..., cells]``; drawn uniformly without replacement.
-            bits_of_each: bits of each message, where so many devices of a cell take part.
+            bits_of_each: bits of each message, given how many devices of the cell take part.
 
         Returns:
             Energy (joules) and delay (seconds), ``[..., cells]`` each.
@@ -107,12 +111,11 @@ class Cells:
         return Airtime(energy, delay)
 
     def expected_unicast(self, counts: IntArray, bits_of_each: Callable[[int], float]) -> Airtime:
-        """Compute the expected airtime of one message down to each of ``counts[..., c]`` devices drawn in
-        cell c.
+        """Expected airtime if each of ``counts[..., c]`` devices, drawn in every cell c, is sent one message.
 
         Args:
             counts: 0 to the cell's size, ``[..., cells]``; drawn uniformly without replacement.
-            bits_of_each: bits to each device, where so many devices of a cell take part.
+            bits_of_each: bits of each message, given how many devices of the cell take part.
 
         Returns:
             Energy (joules) and delay (seconds), ``[..., cells]`` each; 0 where the downlink is ideal.
@@ -139,7 +142,7 @@ class Cells:
 
 
 def bits_of(count: IntArray) -> FloatArray:
-    """``count`` bytes in bits."""
+    """``count`` bytes as a number of bits, 8 times as many."""
     return 8.0 * count.astype(np.float64)
 
 
@@ -160,17 +163,17 @@ def airtime_s(
 
 
 def sum_in_cells(values: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    """Sum of ``values`` in every cell ``[count]``; of airtimes, how long they take in turn, in seconds.
+    """The sum of the ``values`` in every cell, ``[count]``; of airtimes, the seconds that they take in turn.
 
-    ``cells``: the cell of each value.
+    ``cells``: the cell of each value; ``count``: of cells.
     """
     return np.bincount(cells, weights=values, minlength=count).astype(np.float64)
 
 
 def slowest_in_cells(airtimes_s: FloatArray, cells: IntArray, count: int) -> FloatArray:
-    """Largest airtime in every cell ``[count]``, in seconds, when all begin together; 0 in an empty cell.
+    """The largest of ``airtimes_s`` in every cell, ``[count]``: all begin together; 0 in an empty cell.
 
-    ``cells``: the cell of each airtime.
+    ``cells``: the cell of each airtime; ``count``: of cells.
     """
     slowest = np.zeros(count)
     np.maximum.at(slowest, cells, airtimes_s)
@@ -178,7 +181,7 @@ def slowest_in_cells(airtimes_s: FloatArray, cells: IntArray, count: int) -> Flo
 
 
 def expected_slowest(values: FloatArray, chosen: int) -> float:
-    """Expectation of the largest of ``chosen`` of these values, drawn uniformly without replacement.
+    """The expected largest of ``chosen`` of the ``values``, drawn uniformly without replacement.
 
     The j-th smallest of n is the largest drawn with probability ``C(j−1, s−1)/C(n, s)``.
     """

@@ -37,9 +37,9 @@ _OF_H2FDP, _OF_PFELS = LinkRadio(), AirRadio(preset="pfels")
 
 
 def radio_of(spec: Spec) -> LinkRadio | AirRadio:
-    """The radio section of ``spec``, or a default: PFELS's for its protocols, else H2FDP's.
+    """The section ``radio`` of ``spec``, or a default: PFELS's for its protocols, else H2FDP's.
 
-    Where the spec says ``none``, a radio that only says how many bits a parameter has.
+    If the section is ``none``, a radio that only says how many bits a parameter has.
     """
     if isinstance(spec.radio, NoRadio):  # messages have sizes; what the links take is not counted
         return LinkRadio(bits_per_parameter=spec.radio.bits_per_parameter)
@@ -68,24 +68,24 @@ class Channels:
 
     @classmethod
     def of_tree(cls, spec: Spec, tree: Tree) -> Channels:
-        """The links of a tree, one a device, in the order of devices."""
+        """The radio links of a tree: one for each device, in the order of devices."""
         cells = tree.leaves_of(np.arange(tree.device_count))
         return cls(radio_of(spec), spec.seed, cells, tree.leaf_count, tree.home)
 
     @classmethod
     def of_groups(cls, spec: Spec, groups: Groups) -> Channels:
-        """The links of groups, one a membership, in the order of ``groups.members``."""
+        """The radio links of groups: one for each membership, in the order of ``groups.members``."""
         masters = np.arange(groups.count, dtype=np.int64)
         return cls(radio_of(spec), spec.seed, np.repeat(masters, groups.sizes), groups.count)
 
     def check(self) -> None:
-        """Raise a SpecError if given distances do not fit the topology."""
+        """Raise a SpecError if the distances that the spec lists do not fit the topology."""
         if isinstance(self.radio, LinkRadio) and self.radio.distances_m is not None:
             _ = self.distances_m
 
     @cached_property
     def distances_m(self) -> FloatArray | None:
-        """Distances of devices to their aggregators, in metres ``[N]``; ``None`` with a radio over the air.
+        """Distance of each link's device to its aggregator, metres ``[N]``; ``None`` over the air.
 
         Raises:
             SpecError: a list or a file of distances that does not fit.
@@ -113,7 +113,7 @@ class Channels:
 
     @cached_property
     def path_gains(self) -> FloatArray | None:
-        """Power gains (linear) of path loss and shadowing ``[N]``; ``None`` without geometry."""
+        """Power gain (linear) of path loss and shadowing of each link ``[N]``; ``None`` without distances."""
         radio = self.radio
         if isinstance(radio, AirRadio) or self.distances_m is None:
             return None
@@ -157,12 +157,12 @@ class Channels:
 
     @property
     def noise_std(self) -> float:
-        """Std of the receiver's noise in a coordinate; with a link budget 1, which sets the unit."""
+        """Std, a coordinate, of the receiver's noise; 1 with a link budget, where it is the unit."""
         return self.radio.noise_std if isinstance(self.radio, AirRadio) else 1.0
 
     @property
     def joule(self) -> float:
-        """Joules that a message of squared norm 1 costs its sender.
+        """Joules that a device spends on a message of squared norm 1.
 
         In PFELS energy *is* the squared norm (pfels.txt, section 8.2.4). In a link budget the noise energy in
         a coordinate, which is 1 there, is N0: the power density.
@@ -207,7 +207,7 @@ class Channels:
         return snr
 
     def air_delay_s(self, coordinates: int) -> float:
-        """Seconds that a superposed transmission of so many coordinates takes, however many take part.
+        """Seconds that a superposed transmission of ``coordinates`` coordinates takes, whoever takes part.
 
         A coordinate goes over each subcarrier of a slot (pfels.txt, section 4.1).
         """
@@ -248,19 +248,20 @@ def from_db(value_db: float) -> float: ...
 @overload
 def from_db(value_db: FloatArray) -> FloatArray: ...
 def from_db(value_db: float | FloatArray) -> float | FloatArray:
-    """A linear power ratio from decibels."""
+    """The linear power ratio of ``value_db`` decibels."""
     return 10.0 ** (value_db / 10.0)
 
 
 def watts(power_dbm: float) -> float:
-    """Watts from dBm (decibels over a milliwatt)."""
+    """The power in watts of ``power_dbm`` dBm (decibels over a milliwatt)."""
     return 1e-3 * from_db(power_dbm)
 
 
 def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> FloatArray:
-    """Distances to the centre, in metres ``[count]``, of points uniform over a disc but its inner metre.
+    """``count`` distances to the centre, in metres, of random points uniform over a disc of ``radius_m``.
 
-    The area within d grows as d squared, so a uniform share of the area gives the distance.
+    Points are at least a metre from the centre. The area within d grows as d squared, so a uniform share of
+    the area gives the distance.
 
     Raises:
         ValueError: a radius of a metre or less.
@@ -271,9 +272,9 @@ def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> F
 
 
 def path_gain(distance_m: FloatArray, *, exponent: float, reference_db: float) -> FloatArray:
-    """Log-distance path loss as a power gain (linear): ``reference_db − 10·exponent·log10(d/1 m)`` in dB.
+    """The power gain (linear) of log-distance path loss at ``distance_m`` d, in its shape.
 
-    h2fdp.txt, Appendix D, has -30 dB and 3.75.
+    ``reference_db − 10·exponent·log10(d/1 m)`` in dB; h2fdp.txt, Appendix D, has -30 dB and 3.75.
 
     Raises:
         ValueError: a distance below 1 m.
@@ -284,7 +285,7 @@ def path_gain(distance_m: FloatArray, *, exponent: float, reference_db: float) -
 
 
 def noise_power_w(density_dbm_hz: float, bandwidth_hz: float) -> float:
-    """Noise that a receiver of this bandwidth collects, W, from its density in dBm per hertz."""
+    """Watts of noise that a receiver of ``bandwidth_hz`` (Hz) collects, from ``density_dbm_hz`` (dBm/Hz)."""
     return watts(density_dbm_hz) * bandwidth_hz
 
 
@@ -298,12 +299,12 @@ def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, coun
 
 
 def rayleigh(rng: np.random.Generator, count: int) -> FloatArray:
-    """``count`` magnitudes |u| of u ~ CN(0, 1), of mean power 1: no line of sight."""
+    """``count`` random magnitudes |u| of u ~ CN(0, 1), of mean power 1: fading without line of sight."""
     return np.sqrt(rng.standard_exponential(count))
 
 
 def rician(rng: np.random.Generator, count: int, k_factor: float) -> FloatArray:
-    """Magnitudes of mean power 1 with a line of sight.
+    """``count`` random magnitudes of mean power 1: fading with a line of sight.
 
     Args:
         rng: randomness.
@@ -317,7 +318,9 @@ def rician(rng: np.random.Generator, count: int, k_factor: float) -> FloatArray:
 
 
 def rician_mean(k_factor: float) -> float:
-    """Mean magnitude of `rician`: ``√(π/(4(K+1))) · L½(−K)``; of `rayleigh` with ``k_factor = 0``."""
+    """The mean of the magnitudes of `rician`: ``√(π/(4(K+1))) · L½(−K)``; of `rayleigh` with
+    ``k_factor = 0``.
+    """
     half = k_factor / 2
     # the Laguerre function in scaled Bessel functions, which do not overflow
     laguerre = (1 + k_factor) * ive(0, half) + k_factor * ive(1, half)
@@ -325,5 +328,5 @@ def rician_mean(k_factor: float) -> float:
 
 
 def shadowing(rng: np.random.Generator, count: int, std_db: float) -> FloatArray:
-    """``count`` power gains (linear) of obstacles: log-normal, of median 1; ``std_db``: std in decibels."""
+    """``count`` random power gains (linear) of obstacles, log-normal of median 1; ``std_db``: in dB."""
     return from_db(std_db * rng.standard_normal(count))

@@ -131,7 +131,7 @@ class TreeCosts:
 
     @classmethod
     def of(cls, spec: Spec, tree: Tree, parameters: int) -> TreeCosts:
-        """The costs of messages of a model of so many ``parameters`` in a tree.
+        """The costs of messages in ``tree`` for a model of ``parameters`` parameters.
 
         Raises:
             SpecError: distances that do not fit.
@@ -149,12 +149,12 @@ class TreeCosts:
         return cls(tree, channels, bits, down, sent, kept, parameters, secure)
 
     def round(self, number: int) -> TreeRound:
-        """The costs of messages over the channels as they are in round ``number``."""
+        """The costs over the channels as they are in round ``number`` (from 0)."""
         return TreeRound(self, Cells(self.channels, self.channels.gains(number)))
 
     @cached_property
     def wires(self) -> tuple[Backhaul, ...]:
-        """For every tier, what one aggregation by its nodes costs on all wires below them."""
+        """For every tier, the cost of one aggregation by its nodes on all wires below, up and down."""
         tree, found = self.tree, [Backhaul()]
         for tier in range(self.tree.depth - 1, 0, -1):
             parents, message = tree.parents[tier], np.full(tree.tiers[tier].size, self.message_bytes)
@@ -170,7 +170,7 @@ class TreeCosts:
 
     @property
     def message_bytes(self) -> int:
-        """Bytes of a whole average on its way up, rounded up."""
+        """Bytes that an aggregator sends up for one average, rounded up."""
         return -(-self.message_bits // 8)
 
     @property
@@ -204,8 +204,9 @@ class TreeRound:
         Args:
             tier: 0 is the cloud.
             devices: who takes part, ascending ``[P]``.
-            hop: what went over the devices' hop; ``None``: the message of everybody, once.
-            also: who receives its leaf's own average before the broadcast, ascending; ``None``: nobody.
+            hop: what became of the devices' messages; ``None``: each is sent once.
+            also: devices that receive their leaf's own average before that broadcast, ascending; ``None``:
+                none.
         """
         tree, bits, wires = self.costs.tree, self.costs.model_bits, self.costs.wires[tier]
         up, bytes_up, bytes_alone = self._uplink(devices, hop)
@@ -226,7 +227,7 @@ class TreeRound:
         return radio.then(wires.up).then(wires.down)
 
     def predicted(self, counts: IntArray) -> Predicted:
-        """Expected costs of aggregations with ``counts[..., leaf]`` participants drawn in each leaf."""
+        """Expected costs of one aggregation with ``counts[..., leaf]`` participants, drawn in each leaf."""
         bits, wires = self.costs.model_bits, self.costs.wires[0]
         up = self._expected_messages(counts)
         everybody = np.arange(self.costs.tree.device_count)
@@ -278,17 +279,17 @@ class TreeRound:
 
 
 def kept_coordinates(compression: Compression | None, parameters: int) -> int:
-    """k: how many of the model's coordinates a message holds; at least one."""
+    """k, how many of ``parameters`` coordinates a message under ``compression`` holds; at least 1."""
     if compression is None:
         return parameters
     return max(1, round(compression.ratio * parameters))
 
 
 def message_bytes(compression: Compression | None, parameters: int) -> int:
-    """Bytes of one device's message.
+    """Bytes of one device's message, for a model of ``parameters`` coordinates under ``compression``.
 
-    The coordinates are public (a shared seed, or the released model), so only their values are sent:
-    32-bit floats, or so many bits each and one float that scales them (QSGD).
+    The coordinates are public (a shared seed, or the released model), so only their values are sent: 32-bit
+    floats, or so many bits each and one float that scales them (QSGD).
     """
     kept = kept_coordinates(compression, parameters)
     if compression is None or compression.bits is None:
@@ -297,7 +298,10 @@ def message_bytes(compression: Compression | None, parameters: int) -> int:
 
 
 def sent_bits(compression: Compression | None, parameters: int, float_bits: int) -> int:
-    """Bits of one device's message on a radio that sends a float in ``float_bits``."""
+    """Bits of one device's message, for a model of ``parameters`` coordinates under ``compression``.
+
+    ``float_bits``: bits in which the radio sends a float.
+    """
     if compression is None or compression.bits is None:
         return kept_coordinates(compression, parameters) * float_bits
     return 8 * message_bytes(compression, parameters)

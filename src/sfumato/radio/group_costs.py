@@ -36,7 +36,7 @@ class GroupCosts:
 
     @classmethod
     def of(cls, spec: Spec, groups: Groups, parameters: int) -> GroupCosts:
-        """The costs of messages of a model of so many ``parameters`` in groups.
+        """The costs of messages in ``groups`` for models of ``parameters`` parameters.
 
         Raises:
             SpecError: distances that do not fit.
@@ -50,9 +50,9 @@ class GroupCosts:
         """The cost of a round in which the memberships ``links`` send, and every master broadcasts.
 
         Args:
-            number: of the round.
+            number: of the round, from 0.
             links: positions in ``groups.members``, ascending.
-            lost: which of them fall silent before they send it; none if left out.
+            lost: which of ``links`` fall silent before they send, ``[len(links)]``; ``None``: none.
         """
         cells = Cells(self.channels, self.channels.gains(number))
         message, everybody = -(-self.message_bits // 8), np.arange(len(self.groups.members))

@@ -18,13 +18,13 @@ RING_BITS = 32
 def secure_bytes(
     cells: IntArray, count: int, length: int, dropped: np.typing.NDArray[np.bool_] | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Bytes that every party sends and, besides the broadcast of the result, gets ``[P]``, ``[P]``.
+    """Bytes that every party sends, and bytes that it receives besides the result's broadcast, ``[P]`` each.
 
     Args:
-        cells: where each party is ``[P]``.
+        cells: the cell of each party ``[P]``.
         count: of cells.
-        length: of the vectors.
-        dropped: parties that fall silent before they send their vector ``[P]``; nobody if left out.
+        length: of the vectors that are summed.
+        dropped: parties that fall silent before they send their vector ``[P]``; ``None``: nobody.
     """
     gone = np.zeros(len(cells), dtype=np.bool_) if dropped is None else dropped
     parties = np.bincount(cells, minlength=count)

@@ -23,9 +23,7 @@ PLACE = "privacy.clip.adapt"
 
 
 def adaptive_clip_of(spec: Spec) -> tuple[ClipSettings, AdaptiveNorm] | None:
-    """Return the clip whose norm is adapted from round to round, and how; ``None`` where the norm is
-    fixed.
-    """
+    """The clip of a spec whose norm is adapted, and how it is adapted; ``None`` where the norm is fixed."""
     clip = spec.privacy.clip
     return None if clip is None or clip.adapt is None else (clip, clip.adapt)
 
@@ -43,9 +41,9 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
 
 
 def adaptive_clip_refusals(spec: Spec) -> Refusals:
-    """List what a spec with an adapted clip norm may not have, as rows (applies, key, value, allowed).
+    """Refusals as rows (applies, key, value, allowed) of what an adapted clip norm does not go with.
 
-    A row is a refusal where ``applies``; refused is what needs a fixed norm.
+    A row whose ``applies`` is true is a refusal.
     """
     for applies, reason in (
         (spec.control is not None, "control plans its rounds for one clip norm"),
@@ -70,11 +68,11 @@ def require_fixed_clip(spec: Spec, reason: str) -> None:
 
 
 def with_clip_norm(plan: TreePlan, norm: float) -> TreePlan:
-    """``plan`` with another clip norm for updates, and nothing else changed.
+    """A copy of ``plan`` whose spec has the l2 clip norm ``norm``; nothing else changes.
 
     Args:
         plan: with a clip of whole updates.
-        norm: positive.
+        norm: the new ``privacy.clip.norm``, positive.
     """
     privacy = plan.spec.privacy
     assert privacy.clip is not None

@@ -26,16 +26,14 @@ class Parties(Protocol):
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """What the devices are called; empty: by their numbers."""
+        """The devices' names by number; empty where the topology names none."""
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """What a user calls the sites that devices are at, by number: device names, or those of leaves."""
+        """The names that a user gave to sites of devices (devices or leaves), by number; empty without."""
 
     def titled(self, text: str) -> str:
-        """Replace parties called by kind and number in ``text`` (such as ``edge:0``) by the topology's
-        names.
-        """
+        """``text`` with the topology's names in place of kinds and numbers, such as ``edge:0``."""
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
         """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
@@ -62,29 +60,29 @@ class Plan(Protocol):
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
-        """The number of devices at each place that data are divided among, ``[places]``."""
+        """Number of devices at each place that data are divided among: leaves, or one place in groups."""
 
     @property
     def is_sampled(self) -> bool:
-        """Whether participants are drawn, so that epsilon takes a while to compute."""
+        """Whether the participants of a round are drawn at random, so that ε takes longer to compute."""
 
     @property
     def default_watch(self) -> tuple[str, ...]:
-        """Observers to follow where the spec names none."""
+        """Names of the observers whose ε a run follows where the spec has no ``watch``."""
 
     def trusts(self, party: Party, device: int) -> bool:
-        """Whether ``party`` is trusted with the raw updates of ``device``."""
+        """Whether ``party`` is trusted with the raw updates of the device of number ``device``."""
 
     def ever_trusts(self, party: Party, device: int) -> bool:
-        """Whether ``party`` is trusted with the raw updates of ``device`` in some rounds or in all."""
+        """Whether ``party`` is trusted with raw updates of the device of number ``device`` in any round."""
 
     @property
     def rounds_are_alike(self) -> bool:
-        """Whether every round has the releases of the first."""
+        """Whether every round has the same releases as the first."""
 
     @property
     def classes_share_trust(self) -> bool:
-        """Whether devices of a class trust alike: else one of them does not tell whom the others trust."""
+        """Whether all devices of an accountant's class trust the same kinds of parties with raw updates."""
 
     @property
     def devices_at_untrusted_edges(self) -> int | None:

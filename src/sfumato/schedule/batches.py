@@ -29,8 +29,7 @@ _BEYOND = 1e-15
 def batch_facts(
     spec: Spec, places: IntArray, pieces: Sequence[Sequence[int]], *, starts_from_hidden: bool = False
 ) -> BatchFacts:
-    """Say how devices draw the batches that the messages of a round are trained on, as facts for the
-    accountant.
+    """The accountant's facts on how devices draw the batches that the messages of a round are trained on.
 
     Args:
         spec: of the protocol.
@@ -65,10 +64,10 @@ def batch_facts(
 
 
 def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> None:
-    """Refuse a target of ε for records or persons, if examples are clipped and it is not known how rarely one
-    is drawn.
+    """Refuse a target of ε for records or persons, if examples are clipped and sampling rates are not known.
 
-    Such clips bound what one example adds to a batch, and nothing else: without its rate none has an ε.
+    A clip of examples bounds only what one example adds to a batch: no ε follows without the probability that
+    the example is drawn.
 
     Args:
         spec: of the protocol.
@@ -76,7 +75,7 @@ def require_record_rates(spec: Spec, places: IntArray, batches: BatchFacts) -> N
         batches: how devices draw their batches.
 
     Raises:
-        SpecError: the message says what is missing.
+        SpecError: the message says why no rates are known.
     """
     privacy = spec.privacy
     if batches.rates is not None or not (privacy.unit_within_device and privacy.clips_examples):

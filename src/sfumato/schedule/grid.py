@@ -42,14 +42,14 @@ class Grid:
 
     @property
     def scale(self) -> float:
-        """How many steps 1 is."""
+        """The number of steps in 1: the inverse of `step`."""
         return math.ldexp(1.0, -self.exponent)
 
     def whole(self, values: FloatArray) -> FloatArray:
-        """Each of ``values`` in steps, a whole number, rounded towards zero: floats, as they may not fit.
+        """``values`` in grid steps, rounded towards zero to whole numbers, as floats of the same shape.
 
-        Exact for float32 values, but infinite where a float32 does not hold so many steps. An array of the
-        shape of ``values``.
+        Exact for float32 values; infinite where a float32 cannot hold so many steps. They are floats because
+        they may not fit an integer of `bits` bits.
         """
         kind = np.float32 if values.dtype == np.float32 and self.exponent >= _SMALL else np.float64
         with np.errstate(over="ignore"):

@@ -40,8 +40,7 @@ class GroupAssignments:
 
 
 def draw_assignments(plan: GroupPlan, number: int) -> GroupAssignments:
-    """Draw the workers that each group samples for round ``number`` (from 0), or the interval that begins
-    with it.
+    """Draw the workers that each group samples for round ``number`` (from 0), or for the interval it begins.
 
     Every group draws from a stream of its own, ``(number, group)``.
     """
@@ -85,9 +84,10 @@ class GroupTurnout:
 
 @lru_cache(maxsize=1)
 def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
-    """Which messages of round ``number`` are sent and summed in each group; ``None`` if none can be lost.
+    """Which messages of round ``number`` (from 0) are sent and summed in each group; ``None`` if none can be
+    lost.
 
-    With intervals, of the workers drawn for the interval that the round is in.
+    They are of the workers drawn for the round or, with intervals, for the interval that it is in.
     """
     faults = plan.spec.faults
     if faults is None or not any(faults.drop_rates):
@@ -123,7 +123,7 @@ def _draw_dropout_phases(plan: GroupPlan, number: int, group: int, workers: IntA
 
 
 def without_lost(assignments: GroupAssignments, turnout: GroupTurnout | None) -> GroupAssignments:
-    """Leave out the workers whose messages are in no sum; ``turnout`` of ``None``: no message is lost."""
+    """The assignments whose messages are in a sum by ``turnout``; all of them if it is ``None``."""
     if turnout is None:
         return assignments
     kept = turnout.received

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.network.groups import BoolArray, FloatArray, Groups, together
+from sfumato.network.groups import BoolArray, FloatArray, Groups, union_of
 from sfumato.privacy.groups.facts import GroupedKind
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.groups.vector_clocks import GroupStructure
@@ -75,17 +75,17 @@ class GroupPlan:
 
     @property
     def by_era(self) -> tuple[GroupPlan, ...]:
-        """A plan for every era, each with the groups of that era."""
+        """One plan for each era, with the groups of that era and no eras of its own."""
         return tuple(replace(self, groups=groups, eras=()) for _, groups in self.structures)
 
     def era_of(self, number: int) -> int:
-        """Find the index of the era (stretch of rounds with the same groups) that round ``number`` is in."""
+        """The index of the era (rounds with the same groups) that holds round ``number`` (from 0)."""
         return sum(first <= number for first, _ in self.eras)
 
     @cached_property
-    def ever(self) -> Groups:
-        """Groups that each hold every worker that is in them in any round."""
-        return together([groups for _, groups in self.structures]) if self.eras else self.groups
+    def union_of_eras(self) -> Groups:
+        """Groups that each hold every worker who belongs to them in any round."""
+        return union_of([groups for _, groups in self.structures]) if self.eras else self.groups
 
     @property
     def parties(self) -> Groups:
@@ -104,7 +104,7 @@ class GroupPlan:
 
     @property
     def shares_drawn(self) -> FloatArray:
-        """Probability that a given worker of each group is drawn for a step, float64 ``[M]`` for M groups.
+        """Probability that a given worker of each group takes part in a round, float64 ``[M]``.
 
         In the first era; 1 where all take part.
         """
@@ -112,16 +112,18 @@ class GroupPlan:
 
     @property
     def default_watch(self) -> tuple[str, ...]:
-        """The observers to follow by default: the worst worker of a common group, and the worst of all."""
+        """``("peer", "device")``: the worst worker of a common group, and the worst of all workers."""
         return ("peer", "device")
 
     def trusts(self, party: Party, device: int) -> bool:
-        """Whether ``party`` is a trusted master of one of the device's groups."""
-        mine = self.ever.groups_of(device)
+        """Whether ``party`` is a trusted master of one of the groups of worker ``device``, in any era."""
+        mine = self.union_of_eras.groups_of(device)
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
     def ever_trusts(self, party: Party, device: int) -> bool:
-        """Say whether ``party`` is a trusted master of one of the device's groups, in any round."""
+        """Whether ``party`` is a trusted master of one of the groups of worker ``device``, in any era, as
+        `trusts`.
+        """
         return self.trusts(party, device)
 
     @property
@@ -131,7 +133,7 @@ class GroupPlan:
 
     @property
     def classes_share_trust(self) -> bool:
-        """True: pairs are of one class only if their groups' masters are trusted alike."""
+        """Always true: the accountant's classes hold only workers whose groups' masters are trusted alike."""
         return True
 
     @property
@@ -141,17 +143,17 @@ class GroupPlan:
 
     @property
     def raw_to_trusted_edge(self) -> int:
-        """How many workers send raw updates to a master that is trusted with them."""
-        return len(np.unique(self.ever.members[np.repeat(self.trusted, self.ever.sizes)]))
+        """Number of workers that send raw updates to a trusted master."""
+        return len(np.unique(self.union_of_eras.members[np.repeat(self.trusted, self.union_of_eras.sizes)]))
 
     @property
     def by_interval(self) -> bool:
-        """Whether a sample and a release are for a whole interval of rounds instead of one round."""
+        """Whether one sample of workers and one release are for an interval of rounds, not for one round."""
         return self.kind in BY_INTERVAL
 
     @property
     def noises_every_update(self) -> bool:
-        """Whether all that others learn of an update is in noised sums: no models or steps without noise."""
+        """Whether others learn of updates from noised sums alone: no model or step is sent without noise."""
         return self.kind not in ("ms-fedavg", "dp-ogl+")
 
     def interval_start(self, number: int) -> int:
@@ -163,12 +165,12 @@ class GroupPlan:
         return not self.by_interval or (number + 1) % self.merge_every == 0
 
     def sends_in(self, number: int) -> bool:
-        """Say whether anything is sent in round ``number``: those who train alone send at the end only."""
+        """Whether anything is sent in round ``number``; in dp-ogl-local only at the end of an interval."""
         return self.kind != "dp-ogl-local" or self.releases_after(number)
 
     @property
     def release_count(self) -> int:
-        """Noised releases of each group over the whole training; an unfinished interval has none."""
+        """Number of noised releases of each group in all rounds; an unfinished interval has none."""
         return self.rounds // self.merge_every if self.by_interval else self.rounds
 
     @property
@@ -177,10 +179,10 @@ class GroupPlan:
         return self.clips * (math.sqrt(self.merge_every) if self.by_interval else 1.0)
 
     def noise_std(self, number: int) -> FloatArray:
-        """Std, a coordinate, of each noiser's noise in the sum that round ``number`` releases, ``[M]`` for M
-        groups.
+        """Std, a coordinate, of each noiser's noise in the sum of round ``number`` (from 0), ``[M]``.
 
-        Where gradients of examples are clipped, relative to what one example by itself moves a message by.
+        In units of the model; 0 without noise. Where gradients of examples are clipped, it is the multiplier
+        times `example_bound`, else times `bounds`.
         """
         bounds = self.bounds
         if self.spec.privacy.clips_examples:
@@ -188,14 +190,14 @@ class GroupPlan:
         return self.multipliers * np.where(self.multipliers > 0, bounds, 0.0)
 
     def example_bound(self, number: int) -> float:
-        """How far one example by itself may move a message of round ``number``, l2, over all its local steps.
+        """l2 bound on how far one example, over all its local steps, moves a message of round ``number``.
 
         Only where gradients of examples are clipped.
         """
         return self.gradient_bound(number) * momentum_gain(self._message_steps, self.spec.training.momentum)
 
     def gradient_bound(self, number: int) -> float:
-        """How far one gradient of an example may move the model in a step of round ``number``, l2.
+        """l2 bound on how far one gradient of an example moves the model in a step of round ``number``.
 
         It is step size times clip norm over batch size. Only where gradients of examples are clipped.
         """
@@ -210,10 +212,9 @@ class GroupPlan:
         return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
     def model_noise_std(self, number: int) -> FloatArray:
-        """Std, a coordinate, of the noise that the release of round ``number`` leaves in each group's model,
-        ``[M]``.
+        """Expected std, a coordinate, of the noise that round ``number`` leaves in each group's model.
 
-        It is the expected one, with as many noisers as are drawn on average.
+        ``[M]``; with the expected number of noisers.
         """
         noisers = np.where(self.trusted, 1.0, self.denominators)
         return self.noise_std(number) * np.sqrt(noisers) / self.denominators
@@ -225,9 +226,9 @@ class GroupPlan:
 
     @cached_property
     def releases(self) -> GroupReleases:
-        """What the plan lets every party see, for accounting.
+        """The facts that ε is computed from: what every party sees of the groups' messages in all rounds.
 
-        Without a clip norm there is no noise, so that any bound on messages will do: 1.
+        Without a clip norm there is no noise, so that the bound on messages does not matter: it is set to 1.
         """
         transport: Literal["plain", "secure-aggregation"] = "plain"
         shares: tuple[int, ...] = ()

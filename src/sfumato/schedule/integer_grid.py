@@ -63,34 +63,33 @@ class IntegerGrid:
 
     @cached_property
     def weights(self) -> tuple[FloatArray, ...]:
-        """For every tier, the weight of each node's average in the global average, ``[nodes]``; the
-        cloud's is 1.
-        """
+        """For every tier, the weight of each of its nodes' averages in the global average, ``[nodes]``."""
         return average_weights(self.tree)
 
     @property
     def scale(self) -> float:
-        """Steps per unit of the global average."""
+        """The number of grid steps in one unit of the global average."""
         return self.grid.scale
 
     def received(self, tier: int) -> Grid:
-        """The grid of the sums that nodes of ``tier`` receive: with the bits of the ring under masks."""
+        """The grid of the sums that nodes of ``tier`` receive; with 32 bits if they receive under masks."""
         return replace(self.grid, bits=RING_BITS) if self.secure[tier] else self.grid
 
     def averages(self, tier: int, sums: IntArray) -> FloatArray:
-        """Convert the ``sums`` of all nodes of ``tier``, steps ``[nodes, M]``, to averages, float
-        ``[nodes, M]``.
+        """Convert the ``sums`` of all nodes of ``tier``, in grid steps, to their averages in model units.
+
+        Both are ``[nodes, M]`` for M coordinates; the averages are floats.
         """
         found: FloatArray = sums / (self.scale * self.weights[tier][:, None])
         return found
 
     def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
-        """Say how a device of leaf number ``leaf`` rounds its message to the grid and adds noise there.
+        """The plan by which a device of one leaf rounds its message to the grid and adds noise there.
 
         Args:
-            leaf: which.
+            leaf: the leaf's number.
             bound: l2 bound of the message, in units of the declaration.
-            std: of its noise, a coordinate, likewise; 0 for none.
+            std: standard deviation of its noise, a coordinate, in the same units; 0 for none.
         """
         share = float(self.shares[leaf]) * self.unit
         return QuantisationPlan(
@@ -103,21 +102,19 @@ class IntegerGrid:
         )
 
     def node_steps(self, tier: int, node: int, std: float) -> float:
-        """Convert the std of a node's noise in its average to a std in steps of the grid, inflated for
-        rounding.
+        """Std of a node's noise in grid steps, inflated for rounding, from its std in the node's average.
 
-        ``node``: its index in ``tier``; ``std``: a coordinate.
+        ``node``: its index in ``tier``; ``std``: a coordinate, in units of the model.
         """
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
 
 
 def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
-    """Bound the l2 length of the message of each of ``devices`` at aggregation ``index``, declared units,
-    ``[P]``.
+    """Upper bounds on the l2 length of the message of each of ``devices`` in aggregation ``index``, ``[P]``.
 
-    Where gradients of examples are clipped, a batch may hold all records of a device, and local steps may
-    have noise. That noise is longer with probability below 1e-17; then the message is clipped.
-    ``dimension``: coordinates of a message.
+    In declared units. Where gradients of examples are clipped, a batch may hold all records of a device, and
+    local steps may have noise. That noise is longer with probability below 1e-17; then the message is
+    clipped. ``dimension``: coordinates of a message.
     """
     bounds = plan.example_bounds_of(index, devices) * (1 + _FLOAT_SLACK * _moves_by_gradient(plan))
     if not plan.spec.privacy.clips_examples:
@@ -222,7 +219,10 @@ def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: 
 
 
 def average_weights(tree: Tree) -> tuple[FloatArray, ...]:
-    """For every tier, the weight of a node's average in the global one, ``[nodes]``."""
+    """For every tier, cloud first, the weight of each node's average in the global one, ``[nodes]``.
+
+    The global average is the mean of the means, level by level.
+    """
     weights = [np.ones(1)]
     for tier in range(1, tree.depth):
         parents = tree.parents[tier]

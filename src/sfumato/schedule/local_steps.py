@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def learning_rate(training: Training, round_number: int) -> float:
-    """Compute the step size in round ``round_number`` (from 0) by the schedule of ``training``."""
+    """The step size in round ``round_number`` (from 0) by the schedule of ``training``."""
     rate = training.learning_rate
     match rate:
         case ConstantRate():
@@ -43,9 +43,10 @@ def learning_rate(training: Training, round_number: int) -> float:
 
 
 def momentum_gain(steps: int, momentum: float) -> float:
-    """Compute how far ``steps`` clipped steps of SGD with momentum can go, in step size times clip norm.
+    """How far ``steps`` clipped SGD steps can go together, in units of step size times clip norm.
 
-    The buffer starts at zero: ``sum_j (steps - j) momentum**j``; ``steps`` without momentum.
+    It is ``sum_j (steps - j) momentum**j``, for a momentum buffer that starts at zero; ``steps`` without
+    momentum.
     """
     return float(sum((steps - j) * momentum**j for j in range(steps)))
 
@@ -75,13 +76,15 @@ class Aggregation:
         return f"{who} aggregation at step {self.step}"
 
     def steps_of(self, leaves: int) -> IntArray:
-        """Local steps that a message to each of so many leaves holds; 0 where none is sent, ``[leaves]``."""
+        """Local steps that a message to each of ``leaves`` leaves holds; 0 for a leaf that sends none,
+        ``[leaves]``.
+        """
         if self.of_edge:
             return np.array(self.of_edge, dtype=np.int64)
         return np.full(leaves, self.local_steps, dtype=np.int64)
 
     def takes_part(self, leaves: int) -> BoolArray:
-        """Which of so many leaves take part, ``[leaves]``."""
+        """Which of ``leaves`` leaves send a message in this aggregation, ``[leaves]``."""
         return self.steps_of(leaves) > 0
 
 
@@ -106,15 +109,15 @@ def aggregations(steps: int, periods: Sequence[int]) -> tuple[Aggregation, ...]:
 def edge_aggregations(
     steps: int, periods: Sequence[int], *, edge_at_global: bool = False
 ) -> tuple[Aggregation, ...]:
-    """The aggregations of a round of edges under the cloud, each with a period of its own.
+    """The aggregations of a round in which each edge under the cloud has a period of its own, in order.
 
-    An aggregation is at every step at which one of the edges is due; the others train on. At the last step
-    the global one brings all together.
+    Every step at which an edge's period ends has an aggregation of these edges only. The last step has the
+    global one, of all edges.
 
     Args:
         steps: of a round.
         periods: local steps between the aggregations of each edge.
-        edge_at_global: whether edges that are due at the global step broadcast their own average too.
+        edge_at_global: whether edges whose period ends at the last step broadcast their own average too.
     """
     every = np.array(periods, dtype=np.int64)
     due_at = sorted({step for period in set(periods) for step in range(period, steps, period)} | {steps})
@@ -137,7 +140,7 @@ def edge_aggregations(
     return tuple(done)
 
 
-def of_training(training: Training, depth: int, edges: int = 1) -> tuple[Aggregation, ...]:
+def training_aggregations(training: Training, depth: int, edges: int = 1) -> tuple[Aggregation, ...]:
     """The aggregations of a round that ``training`` asks for on a tree of ``depth`` tiers.
 
     With ``local_epochs`` a round is one piece of work, counted as one step.
@@ -157,6 +160,6 @@ def of_training(training: Training, depth: int, edges: int = 1) -> tuple[Aggrega
 
 
 def per_edge(value: WrittenPerEdge, edges: int) -> tuple[int, ...]:
-    """Write ``value`` as one number for each of ``edges`` edges: a number is repeated, a list stays."""
+    """``value`` as a tuple with one number for each of ``edges`` edges; a single number is repeated."""
     assert not isinstance(value, Mapping)  # `listed` came before
     return (value,) * edges if isinstance(value, int) else value

@@ -49,7 +49,7 @@ class MessageGrid(Grid):
 
     @property
     def limit(self) -> float:
-        """The largest coordinate of a message, in steps: a sum has two bits more than it needs."""
+        """Largest coordinate of a message, in grid steps; `messages` of them sum to at most 2^(bits - 2)."""
         return float(2 ** (self.bits - 2) // self.messages)
 
     @classmethod
@@ -153,13 +153,13 @@ def _needs_grid(plan: TreePlan | GroupPlan, *, noisy: bool) -> bool:
 
 
 def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
-    """List the step of every aggregation's grid in the first round; ``None`` where there is no such grid.
+    """The grid step, in model units, of each aggregation of the first round; ``None`` where it has no grid.
 
-    Not where nothing has a bound or gets noise, nor where integers are summed under masks modulo 2^32.
+    There is none without a bound on messages, without noise, or under secure aggregation.
 
     Args:
         plan: resolved.
-        length: parameters of a model.
+        length: number of the model's parameters.
     """
     count = len(plan.releases.steps)
     if "secure-aggregation" in plan.spec.transport.values():
@@ -168,9 +168,9 @@ def steps_in_tree(plan: TreePlan, length: int) -> list[float | None]:
 
 
 def steps_in_groups(plan: GroupPlan, length: int) -> list[float | None]:
-    """List the step of the grid of the first release, alone; ``None`` in it where there is no such grid.
+    """The grid step, in model units, of the first release, as a list of one; ``[None]`` without such a grid.
 
-    ``length``: parameters of a model.
+    ``length``: number of the model's parameters.
     """
     return [_step_of(group_grid(plan, 0, length))]
 

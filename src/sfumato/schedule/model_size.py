@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 def parameter_count(spec: Spec) -> int | None:
-    """M, the length of the model's flat vector; ``None`` where only building it can tell.
+    """M, the number of trained parameters of the spec's model; ``None`` if only building it can tell.
 
     That is a model of the user's own, one of which a part is trained, or data whose shape is neither
     tabulated nor on this machine.
@@ -60,13 +60,10 @@ def parameter_count(spec: Spec) -> int | None:
 
 
 def check_model_size(spec: Spec) -> None:
-    """Refuse a built-in model of more parameters than are allowed, and norms that are not as many as its
-    layers.
-
-    Only a perceptron can be as large.
+    """Refuse a built-in perceptron that is too large, and clip norms that are not one for each layer.
 
     Raises:
-        SpecError: it is too large, or has another number of layers.
+        SpecError: more parameters than are allowed, or another number of layers than norms.
     """
     _check_layer_norms(spec)
     if spec.model.kind != "mlp":
@@ -85,7 +82,7 @@ _LINEAR_LAYERS = {"cnn": 2, "vgg11": 3}
 
 
 def layer_count(model: Model) -> int | None:
-    """Layers with parameters that are trained; ``None`` where only building the model can tell."""
+    """Number of layers of the model with trained parameters; ``None`` if only building it can tell."""
     if ":" in model.kind:
         return None
     if model.trained == "head":

@@ -104,7 +104,7 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
 
 
 def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
-    """Notes to the user about moves, and changes of trust or groups, that come after the last round."""
+    """Notes to the user on moves, changes of trust and changes of groups after the last round."""
     topology, last = spec.topology, spec.training.rounds
     moves = getattr(topology, "moves", None)
     firsts = {
@@ -152,7 +152,13 @@ def _check_size(spec: Spec, trees: Trees, place: str) -> None:
 
 
 def noise_under_any_trust(trees: Trees, noise_of: Callable[[Tree], NoisePlan]) -> NoisePlan:
-    """Every source that adds noise under any of the trust there is, with its multipliers.
+    """The noise plan with every source that adds noise under any of the trees' trust.
+
+    A source has the largest of its multipliers.
+
+    Args:
+        trees: of the run, each with its first round.
+        noise_of: gives the noise plan of one tree.
 
     Raises:
         SpecError: a source names some devices by their place under an edge, which changes.
@@ -172,10 +178,15 @@ def _by_trust(trees: Trees) -> list[Tree]:
 
 
 def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
-    """Keep the sources of ``noise`` that add noise under the trust of ``tree``, with their multipliers.
+    """``noise`` without the sources that add none under the trust of ``tree``.
 
-    While trust is the same in all rounds, all do. Where it changes, an aggregator adds noise in the rounds in
-    which messages first leave trusted hands there, and so do devices under untrusted edges.
+    If trust is the same in all rounds, every source stays. Else those stay where messages first leave trusted
+    hands in ``tree``: trusted aggregators, and devices under untrusted edges.
+
+    Args:
+        tree: of some rounds.
+        noise: of every source in all rounds.
+        trees: all trees of the run, each with its first round.
     """
     if len(_by_trust(trees)) == 1:
         return noise
@@ -185,7 +196,7 @@ def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
 
 
 def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleases, ...]:
-    """The declared releases of one round on every tree of ``rounds``."""
+    """For every tree of ``rounds``, the releases as if all rounds were on it, with its sources of noise."""
     return tuple(
         tree_releases(rounds, tree, participants_of(rounds.spec, tree), noise_in(tree, noise, rounds.trees))
         for _, tree in rounds.trees
@@ -193,18 +204,18 @@ def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleas
 
 
 def moving_releases(rounds: TreeRounds, releases: Sequence[TreeReleases]) -> MovingReleases:
-    """The declared releases of all rounds, from those of one round on every tree."""
+    """The releases of the whole run, from those of each tree of ``rounds``, in the order of the trees."""
     firsts = (first for first, _ in rounds.trees)
     return MovingReleases.over_time(tuple(zip(firsts, releases, strict=True)))
 
 
 def with_plan_of_every_tree(plan: TreePlan, rounds: TreeRounds, releases: Sequence[TreeReleases]) -> TreePlan:
-    """``plan``, which is of the first tree, with the plan of every tree as its ``eras``.
+    """``plan``, of the first tree, with a plan for every tree of the run as its ``eras``.
 
     Args:
-        plan: with the noise and the facts of all rounds.
-        rounds: of the run.
-        releases: the facts of a round on every tree.
+        plan: with the noise and the releases of all rounds.
+        rounds: of the run, with its trees.
+        releases: those of each tree, in the order of the trees.
     """
     eras = []
     for (first, tree), facts in zip(rounds.trees, releases, strict=True):

@@ -57,9 +57,7 @@ class TreeParticipants:
 
 
 def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
-    """List the devices that take part in round ``number`` (from 0), ascending: drawn, unless the plan
-    names them.
-    """
+    """The devices that take part in round ``number`` (from 0), ascending: drawn, or named by the plan."""
     tree, participants = plan.tree, plan.participants
     if participants.cohort is not None:
         return participants.cohort
@@ -77,7 +75,7 @@ def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
 
 
 def participants_of(spec: Spec, tree: Tree) -> TreeParticipants:
-    """Compute how many devices of each leaf take part, how they are drawn, and what sums are divided by.
+    """How many devices of each leaf take part, how they are drawn, and what sums are divided by.
 
     Raises:
         SpecError: a fixed number larger than an edge.
@@ -158,8 +156,7 @@ def _bounds_on_drawn_weight(
 
 
 def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
-    """Compute the weight of every device, ``[devices]``, ``min(examples / cap, 1)``; ``None`` where all count
-    alike.
+    """The weight of every device, ``min(examples / cap, 1)``, ``[devices]``; ``None`` where all count alike.
 
     The weights are public: whoever sees a message knows how it counts.
 
@@ -188,7 +185,7 @@ class GuaranteedSurvivors:
 
 
 def threshold_of(faults: Faults | None, parties: int) -> int:
-    """The fewest survivors with which a session of secure aggregation has a sum, of ``parties`` in it.
+    """The fewest survivors of a secure aggregation session of ``parties`` with which it has a sum.
 
     More than 2/3 of them, or the share that ``faults`` set, but always more than half.
     """
@@ -198,7 +195,7 @@ def threshold_of(faults: Faults | None, parties: int) -> int:
 
 
 def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
-    """How many of a node's children have to collude with it to take the masks off others' messages, by tier.
+    """For every tier, how many children must collude with their node to remove others' masks.
 
     A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
     is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.
@@ -217,7 +214,7 @@ def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> 
 
 
 def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -> int:
-    """How many workers of a group take masks off together with its master.
+    """How many workers of a group must collude with its master to remove the masks of others' messages.
 
     Args:
         faults: as declared; they may set the threshold of shares.
@@ -235,7 +232,7 @@ def colluders_that_unmask(faults: Faults | None, parties: int, *, drawn: bool) -
 def guaranteed_survivors_of(
     faults: Faults | None, hop: Hop, drawn: FloatArray, *, by_chance: bool | BoolArray
 ) -> GuaranteedSurvivors:
-    """The guaranteed survivors of a round under ``faults``.
+    """How many messages are sure to be in each leaf's sum, and who may send nothing, under ``faults``.
 
     A session of secure aggregation releases the sum of at least its threshold of messages, or none: in every
     sum that has the unit's message there are ``threshold - 1`` others. Where messages are sent one by one, or
@@ -248,7 +245,7 @@ def guaranteed_survivors_of(
         faults: as declared.
         hop: how devices' messages travel.
         drawn: participants of each leaf, ``[leaves]``.
-        by_chance: whether that is what is expected only, as their number is random; for all, or for each.
+        by_chance: whether ``drawn`` is only expected, as the number is random; for all leaves, or for each.
     """
     if faults is None:
         return GuaranteedSurvivors()

@@ -63,7 +63,7 @@ class TreePlan:
         return self.structures[max(0, sum(first <= number for first, _ in self.eras) - 1)]
 
     def require_one_tree(self, reason: str) -> None:
-        """Raise an error if there are several trees: devices move, or trust changes.
+        """Refuse a plan with several trees, because devices move or trust changes.
 
         Raises:
             SpecError: there are several trees; the message ends in ``reason``.
@@ -84,19 +84,19 @@ class TreePlan:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether participants are drawn."""
+        """Whether the participants of a round are drawn at random."""
         return self.participants.kind != "all"
 
     @property
     def default_watch(self) -> tuple[str, ...]:
-        """Observers to follow by default: the cloud (or the public), and in a tree the worst edge."""
+        """The observers to follow by default: ``cloud`` or ``public``, and in a tree ``edge``, the worst."""
         cloud = "public" if self.tree.tiers[0].trusted[0] else "cloud"
         return (cloud,) if self.tree.depth == 1 else (cloud, "edge")
 
     def trusts(self, party: Party, device: int) -> bool:
-        """Whether ``party`` is a trusted aggregator above ``device``.
+        """Whether ``party`` is an aggregator above ``device`` that is trusted with raw updates.
 
-        In a network that moves: whether it is trusted at the end, and was so while it was above the device.
+        If devices move or trust changes: whether it is trusted at the end, and was so while above the device.
         """
         if self.eras:
             now = self.structures[-1].tree.tiers
@@ -123,7 +123,7 @@ class TreePlan:
 
     @property
     def classes_share_trust(self) -> bool:
-        """Whether edges of a class are trusted alike, on all levels; not so where noise is placed by zone."""
+        """Whether leaves of an accountant's class have equally trusted nodes above them, on all levels."""
         if self.eras:
             return True  # edges without a bound are in no class together
         trusted = [tier.trusted[self.tree.paths[:, depth]] for depth, tier in enumerate(self.tree.tiers)]
@@ -145,10 +145,10 @@ class TreePlan:
 
     @property
     def raw_to_trusted_edge(self) -> int:
-        """How many devices send raw updates, alone or in a sum, to an edge that is trusted with them.
+        """Number of devices that send raw updates, alone or in a sum, to an edge that is trusted with them.
 
-        Over the air the receiver's noise is on every sum. In a plain message only the device's own noise is,
-        in a masked sum that of all devices of the edge.
+        An update is raw if no noise is on it: over the air the receiver's is on every sum, in a plain message
+        the device's own, in a masked sum that of any device of the edge.
         """
         hop = self.releases.hop(self.tree.depth - 1)
         if self.tree.depth == 1 or hop == "air":
@@ -184,7 +184,7 @@ class TreePlan:
         channel: Sequence[FloatArray | None] = (),
         formed: npt.NDArray[np.bool_] | Literal[True] = True,
     ) -> tuple[float, ...]:
-        """Compute the expected noise variance, a coordinate, that each aggregation leaves in the global
+        """The expected noise variance, a coordinate, that each aggregation of a round leaves in the global
         average.
 
         Args:
@@ -225,7 +225,7 @@ class TreePlan:
 
     @cached_property
     def air(self) -> AirPlan | None:
-        """The plan for the air as the devices' uplink; ``None`` where they send otherwise."""
+        """The plan for sending over the air; ``None`` where devices send by other transport."""
         if not self.spec.sends_over_the_air:
             return None
         from sfumato.schedule.air.power_control import air_of  # which needs radios
@@ -239,17 +239,18 @@ class TreePlan:
 
     @cached_property
     def device_of_each_class(self) -> IntArray:
-        """Number of one device of every class; devices of a class have equal weights, bounds and noise."""
+        """The number of one device of every class ``[classes]``; a class has one weight, bound and noise."""
         everybody = np.arange(self.tree.device_count, dtype=np.int64)
         return np.unique(self._classes_of(everybody), return_index=True)[1]
 
     def weights_of(self, devices: IntArray) -> FloatArray:
-        """How much each of ``devices`` counts: its message is its clipped update times this, ``[P]``."""
+        """The factor on the clipped update of each of ``devices`` in its message, ``[P]``."""
         weights = self.participants.weights
         return np.ones(len(devices)) if weights is None else weights[devices]
 
     def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """Bound of the message of each of ``devices`` at ``step``, in the unit of the round, ``[P]``.
+        """l2 bound of the message of each of ``devices`` in aggregation ``step``, in the round's unit,
+        ``[P]``.
 
         Infinite where the gradients of examples are clipped, whose number in a batch is drawn.
         """
@@ -258,7 +259,7 @@ class TreePlan:
         return self.example_bounds_of(step, devices)
 
     def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """How far one example by itself moves the message of each of ``devices`` at ``step``, l2, ``[P]``.
+        """l2 bound on how far one example moves the message of each of ``devices`` at ``step``, ``[P]``.
 
         In the unit of the round. Where examples are not clipped, the bound of the message itself.
         """
@@ -266,8 +267,9 @@ class TreePlan:
         return bounds[self._classes_of(devices)]
 
     def device_stds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """Std, a coordinate, of the noise that each of ``devices`` adds at ``step``, in the unit of the
-        round, ``[P]``.
+        """Std, a coordinate, of the noise that each of ``devices`` adds in aggregation ``step``, ``[P]``.
+
+        In the unit of the round.
         """
         std = np.sqrt(self.releases.classes.variance(self.releases.steps[step].device_std))
         return std[self._classes_of(devices)]
@@ -292,7 +294,7 @@ class TreePlan:
         return self.tree.leaves_of(devices)
 
     def message_scale(self, round_number: int) -> float:
-        """The unit of a round's declared bounds and standard deviations.
+        """The unit, in model units, of the declared bounds and standard deviations of round ``round_number``.
 
         For whole updates the clip norm, and with `Clip.adapt` a little more; step size times clip norm for
         clipped steps; of that the share of one example in a mini-batch for clipped examples.

@@ -69,11 +69,11 @@ class TreeRounds:
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The declared releases of all rounds as if they were all on ``tree``.
+    """The facts that ε is computed from: the releases of all rounds if all of them were on ``tree``.
 
     Args:
         rounds: resolved.
-        tree: one of theirs.
+        tree: one of the trees of ``rounds``.
         participants: who takes part in a round.
         noise: of every source.
     """

@@ -16,13 +16,15 @@ from sfumato.families import family_of
 def with_participations(
     report: PrivacyReport, participations: npt.NDArray[np.int64], rounds: int, parameters: int
 ) -> PrivacyReport:
-    """``report`` of all pairs, with what its rows amount to after the run (docs/accounting.md).
+    """``report`` of all pairs, with the ε of each row after the run where it is known (docs/accounting.md).
+
+    Unchanged where the unit is a record or person, or no such ε is known.
 
     Args:
         report: of `account`, without unit or observer.
         participations: rounds that each device took part in, ``[devices]``.
-        rounds: that were played.
-        parameters: of the model.
+        rounds: number of rounds that were played.
+        parameters: number of the model's parameters.
     """
     if report.plan.spec.privacy.unit_within_device:
         return report
@@ -31,13 +33,13 @@ def with_participations(
 
 
 def with_realised(report: PrivacyReport, realised: Mapping[str, Any]) -> PrivacyReport:
-    """``report`` of all pairs after a run, by `with_participations`.
+    """``report`` of all pairs with the ε after the run, from its ledger: see `with_participations`.
 
-    That of a deployed run stays as it is: who took part, and who was lost, does not follow from the seed.
+    That of a deployed run is unchanged: who took part, and who was lost, does not follow from the seed.
 
     Args:
         report: of `account`, without unit or observer.
-        realised: of the run's ``ledger.json``.
+        realised: the section ``realised`` of the run's ``ledger.json``.
     """
     if "deployed" in realised:
         return report

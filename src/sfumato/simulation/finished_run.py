@@ -66,32 +66,32 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The spec's name."""
+        """The name of the run's spec."""
         return self.folder.name
 
     @property
     def path(self) -> Path:
-        """Of the folder."""
+        """The path of the run folder."""
         return self.folder.path
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are done: not if the run was stopped or interrupted."""
+        """Whether all rounds are done; false if the run was stopped or interrupted."""
         return self.folder.finished
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """One row for each round (the columns are those of ``metrics.parquet``)."""
+        """One row for each round that is done, with the columns of ``metrics.parquet``."""
         return self.folder.metrics
 
     @cached_property
     def spec(self) -> Spec:
-        """The resolved spec."""
+        """The resolved spec, read from the run folder."""
         return load_spec(self.path / SPEC_FILE)
 
     @cached_property
     def privacy(self) -> PrivacyReport:
-        """Guarantees and claims, including ε after the run; of a stopped run those of all its rounds."""
+        """Guarantees and claims of all rounds of the spec, even of a stopped run, and ε after the run."""
         report = account(self.spec, data=self.data)
         realised = read_ledger(self.path).get("realised")
         return with_realised(report, realised) if realised else report
@@ -100,7 +100,7 @@ class Run:
     def model(self) -> nn.Module:
         """The trained model, on the CPU, in eval mode: the global one, or the average of the workers' own.
 
-        Of a run that was stopped, that of its checkpoint.
+        If the run was stopped, the model of its checkpoint.
         """
         from sfumato.simulation.trained_model import trained_model
 
@@ -128,7 +128,7 @@ class Run:
             return predictions(self.model, self.spec, features)
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the report to ``out`` (default: into the run folder); returns its path."""
+        """Write the HTML report to ``out`` (default: into the run folder); returns its path."""
         from sfumato.report import write_report
 
         return write_report([self.path], out or self.path / REPORT_FILE)
@@ -144,7 +144,7 @@ class Run:
 
 
 def load_run(path: str | Path, *, data: Any = None, model: nn.Module | None = None) -> Run:
-    """Read a run folder: the same as `run` returned. Files are checked.
+    """Read a run folder; returns the same as `run` did. Files are checked.
 
     Args:
         path: of the folder.

@@ -102,13 +102,13 @@ class FolderWriter:
         self._log.close()
 
     def rounds(self) -> Iterator[LoggedRound]:
-        """Yield the rounds that have been saved, from the first."""
+        """Yield the metrics and views of the rounds that have been saved, from the first."""
         return read_rounds(self._folder, self._log.mark)
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
-        """Add a round: first its recorded views are written, then ``row``, its metrics.
+        """Write the recorded views of the last round, then add ``row``, its metrics, to the log.
 
-        It counts once it is saved.
+        ``position`` is the state after that round, which counts as done once `save` is called.
         """
         number = position.state.round - 1
         views = {
@@ -117,14 +117,16 @@ class FolderWriter:
         self._log.add(LoggedRound(row, views))
 
     def save(self, position: TrainingPosition) -> None:
-        """Write the log and the checkpoint, from which a resumed run continues; every rank comes to it."""
+        """Write the log and a checkpoint of ``position``, from which a resumed run continues; every rank
+        calls it.
+        """
         whole = replace(position, state=position.state.whole())
         self._save(whole, self._log.flush(position.state.round))
 
     def stop(self, position: TrainingPosition) -> None:
-        """Save an interrupted run, and its metrics up to now as a table.
+        """Save a run that was interrupted at ``position``, with its metrics up to now as a table.
 
-        What other ranks hold cannot be had any more: then the last checkpoint stays.
+        A state whose parts other ranks hold is not saved, as they may be gone: the last checkpoint stays.
         """
         if not position.state.is_shared:
             self.save(position)
@@ -132,7 +134,7 @@ class FolderWriter:
             self._add_to_manifest({METRICS_FILE: self._write_metrics()})
 
     def finish(self, position: TrainingPosition) -> None:
-        """Save a finished run and write all derived files; the manifest then marks it as finished."""
+        """Save a run finished at ``position``, write all derived files, and mark the manifest as finished."""
         self.save(position)
         files = {METRICS_FILE: self._write_metrics()}
         files |= self._write_realised_privacy(position)

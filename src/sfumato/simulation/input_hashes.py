@@ -22,9 +22,10 @@ _DATA, _MODEL, _MECHANISM, _LOSS = "data.source", "model.kind", "privacy.mechani
 
 
 def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
-    """SHA-256 by input: of files, and of the arrays as ``data.source`` for data that are not in files.
+    """SHA-256, in hexadecimal, by input: of files, and of the arrays of ``loaded`` where data are in no file.
 
-    Synthetic data and built-in models follow from the spec and the versions, and have no hash.
+    Those are called ``data.source``. Synthetic data and built-in models follow from the spec and the
+    versions, and have no hash.
 
     Raises:
         DataError: a file cannot be read.
@@ -40,13 +41,13 @@ def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
 
 
 def hash_files(spec: Spec) -> dict[str, str]:
-    """SHA-256 of files on this machine: ``data.source/FILE``, and the source files of a user's own code.
+    """SHA-256, in hexadecimal, by name, of files on this machine: data files, and files of a user's own code.
 
-    ``model.kind``, ``privacy.mechanism`` and ``training.loss`` are the names of these; data that a factory
-    returns are hashed themselves.
+    The names are ``data.source/FILE``, and ``model.kind``, ``privacy.mechanism`` and ``training.loss`` for
+    the source files that these keys name. Data that a factory returns are no file.
 
     Raises:
-        DataError: one cannot be read.
+        DataError: a file cannot be read.
     """
     found = {
         f"{_DATA}/{name}": _hash(path)
@@ -67,7 +68,12 @@ def hash_files(spec: Spec) -> dict[str, str]:
 
 
 def check_files(recorded: Mapping[str, str], spec: Spec, place: str) -> None:
-    """Refuse files that differ from those that a run used; nothing is loaded.
+    """Refuse files that differ from those that a run used; no data are loaded.
+
+    Args:
+        recorded: hashes that the run recorded.
+        spec: of the run.
+        place: the run, for the message.
 
     Raises:
         DataError: a file has changed or is missing.
@@ -85,8 +91,7 @@ def check_inputs(recorded: Mapping[str, str], found: Mapping[str, str], place: s
         place: the run, for the message.
 
     Raises:
-        DataError: an input has changed or is missing; the message has the hash of before and, if there is an
-            input, its own.
+        DataError: an input has changed or is missing; the message has the recorded hash and the present one.
     """
     for name, then in recorded.items():
         if not name.startswith((_DATA, _MODEL, _MECHANISM, _LOSS)) or found.get(name) == then:

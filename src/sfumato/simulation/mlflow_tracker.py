@@ -15,7 +15,10 @@ _LONGEST_VALUE = 500
 
 
 def start(name: str, settings: Mapping[str, str]) -> Tracker:
-    """Start a run called ``name`` in the MLflow experiment ``MLFLOW_EXPERIMENT_NAME`` (default: sfumato)."""
+    """Start a run called ``name``, with ``settings``, in the MLflow experiment ``MLFLOW_EXPERIMENT_NAME``.
+
+    The default experiment is ``sfumato``.
+    """
     import mlflow
     from mlflow.entities import Param
 

@@ -36,9 +36,14 @@ class PilotResult:
 
 
 def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
-    """Norms of the messages of devices without noise and clipping, to choose a clip norm on public data.
+    """Norms of devices' messages without noise and clipping, to choose a clip norm on public data.
 
     With ``clip: {kind: step}`` the norms are those of mini-batch gradients, else of whole messages.
+
+    Args:
+        spec: of the protocol.
+        rounds: how many to train.
+        device: auto, cpu or cuda.
 
     Raises:
         SpecError: the spec is wrong.

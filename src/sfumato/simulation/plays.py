@@ -31,10 +31,10 @@ def default_folder(spec: Spec) -> Path:
 
 
 def plays_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
-    """The runs of a call: one in ``folder``, or one for each of ``seeds`` seeds in ``folder/seed-N``.
+    """The runs of one call: one in ``folder``, or one for each of ``seeds`` seeds in ``folder/seed-N``.
 
     Raises:
-        SpecError: so many seeds are not possible.
+        SpecError: ``seeds`` seeds from the spec's seed on are not possible.
     """
     if seeds is None:
         return [Play(spec, folder)]
@@ -43,10 +43,12 @@ def plays_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
 
 
 def twins_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
-    """The twins without noise of these runs, in the folder beside theirs that `baseline_folder` names.
+    """The twins without noise of the runs of `plays_of`, which has the same arguments.
+
+    They are in the folder that `baseline_folder` names for ``folder``.
 
     Raises:
-        SpecError: the spec has no twin without noise; said before anything is trained.
+        SpecError: the spec has no twin without noise.
     """
     twin = twin_without_noise(spec)
     try:
@@ -62,12 +64,13 @@ def check_folders(folder: Path, *, goes_on: bool, several: bool, baseline: bool)
 
     Args:
         folder: of the run, or of its seeds.
-        goes_on: a run that is there is to be continued or replaced.
-        several: folders for several seeds are wanted.
-        baseline: the folder of the twin without noise is to be written too.
+        goes_on: whether a run that is there is to be continued or replaced.
+        several: whether folders for several seeds are wanted.
+        baseline: whether the folder of the twin without noise is to be written too.
 
     Raises:
-        SpecError: a folder holds a run already, or one of the other kind, or cannot be used.
+        SpecError: a folder holds a run already, holds seeds in place of one run or the other way round, or
+            cannot be used.
     """
     for place in (folder, baseline_folder(folder)) if baseline else (folder,):
         _check_folder(place, goes_on=goes_on, several=several)

@@ -17,7 +17,9 @@ from sfumato.spec.frozen import FrozenSpec, versions
 
 
 def facts_of_rank(plan: Plan, device: str, observers: Sequence[str]) -> Mapping[str, str]:
-    """Name to a text that must be the same on all ranks before any of them reads data.
+    """The texts by name that must be the same on all ranks before any of them reads data.
+
+    They tell the spec, the recorded views, the versions, and the device with its capability.
 
     Args:
         plan: resolved.
@@ -33,10 +35,10 @@ def facts_of_rank(plan: Plan, device: str, observers: Sequence[str]) -> Mapping[
 
 
 def shared_checkpoint(existing: Checkpoint | None, ranks: Ranks, device: str) -> Checkpoint | None:
-    """The checkpoint that rank 0 has read, on every rank; the others need not see its folder.
+    """The checkpoint that rank 0 has read, on every rank; other ranks need not see the run's folder.
 
     Args:
-        existing: on rank 0; the others' is ignored.
+        existing: on rank 0; ignored on the others.
         ranks: of the run.
         device: where this rank's tensors are.
     """
@@ -56,7 +58,7 @@ def shared_checkpoint(existing: Checkpoint | None, ranks: Ranks, device: str) ->
 
 
 class FolderFollower:
-    """Stands where rank 0 has its `FolderWriter`: follows the run, and writes nothing.
+    """What the other ranks have in place of rank 0's `FolderWriter`: it writes nothing.
 
     Args:
         session: of the run.
@@ -74,21 +76,21 @@ class FolderFollower:
         """Do nothing: no file is open."""
 
     def rounds(self) -> Iterator[LoggedRound]:
-        """Yield nothing: rank 0 has the saved rounds."""
+        """An empty iterator: rank 0 has the saved rounds."""
         return iter(())
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
-        """Drop what was recorded in the round, which rank 0 writes."""
+        """Forget the views recorded in the round, which rank 0 writes."""
         for recorder in self._session.recorders:
             recorder.clear()
 
     def save(self, position: TrainingPosition) -> None:
-        """Give rank 0 what it does not hold."""
+        """Send this rank's part of the state to rank 0, which saves it."""
         position.state.whole()
 
     def stop(self, position: TrainingPosition) -> None:
         """Do nothing: rank 0 saves."""
 
     def finish(self, position: TrainingPosition) -> None:
-        """Give rank 0 what it does not hold."""
+        """Send this rank's part of the state to rank 0, which saves it."""
         position.state.whole()

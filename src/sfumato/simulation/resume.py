@@ -35,7 +35,7 @@ _FILES = {"topology.sites": TOPOLOGY_FILE, "topology.groups": TOPOLOGY_FILE, DIS
 
 
 def refuse_existing_run(out: Path) -> None:
-    """Raise if ``out`` holds a run.
+    """Refuse a folder ``out`` that holds a run.
 
     Raises:
         SpecError: it does; the message says how to continue.
@@ -45,10 +45,10 @@ def refuse_existing_run(out: Path) -> None:
 
 
 def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
-    """The checkpoint in ``out`` to continue the run of ``plan`` from; ``None`` without one.
+    """The checkpoint in ``out`` to continue the run of ``plan`` from; ``None`` if there is none.
 
     Raises:
-        SpecError: it belongs to another run.
+        SpecError: it belongs to another run, or the spec has changed in a way that a run cannot.
         RunError: it is damaged.
     """
     existing = checkpoints.load(out)
@@ -78,15 +78,20 @@ def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
 
 
 def spec_of_checkpoint(existing: Checkpoint) -> Spec:
-    """The spec of the run that a checkpoint is of, parsed from the text in it."""
+    """The resolved spec of the run that the checkpoint ``existing`` is of, parsed from the text in it."""
     return load_spec(parse_yaml(existing.spec, CHECKPOINT_FILE))
 
 
-def refuse_another_player(existing: Checkpoint, out: Path, *, deployed: bool) -> None:
-    """Raise if real parties began the run and a simulation would go on with it, or the other way round.
+def refuse_mixed_continuation(existing: Checkpoint, out: Path, *, deployed: bool) -> None:
+    """Refuse to continue by simulation a run that real parties began, or the other way round.
+
+    Args:
+        existing: the checkpoint of the run.
+        out: its folder, for the message.
+        deployed: whether real parties are to continue it.
 
     Raises:
-        SpecError: it is so.
+        SpecError: the run was begun the other way.
     """
     was_deployed = existing.position.state.kind == DeployedState.kind
     if was_deployed != deployed:
@@ -96,7 +101,7 @@ def refuse_another_player(existing: Checkpoint, out: Path, *, deployed: bool) ->
 
 
 def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: Path) -> tuple[str, ...]:
-    """The observers whose views a continued run records: ``requested``, or those of its checkpoint.
+    """The observers whose views a continued run records: ``requested``, or if empty those of ``existing``.
 
     Raises:
         SpecError: others are requested, which cannot be added after the first round.
@@ -112,7 +117,7 @@ def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: P
 
 
 def is_complete(out: Path) -> bool:
-    """Whether the run in ``out`` is finished and undamaged; logs the files that will be written again.
+    """Whether the run in ``out`` is finished and undamaged; logs files that are to be rewritten or removed.
 
     Raises:
         RunError: a damaged file cannot be written again.

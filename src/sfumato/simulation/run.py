@@ -43,8 +43,8 @@ from sfumato.simulation.resume import (
     existing_checkpoint,
     is_complete,
     observers_to_record,
-    refuse_another_player,
     refuse_existing_run,
+    refuse_mixed_continuation,
     spec_of_checkpoint,
 )
 from sfumato.simulation.run_progress import run_progress
@@ -121,7 +121,7 @@ def run(
     their hashes. ``graph``, a NetworkX graph, takes the place of ``topology`` and is written out in the
     folder's spec: see `sfumato.network.given_graph`. With ``progress`` a bar is drawn on a terminal and in a
     notebook. ``track="wandb"`` or ``"mlflow"`` sends the metrics of every round there. No guarantee covers
-    them.
+    them. ``device``, ``resume``, ``force`` and ``record_views`` are those of `run_rounds`.
 
     ``on_round`` is called after every round; where it returns True the run stops, and can be resumed; what it
     raises ends the run as well. The checkpoint is kept. All guarantees are those of all rounds of the spec,
@@ -258,7 +258,7 @@ def _run_in_folder(
     """Start the run in ``out``, or continue it from ``existing``; yields every round when it is done."""
     inputs = plan.spec.hashes
     if existing is not None:
-        refuse_another_player(existing, out, deployed=played_by is not None)
+        refuse_mixed_continuation(existing, out, deployed=played_by is not None)
         observers = observers_to_record(observers, existing, out)
         inputs, device = spec_of_checkpoint(existing).hashes, existing.device
         complete = ranks.of_first(ranks.rank == 0 and is_complete(out))
@@ -328,7 +328,7 @@ def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
 
 
 def picked_device(device: str) -> str:
-    """The device that ``auto`` means: CUDA where there is any."""
+    """``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``."""
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -59,17 +59,17 @@ class SeedRuns:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The metrics of all seeds, one row a round, after a column ``seed``."""
+        """The metrics of all seeds: a column ``seed``, then those of each run, one row a round."""
         tables = [run.metrics.assign(seed=run.spec.seed) for run in self.runs]
         table = pd.concat(tables, ignore_index=True)
         return table[["seed", *(name for name in table.columns if name != "seed")]]
 
     def final(self, column: str) -> Mean:
-        """The last measured value of a column: its mean over seeds, and half the 95 % t interval."""
+        """The last measured value of a column: mean over seeds, and half of the 95 % t interval."""
         return Series(self.runs[0].name, tuple(run.folder for run in self.runs)).final(column)
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the report of all seeds to ``out`` (default: into their folder); returns its path."""
+        """Write the HTML report of all seeds to ``out`` (default: into their folder); returns its path."""
         from sfumato.report import write_report
 
         return write_report([self.folder], out or self.folder / REPORT_FILE)

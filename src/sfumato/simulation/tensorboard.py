@@ -11,7 +11,7 @@ from sfumato.simulation.tracking import scalars_of
 
 
 def write_scalars(metrics: pd.DataFrame, folder: Path) -> Path:
-    """Writes every column of ``metrics`` as a scalar over rounds; returns ``folder``.
+    """Write every column of ``metrics`` as a TensorBoard scalar over rounds; returns ``folder``.
 
     The names are those of `scalars_of`. Rounds already in ``folder`` are replaced.
 

@@ -29,14 +29,14 @@ class Tracker(Protocol):
     """One run at a tracker."""
 
     def add(self, number: int, scalars: Mapping[str, float]) -> None:
-        """Send what was measured in round ``number``, from 1."""
+        """Send the values ``scalars``, by name, that were measured in round ``number`` (from 1)."""
 
     def close(self, *, finished: bool) -> None:
         """End the tracker's run; ``finished``: whether all rounds are done."""
 
 
 def requested_trackers(names: str | Sequence[str]) -> tuple[str, ...]:
-    """The trackers called ``names``, each once.
+    """The trackers called ``names`` (one name or several), each once.
 
     Raises:
         SpecError: there is no such tracker.
@@ -53,7 +53,7 @@ def requested_trackers(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def settings_of(spec: Spec) -> dict[str, str]:
-    """The spec for a tracker: dotted keys to values as text."""
+    """What a tracker is sent of the spec: values as text by dotted key, such as ``training.rounds``."""
     written = spec.model_dump(mode="json", by_alias=True, exclude_none=True, include=set(_SENT))
     return dict(_flat(written))
 

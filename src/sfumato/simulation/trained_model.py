@@ -64,7 +64,7 @@ def _of_checkpoint(folder: Path, session: Session) -> nn.Module:
 
 
 def predictions(model: nn.Module, spec: Spec, features: Any) -> npt.NDArray[np.generic]:
-    """What a model predicts for some examples: see `Run.predict`."""
+    """What ``model``, trained by ``spec``, predicts for ``features``, in the forms of `Run.predict`."""
     if type(features).__name__ == "DataFrame" and hasattr(features, "columns"):
         features = _scaled(features, spec)
     kind = np.int64 if spec.data.vocabulary is not None else np.float32

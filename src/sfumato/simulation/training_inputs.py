@@ -41,7 +41,7 @@ class TrainingInputs:
 
     @classmethod
     def of(cls, plan: Plan) -> TrainingInputs:
-        """Load the data of ``plan``, divide them over devices, and build the initial model.
+        """Load the data of ``plan``, divide their rows over devices, and build the initial model.
 
         Raises:
             DataError: the plan is of a run with other data or another model.
@@ -49,7 +49,7 @@ class TrainingInputs:
         spec = plan.spec
         mechanism_of(spec)  # made here, so that its errors are found before training
         data = load_data(plan)
-        parts = divided(plan, data)
+        parts = divide_rows(plan, data)
         zones = getattr(spec.topology, "zones", None)
         if zones is not None:
             parts = regrouped(parts, zones, plan.places, data.train_labels, seed=spec.seed)
@@ -59,8 +59,10 @@ class TrainingInputs:
         return cls(data, parts, model, hashes)
 
 
-def divided(plan: Plan, data: Dataset) -> Partition:
-    """The rows of the data set that each device holds, before devices are regrouped into zones.
+def divide_rows(plan: Plan, data: Dataset) -> Partition:
+    """The training rows of ``data`` that each device holds, as ``data.partition`` of the spec says.
+
+    Devices are in the order of `Plan.places`, before they are regrouped into zones.
 
     Raises:
         SpecError: the partition cannot be kept, or sites do not match.
@@ -78,13 +80,19 @@ def divided(plan: Plan, data: Dataset) -> Partition:
 
 
 def load_data(plan: Plan) -> Dataset:
-    """Load the data set of ``plan``, the same one at every call."""
+    """Load the data set of ``plan``; every call gives the same one."""
     data = plan.spec.data
     return load_dataset(data.source, request_of(data, plan.parties.device_count, seed=plan.spec.seed))
 
 
 def checked_loss(spec: Spec, model: nn.Module, features: Tensor, targets: Tensor) -> Loss:
-    """The loss of ``spec``; a user's own is tried on these few examples first.
+    """The loss of ``spec``; a user's own is first tried on the outputs of ``model`` for a few examples.
+
+    Args:
+        spec: names the loss.
+        model: to predict with.
+        features: of a few examples, ``[n, ...]``.
+        targets: of these, ``[n]`` or ``[n, ...]``.
 
     Raises:
         SpecError: it fails, or gives something else than one number an example.
@@ -96,7 +104,7 @@ def checked_loss(spec: Spec, model: nn.Module, features: Tensor, targets: Tensor
 
 
 def initial_model(spec: Spec, data: Dataset) -> nn.Module:
-    """The initial model of ``spec``; it follows from the seed."""
+    """The initial model of ``spec`` for examples of ``data``; its parameters follow from the spec's seed."""
     return build_model(
         spec.model.kind,
         shape=tuple(data.train_features.shape[1:]),

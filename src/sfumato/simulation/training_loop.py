@@ -124,13 +124,18 @@ class Session:
         return TrainingPosition(self.protocol.initial(self.start), nobody)
 
     def continued(self, position: TrainingPosition) -> TrainingPosition:
-        """The position of a checkpoint, as this rank keeps it."""
-        return replace(position, state=position.state.over(self.protocol.ranks))
+        """The position of a checkpoint with this rank's share of the devices' vectors only."""
+        return replace(position, state=position.state.divided_among(self.protocol.ranks))
 
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
-        """``rounds``, which led to ``state``, with the metrics that this spec asks for; of one rank alone.
+        """Yield ``rounds`` with scores and ε only where this spec asks for them.
 
-        A spec with another number of rounds may ask for scores and ε after other ones.
+        A spec with another number of rounds may ask for scores and ε after other ones. Missing ε are
+        computed, and missing scores of the last of the rounds. Called by one rank.
+
+        Args:
+            state: after the last of ``rounds``.
+            rounds: that were logged, from the first.
         """
         for done, one in enumerate(rounds, start=1):
             row = one.metrics
@@ -183,7 +188,7 @@ class Session:
         return TrainingPosition(state, participations), row
 
     def rounds(self, state: State) -> int:
-        """The number of rounds of the whole training, as far as ``state`` tells."""
+        """The number of rounds of the whole training, as far as it is known from ``state``."""
         return self.protocol.rounds_expected(state)
 
     @property

@@ -12,7 +12,9 @@ _PROJECT = "sfumato"
 
 
 def start(name: str, settings: Mapping[str, str]) -> Tracker:
-    """Start a run called ``name`` in the W&B project ``WANDB_PROJECT`` (default: sfumato)."""
+    """Start a run called ``name``, with ``settings``, in the W&B project ``WANDB_PROJECT`` (default:
+    sfumato).
+    """
     import wandb
 
     # by default the library also sends the console, the program, the machine and what is installed

@@ -35,9 +35,9 @@ class WatchedEpsilons:
 
     @classmethod
     def of(cls, plan: Plan, privacy: PrivacyReport | None) -> WatchedEpsilons:
-        """The ε to follow in a run of ``plan``: of no pair without ``privacy``.
+        """The ε to follow in a run of ``plan``: of its watched pairs; of none if ``privacy`` is ``None``.
 
-        The rows of ``privacy``, which are known already, are not computed again.
+        Rows of ``privacy`` are used where they have the pair, so that their ε is not computed again.
         """
         if privacy is None:
             return cls(plan, (), frozenset())
@@ -50,16 +50,16 @@ class WatchedEpsilons:
         return cls(plan, watched_pairs(plan, pair), rounds_to_account(plan))
 
     def unknown(self) -> dict[str, float]:
-        """Every column with NaN, for rounds in which ε is not stated."""
+        """Every column with the value NaN, for a row of metrics in which ε is not stated."""
         return dict.fromkeys(self._columns(), float("nan"))
 
     def after(self, done: int, *, played: int, spent: FloatArray | None) -> dict[str, float]:
-        """The columns after ``done`` rounds.
+        """ε by column after ``done`` rounds.
 
         Args:
             done: number of rounds.
             played: how many have been played, at least ``done``.
-            spent: what a filter has charged in these, as of `FederatedProtocol.spent`.
+            spent: what a filter has charged in those, as of `FederatedProtocol.spent`; ``None`` without one.
         """
         return {
             column: self._after(pair, done) if spent is None else self._of_spent(pair, done, played, spent)

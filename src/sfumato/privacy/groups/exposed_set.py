@@ -76,8 +76,7 @@ class SearchResult(NamedTuple):
 def search_all_sets(
     scene: ExposureProblem, price: Price, limit: float, *, most_extensions: int = MOST_EXTENSIONS
 ) -> SearchResult:
-    """Search all exposed sets for the cheapest that costs less than ``limit``, by dynamic programming over
-    blocks.
+    """Search all exposed sets for the cheapest below ``limit``, by dynamic programming over blocks.
 
     An exposed set is the releases that the coalition is taken to see, as a number of blocks of steps a group.
 
@@ -217,7 +216,9 @@ _SEARCHED_GROUPS = 24
 
 
 class Exposed(NamedTuple):
-    """The first ``blocks[g]`` blocks of every group, what they cost, and what any set costs at least."""
+    """An exposed set: the first ``blocks[g]`` blocks of every group; its cost; a lower bound on any set's
+    cost.
+    """
 
     blocks: IntArray
     cost: float
@@ -225,7 +226,7 @@ class Exposed(NamedTuple):
 
     @property
     def optimal(self) -> bool:
-        """Whether this set is known to be a cheapest one."""
+        """Whether this set is known to cost no more than any other."""
         return self.gap == 1.0
 
     @property
@@ -235,7 +236,7 @@ class Exposed(NamedTuple):
 
 
 def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
-    """Find the cheapest exposed set that the searches of this module reach; never dearer than flow or cut.
+    """The cheapest exposed set that the searches of this module find; never dearer than flow or cut.
 
     Args:
         scene: the target and what the coalition sees.
@@ -272,9 +273,9 @@ def cheaper_set(
 
 
 def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
-    """The cheaper one of flow (all upstream is exposed) and cut (only what is seen), with its lower bound.
+    """The cheaper of the flow set (all upstream is exposed) and the cut set (only what is seen) of ``scene``.
 
-    ``price``: of one charged sum. The bound is the cost itself where no other set can be cheaper.
+    ``price``: of one charged sum. The lower bound on every set's cost comes with it.
     """
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     blocks, spent = (scene.reach, flow) if flow <= cut else (scene.seen, cut)

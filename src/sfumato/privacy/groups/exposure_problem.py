@@ -69,11 +69,11 @@ class ExposureProblem:
 
     @cached_property
     def bridges(self) -> tuple[Bridges, ...]:
-        """For every era, the kinds of workers, the target aside, that are in several groups."""
+        """For every era, the kinds of workers in several groups, who link these; without the target."""
         return self.kinds.bridges(self.unit)
 
     def with_unit(self, era: int) -> npt.NDArray[np.bool_]:
-        """Boolean mask, one entry for each group: whether the target is in it in ``era``."""
+        """Mask ``[groups]`` of the groups that the target is in during ``era``."""
         inside: npt.NDArray[np.bool_] = self.kinds.incidence[era][self.unit]
         return inside
 
@@ -84,7 +84,7 @@ class ExposureProblem:
         return any(bool(self.reach[self.with_unit(era)].any()) for era in eras)
 
     def starts_from_hidden(self) -> Counter[tuple[int, int]]:
-        """Under flow: in how many blocks of every group and era the target starts from hidden models.
+        """Under flow, the number of blocks in which the target starts from hidden models, by (group, era).
 
         At a merging step it starts from the mean of all its groups' models; with one group, or in other
         steps, from the group's own, whose earlier releases are exposed with this one.
@@ -100,8 +100,8 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """Count the noised sums that exposing the first ``exposed[g]`` blocks of every group g is charged
-        for.
+        """The noised sums, counted, that are charged if the first ``exposed[g]`` blocks of group g are
+        exposed.
 
         ``exposed``: int64 ``[groups]``. Results are kept.
         """
@@ -143,7 +143,7 @@ class ExposureProblem:
         return sums
 
     def linking(self, block: Block, reached: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-        """Count the linking workers of every group, ``[groups]``, in the first step of ``block``.
+        """The number of linking workers of every group, ``[groups]``, in the first step of ``block``.
 
         A linking worker is one that started from a hidden model which the target's data had reached.
 
@@ -186,7 +186,7 @@ class ExposureProblem:
 
 
 def cost(scene: ExposureProblem, exposed: IntArray, price: Price) -> float:
-    """Add up the prices of all sums charged if the first ``exposed[g]`` blocks of every group g are exposed.
+    """The summed price of all sums charged if the first ``exposed[g]`` blocks of every group g are exposed.
 
     Args:
         scene: the target and what the coalition sees.

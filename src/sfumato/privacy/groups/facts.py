@@ -48,8 +48,7 @@ class GroupDraw:
 
     @classmethod
     def of(cls, size: int, rate: float, count: int | None, survivors: int | None = None) -> GroupDraw:
-        """Describe a draw of ``count`` of ``size`` workers, or, if ``None``, of each with probability
-        ``rate``.
+        """A draw of ``count`` of ``size`` workers, or, with ``None``, of each with probability ``rate``.
 
         Where everybody is drawn its kind is ``all``. ``survivors``: how many messages a sum holds at least,
         if it is released at all; ``None``: those of all drawn.
@@ -60,18 +59,19 @@ class GroupDraw:
 
     @property
     def guaranteed(self) -> int:
-        """How many workers are drawn at least: 0 under Poisson sampling, else the fixed number."""
+        """The fewest workers that a draw takes: 0 under Poisson sampling, else the fixed number."""
         return 0 if self.kind == "poisson" else round(self.drawn)
 
     @property
     def sure(self) -> int:
-        """How many messages a sum holds at least, if it is released at all."""
+        """The fewest messages that a released sum holds: `survivors`, or else `guaranteed`."""
         return self.guaranteed if self.survivors is None else self.survivors
 
     def sampling(self, *, known: int, hidden: bool) -> Sampling:
-        """The draw as the accountant's `Sampling`, towards a coalition with ``known`` of the group's workers.
+        """The draw as the accountant's `Sampling`, as a coalition meets it.
 
-        ``hidden``: whether the coalition does not learn who was drawn.
+        ``known``: how many of the group's workers are members; ``hidden``: whether it does not learn who was
+        drawn.
         """
         if self.kind == "poisson":
             return Sampling.poisson(self.rate, hidden=hidden)
@@ -80,7 +80,7 @@ class GroupDraw:
         return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
 
     def norms_moved_by_others(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
-        """How far the messages of others may move a sum, in units of one message's norm; 0 without others.
+        """How far others' messages may move a sum, in units of one message's norm; 0 without others.
 
         The unit and n - 1 others may be drawn, or n others without the unit.
 
@@ -98,7 +98,7 @@ class GroupDraw:
         return 2.0 * most
 
     def sure_noisers(self, *, own: bool, linking: int, known: int) -> int:
-        """How many workers outside the coalition add noise to a sum whenever it moves.
+        """The fewest workers outside the coalition whose noise is in a sum when the unit's data move it.
 
         Members fill the places of a fixed number, or of the fewest survivors, that those who move the sum
         leave. Under a Poisson draw only those who move it are sure to be there. If fewer of them are there,
@@ -195,7 +195,7 @@ class GroupFacts:
 
     @property
     def raw_inside(self) -> bool:
-        """Whether workers see un-noised models of their own group, as between two releases of DP-OGL+."""
+        """Whether workers see models of their own group without noise, as inside an interval of DP-OGL+."""
         return self.kind == "dp-ogl+" and self.merge_every > 1
 
     @property
@@ -207,35 +207,36 @@ class GroupFacts:
 
     @cached_property
     def era_steps(self) -> tuple[int, ...]:
-        """First step, from 1, of every era, a stretch in which groups do not change."""
+        """The first step, from 1, of every era (steps in which groups do not change)."""
         length = self.merge_every if self.in_intervals else 1
         return tuple((era.first_epoch - 1) // length + 1 for era in self.eras)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The steps of training, cut where models can cross between groups or workers change groups."""
+        """The steps of training as blocks: one begins where models can cross groups or workers change."""
         period = 1 if self.in_intervals or self.kind == "ms-fedavg" else self.merge_every
         return split_at_merges_and_eras(self.steps, period, self.era_steps)
 
     @cached_property
     def kinds(self) -> WorkerKinds:
-        """The workers sorted into kinds; those of one kind are in the same groups in every era."""
+        """The workers sorted into kinds: those of one kind are in the same groups in every era."""
         return WorkerKinds.among(self.device_count, self.eras)
 
     @cached_property
     def block_ends(self) -> IntArray:
-        """The last step of every block, counted from 1, after a 0: ``[blocks + 1]``."""
+        """0, then the last step (from 1) of every block, ``[blocks + 1]``."""
         return np.array([0, *(b.first + b.length - 1 for b in self.blocks)], dtype=np.int64)
 
     @cached_property
     def blocks_alike_until(self) -> IntArray:
-        """For every block, the number of the first later one of another length, era or kind of start,
-        ``[blocks]``; the number of blocks if there is none.
+        """For every block, the next one that differs in length, era or kind of start, ``[blocks]``.
+
+        It is the number of blocks if there is none.
         """
         return next_unlike_blocks(self.blocks)
 
     def message_norm(self, group: int) -> float:
-        """Bound on what one worker contributes to a release of ``group``, l2."""
+        """l2 bound on what one worker contributes to a release of ``group``."""
         if self.kind == "ms-fedavg":
             return 1.0
         return self.clip[group] * (math.sqrt(self.merge_every) if self.in_intervals else 1.0)
@@ -256,7 +257,7 @@ class GroupFacts:
         return "devices" not in self.noise_owner
 
     def draw(self, group: int, era: int) -> GroupDraw:
-        """Describe how ``group`` draws the workers of a step in era number ``era``."""
+        """How ``group`` draws the workers of a step in era number ``era`` (from 0)."""
         return self.once(
             ("draw", group, era),
             lambda: GroupDraw.of(
@@ -269,11 +270,11 @@ class GroupFacts:
 
     @property
     def sums_may_be_missing(self) -> bool:
-        """Whether secure aggregation may end below its threshold: a missing sum tells who was drawn."""
+        """Whether secure aggregation may end without a sum: that tells something of who was drawn."""
         return bool(self.least_survivors) and self.transport == "secure-aggregation"
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``: ``device:3`` or ``master:0``.
+        """The name of ``party`` on the command line: ``device:3`` or ``master:0``.
 
         Raises:
             ValueError: there is no such party.
@@ -282,7 +283,7 @@ class GroupFacts:
         return f"{'device' if party.kind == 'device' else 'master'}:{party.index}"
 
     def require_party(self, party: Party) -> None:
-        """Check that ``party`` is a device or a master (a node of tier 1) of these groups.
+        """Refuse a party that is neither a device nor a master (a node of tier 1) of these groups.
 
         Raises:
             ValueError: it is neither, or its number is too large; groups have no cloud and no public.

@@ -26,8 +26,9 @@ MOST_PAIRS = 2_000
 
 
 def may_fold(facts: GroupFacts) -> bool:
-    """Whether an observer learns no more than one that is in all of its groups, by the rule of this
-    module.
+    """Whether in groups of these ``facts`` an observer may stand for those in fewer of its groups.
+
+    By the rule of this module.
     """
     return (
         facts.rows_may_fold
@@ -40,7 +41,7 @@ def may_fold(facts: GroupFacts) -> bool:
 
 
 def wider_kinds(kinds: WorkerKinds) -> list[list[int]]:
-    """For every kind of workers, the kinds that are in all of its groups and in others, in the first era."""
+    """For every kind of workers, the kinds that are in all of its groups and in more, in the first era."""
     groups = [frozenset(rows[0]) for rows in kinds.groups]
     inside: list[set[int]] = [set() for _ in range(kinds.group_count)]
     for kind, members in enumerate(groups):
@@ -63,7 +64,9 @@ def stand_ins(
     kinds: WorkerKinds,
     relation: Callable[[int], Relation],
 ) -> dict[int, int]:
-    """For every place of observers, the one that stands for it: itself, unless another sees more.
+    """For every place of observers, the place whose observers stand for them in the rows of an account.
+
+    It is the place itself, unless another of the same relation to the unit surely sees more.
 
     Args:
         places: of observers, quick to look up; a place has the number of one of its kinds of workers.

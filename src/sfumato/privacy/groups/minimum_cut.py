@@ -46,9 +46,9 @@ _FINITE_TOTAL = 500_000_000
 
 
 def cells_of(scene: ExposureProblem, fine: bool) -> Iterator[tuple[int, int]]:
-    """Part the blocks into stretches that a cut exposes as one, each within one era.
+    """Yield stretches of blocks of ``scene``, each within one era, whose blocks a cut exposes together.
 
-    ``fine``: every block by itself; otherwise as long as keeps the graph at about 200 nodes.
+    ``fine``: every block is one; otherwise they are so long that the graph has about 200 nodes.
 
     Yields:
         The number of a stretch's first block, and that of its last plus 1.
@@ -223,7 +223,7 @@ class _Way(NamedTuple):
 
 
 def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
-    """Compute a lower bound on the cost of every exposed set by a repeated flow, without looking at sets.
+    """A lower bound on the cost of every exposed set, by a repeated flow (see the module).
 
     Args:
         scene: the target and what the coalition sees.

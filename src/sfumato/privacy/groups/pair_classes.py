@@ -34,9 +34,7 @@ class GroupPairs:
 
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
-        """For every orbit of workers under the groups' symmetries: its first kind, and its number of
-        workers.
-        """
+        """Classes of workers that symmetries exchange: the first kind of each, and its number of workers."""
         alike = self._orbits_of_kinds
         _, firsts = np.unique(alike, return_index=True)
         return tuple(
@@ -55,12 +53,12 @@ class GroupPairs:
 
     @cached_property
     def symmetries(self) -> tuple[Symmetry, ...]:
-        """Symmetries that generate all others."""
+        """Symmetries of the groups from which all others found are composed."""
         return with_stabilisers(self._generators, self.releases.kinds, self.parameters)
 
     @property
     def parameters(self) -> list[tuple[float, ...]]:
-        """Parameters of every group that symmetries keep: clip, noise, draw, threshold, who adds noise."""
+        """What a symmetry must keep of every group: clip, noise, draw, threshold, who adds noise."""
         declared = self.releases
         thresholds = declared.unmask_thresholds or (0,) * declared.group_count
         drawn = declared.cohort or declared.rate
@@ -71,9 +69,9 @@ class GroupPairs:
         )
 
     def group_orbits(self, named: Iterable[Party]) -> npt.NDArray[np.int64]:
-        """A class number for every group.
+        """A class number for every group, ``[groups]``, equal only where a symmetry exchanges the groups.
 
-        Two are equal only where a symmetry exchanges the groups and leaves every party of ``named`` in place.
+        The symmetry leaves every party of ``named`` in its place.
         """
         parties = sorted(named, key=repr)
         marked = [
@@ -89,13 +87,12 @@ class GroupPairs:
         return any(group in era for era in self.releases.kinds.groups[self.releases.kinds.of[party.index]])
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """Yield one pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all
-        pairs.
+        """Yield one pair for every class of equivalent ordered pairs; their ``pair_count`` adds up to all.
 
         Observers are every master and every other device. Units count as equivalent if a symmetry of the
         groups maps one to the other, observers of one unit if all their exposures are equal and the unit
-        trusts all of them or none. In a large network a pair also stands for those with observers that see
-        no more than its own (`folded_observers`), unless a unit is asked for.
+        trusts all of them or none. In a large network a pair also stands for those with observers that see no
+        more than its own (`folded_observers`), unless a unit is asked for.
 
         Args:
             unit: only pairs of this device; ``None``: of all.
@@ -126,7 +123,7 @@ class GroupPairs:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether there are so many kinds of pairs that observers stand for those that see no more."""
+        """Whether there are so many kinds of pairs that an observer stands for those that see no more."""
         kinds = self.releases.kinds
         pairs = len(self.unit_classes) * (kinds.group_count + len(kinds.size))
         return pairs > folded_observers.MOST_PAIRS and folded_observers.may_fold(self.releases)

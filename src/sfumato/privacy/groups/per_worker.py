@@ -41,8 +41,9 @@ def per_worker(
     delta: float,
     neighbours: Neighbours = "zero-out",
 ) -> tuple[PerWorker, ...]:
-    """Compute per-worker privacy of every class of workers: equation (15) of the DP-OGL paper, with exact
-    leakage.
+    """The largest ε of every class of workers towards the curious others, as training goes on.
+
+    Equation (15) of the DP-OGL paper, with the exact leakage.
 
     Args:
         declared: the releases of the groups.

@@ -49,7 +49,7 @@ class Position(NamedTuple):
         )
 
     def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
-        """Map this position by a symmetry.
+        """The position to which a symmetry takes this one.
 
         ``groups`` and ``kinds``: the image of every group, and of every kind of workers, by number.
         """
@@ -61,8 +61,9 @@ class Position(NamedTuple):
         )
 
     def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
-        """``scene`` mapped by the symmetry that leads to this position; ``images``: the image of every
-        group.
+        """``scene``, of a unit in another position of the orbit, for the unit in this position.
+
+        ``images``: the image of every group under the symmetry that leads here.
         """
         seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
         seen[list(images)], reach[list(images)] = scene.seen, scene.reach
@@ -70,7 +71,7 @@ class Position(NamedTuple):
 
     @property
     def received(self) -> tuple[CoalitionView, dict[int, int]]:
-        """What a coalition in this position receives: its view, and its number of devices by kind of workers.
+        """The view of a coalition in this position, and its number of devices by kind of workers.
 
         The view has no senders; `ReceivedSums` can be made from it all the same.
         """
@@ -94,7 +95,7 @@ def _images(
 def first_of_orbit(
     position: Position, symmetries: Sequence[Symmetry], group_count: int
 ) -> tuple[Position, tuple[int, ...]]:
-    """The first position, in sorted order, that symmetries map ``position`` to: it represents the orbit.
+    """The first position, in sorted order, to which symmetries take ``position``; it stands for the orbit.
 
     An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
 

@@ -36,7 +36,7 @@ class ReceivedSums:
     _prices: dict[ChargedSum, float] = field(default_factory=dict, init=False, repr=False)
 
     def price(self, row: ChargedSum) -> float:
-        """Rényi divergence of order 2, in nats, of one sum ``row`` as this coalition receives it."""
+        """The cost of one sum ``row`` as this coalition receives it: Rényi divergence of order 2, in nats."""
         if row not in self._prices:
             self._prices[row] = self._price(row)
         return self._prices[row]
@@ -60,9 +60,9 @@ class ReceivedSums:
         return self.view.how(1, row.group), seen, self._members_in_group(row)
 
     def exposure(self, bound_name: Literal["flow", "cut", "min-cost"], exposed: IntArray) -> Exposure:
-        """The exposure of bound ``bound_name`` if the first ``exposed[g]`` blocks of group g are charged.
+        """The exposure that is charged if the first ``exposed[g]`` blocks of every group g are exposed.
 
-        Where sums can be charged message by message, an alternative does so.
+        ``bound_name``: its name. Where sums can be charged message by message, an alternative does so.
         """
         charged = sorted(self.problem.charged(exposed).items())
         draws = merged_draws(drawn for row, count in charged for drawn in self.releases(row, count))
@@ -74,9 +74,10 @@ class ReceivedSums:
         return found if split == draws else replace(found, alternatives=(replace(found, draws=split),))
 
     def exposures(self, cheapest: Exposed) -> tuple[Exposure, Exposure, Exposure]:
-        """The exposures of flow, of cut and of the ``cheapest`` set.
+        """The exposures of flow, of cut, and of the ``cheapest`` set.
 
-        The last one shares the draws of one before it that exposes the same, and so is composed with it.
+        If the last one exposes the same as one before it, it shares that one's draws, so both are composed
+        once.
         """
         gap = self._gap(cheapest)
         known = self.problem.reach, self.problem.seen
@@ -232,5 +233,5 @@ class ReceivedSums:
 
 
 def group_name(group: int) -> str:
-    """What releases of ``group`` are called; the number of linking workers may follow after a comma."""
+    """The name of ``group`` in its releases; the number of linking workers may follow after a comma."""
     return f"group {group}"

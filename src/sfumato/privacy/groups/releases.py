@@ -65,7 +65,7 @@ class GroupReleases(GroupFacts):
         return GroupPairs(self)
 
     def view(self, coalition: Sequence[Party], epoch: int) -> CoalitionView:
-        """What ``coalition`` receives in training epoch ``epoch`` (from 1).
+        """What ``coalition`` receives, and what its members send, in training epoch ``epoch`` (from 1).
 
         Raises:
             ValueError: a party that does not exist.
@@ -104,9 +104,7 @@ class GroupReleases(GroupFacts):
         return replace(views[0], single=single, summed=views[0].summed - single)
 
     def seen_steps(self, coalition: Sequence[Party]) -> IntArray:
-        """For every group, the last step whose release the coalition sees, int64 ``[groups]``; 0 where it
-        sees none.
-        """
+        """For every group, the last step whose release ``coalition`` sees, int64 ``[groups]``; 0 for none."""
         seen = np.zeros(self.group_count, dtype=np.int64)
         for number, (era, first) in enumerate(zip(self.eras, self.era_steps, strict=True)):
             if first > self.steps:
@@ -117,8 +115,7 @@ class GroupReleases(GroupFacts):
         return seen
 
     def reach(self, unit_kind: int, seen: IntArray, *, by_clocks: bool | None = None) -> IntArray:
-        """Count, for every group, how many of its first releases the seen ones depend on, the unit being no
-        link.
+        """For every group, how many of its first releases the ``seen`` ones depend on; the unit links none.
 
         Args:
             unit_kind: number of the kind of workers that the unit is of.
@@ -145,8 +142,9 @@ class GroupReleases(GroupFacts):
         return np.maximum(upstream, seen)
 
     def hops_between(self, unit_kind: int) -> IntArray:
-        """Hops between the first era's groups, ``[groups, groups]``; one worker of kind ``unit_kind``,
-        the unit, is no link; the largest int64 where there is no way.
+        """Hops between the first era's groups, ``[groups, groups]``, without links by the unit.
+
+        The unit is one worker of kind ``unit_kind``. `UNREACHED` where there is no way.
         """
         links = self.kinds.links
         return self.once(
@@ -211,9 +209,7 @@ class GroupReleases(GroupFacts):
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """Charge what ``exposure``, of other facts of these groups, exposes, by these facts; same name of
-        bound.
-        """
+        """The exposure of the pair, by these facts, of the releases that ``exposure``, of others, chose."""
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
@@ -238,7 +234,7 @@ class GroupReleases(GroupFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """Split the noise variance of each release charged for ``unit`` towards ``coalition`` by who adds it.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, by who adds it.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, under ``aggregators`` or ``devices``.
@@ -257,12 +253,11 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` and a worker of every group of ``unit`` that it does not see, towards which a record
-        gains.
+        """``coalition`` and a worker of each of the unit's groups it does not see; ``None`` without gain.
 
-        ``None`` where there is none. What holds towards the larger one holds towards ``coalition`` too. A
-        unit of several groups that starts from their mean starts from a hidden model where a group is unseen,
-        and its record counts as drawn. Where all are seen, every draw of records counts.
+        What holds towards the larger one holds towards ``coalition`` too. A unit of several groups that
+        starts from their mean starts from a hidden model where a group is unseen, and its record counts as
+        drawn: it gains if all are seen, as then every draw of records counts.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None
@@ -289,7 +284,7 @@ class GroupReleases(GroupFacts):
         return int(self.kinds.incidence[0][self.kinds.of[worker]].sum())
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of ``unit``'s flow exposure, regrouped by draws of batches; empty if none are drawn.
+        """The releases of the pair's flow exposure, by draws of batches; empty if no records are drawn.
 
         A unit of several groups starts merging steps from a mean that may hold hidden models with its own
         data: there its record counts as drawn. Noise at local steps is charged step by step.
@@ -322,8 +317,7 @@ class GroupReleases(GroupFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """Compute the bound with the smallest ε at ``delta`` among the ways of charging ``exposure``; it is
-        kept.
+        """The bound with the smallest ε at ``delta`` among the ways of charging ``exposure``; it is kept.
 
         ``known``: the ε of another bound of the same pair; where the result is sure to be larger, it may be
         computed more coarsely, and is still a bound. ∞: none is known.
@@ -334,7 +328,7 @@ class GroupReleases(GroupFacts):
         )
 
     def after(self, rounds: int) -> GroupReleases:
-        """These releases as they are once the first ``rounds`` epochs, at least 0, are done."""
+        """The releases of the first ``rounds`` epochs only; ``rounds`` is at least 0."""
         return replace(self, rounds=rounds)
 
     def to_dict(self) -> dict[str, Any]:
@@ -376,19 +370,19 @@ class GroupReleases(GroupFacts):
         """Yield one pair for every class of pairs that are charged alike.
 
         In a large network it may stand for observers that see less, too (`folded_observers`). ``unit``: only
-        pairs of this device, of every observer; ``apart``: sites whose records are drawn unequally often are
-        apart; ``every_unit`` makes no difference here.
+        pairs of this device, of every observer; ``apart``: whether sites whose records are drawn unequally
+        often are classes of their own; ``every_unit`` makes no difference here.
         """
         return self.pairs.of(unit, apart=apart)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Yield classes of the workers outside ``members``; ``apart``: also by sites' rates of records."""
+        """Yield the classes of the workers outside ``members``; ``apart``: as of `pair_classes`."""
         outside = np.setdiff1d(np.arange(self.device_count), np.fromiter(members, np.int64))
         for kind in np.unique(self.kinds.of[outside]):
             yield from self.units_of(outside[self.kinds.of[outside] == kind], apart=apart)
 
     def units_of(self, workers: IntArray, *, apart: bool) -> Iterator[UnitClass]:
-        """Put ``workers``, whom observers meet alike, into one class; ``apart``: one a kind of site."""
+        """Yield one class for ``workers``, whom observers meet alike; ``apart``: one a kind of site."""
         return unit_classes(
             int(workers[0]),
             len(workers),

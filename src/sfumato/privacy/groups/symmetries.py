@@ -28,7 +28,7 @@ Symmetry: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def generators(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[Symmetry, ...]:
-    """Symmetries that connect all groups found to be in the same position.
+    """Symmetries that connect all groups found to be in the same position: the orbits follow from them.
 
     Args:
         kinds: of workers, with their groups.
@@ -39,7 +39,7 @@ def generators(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[Symmetr
 
 
 def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, IntArray]:
-    """Find, for each kind of workers and each group, the smallest member of its orbit under the symmetries.
+    """For each kind of workers and each group, the smallest member of its orbit under the symmetries.
 
     Args:
         kinds: of workers, with their groups.
@@ -57,7 +57,7 @@ def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, I
 def orbits_under(
     found: Sequence[Symmetry], kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[IntArray, IntArray]:
-    """Find the same as `orbits` from symmetries that are known already.
+    """The same as `orbits`, from symmetries that are known already.
 
     Args:
         found: symmetries that generate all others.
@@ -81,13 +81,12 @@ def orbits_under(
 def with_stabilisers(
     found: Sequence[Symmetry], kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[Symmetry, ...]:
-    """Find symmetries that generate the others, stabilisers of single groups among them.
+    """``found``, and symmetries that fix one group, two, and so on: together they generate the others.
 
-    After ``found``, of `generators`, which connect all groups in the same position, come those that fix one
-    group, two, and so on: a chain of stabilisers. It ends when nothing moves any more, or after four groups.
+    The chain ends when nothing moves any more, or after four groups.
 
     Args:
-        found: symmetries, from `generators`.
+        found: symmetries, from `generators`, which connect all groups in the same position.
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
     """

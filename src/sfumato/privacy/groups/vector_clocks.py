@@ -61,7 +61,7 @@ class Block:
 
 
 def split_at_merges_and_eras(steps: int, period: int, era_starts: Sequence[int]) -> tuple[Block, ...]:
-    """Part the steps ``1..steps`` into blocks that begin at every merging step and wherever an era starts.
+    """Divide the steps ``1..steps`` into blocks, one from every merging step and start of an era on.
 
     Args:
         steps: number of steps.
@@ -80,10 +80,9 @@ def split_at_merges_and_eras(steps: int, period: int, era_starts: Sequence[int])
 
 
 def next_unlike_blocks(blocks: Sequence[Block]) -> IntArray:
-    """For every block, the number of the first later one that differs in length, era or merging:
-    ``[blocks]``.
+    """For every block, the number of the next one that differs in length, era or merging, ``[blocks]``.
 
-    It is the number of blocks where all later ones are alike.
+    It is the number of blocks if there is none.
     """
     out = np.full(len(blocks), len(blocks), dtype=np.int64)
     for number in range(len(blocks) - 2, -1, -1):
@@ -94,12 +93,12 @@ def next_unlike_blocks(blocks: Sequence[Block]) -> IntArray:
 
 
 def as_bits(groups: BoolArray) -> int:
-    """Write a set of groups, a mask ``[groups]``, as a number with bit g set for group g."""
+    """A set of groups, given as a mask ``[groups]``, as a whole number with bit g set for group g."""
     return sum(1 << group for group in np.flatnonzero(groups).tolist())
 
 
 def groups_of_bits(bits: int) -> Iterator[int]:
-    """List the groups whose bits are set in ``bits``, ascending."""
+    """Yield the groups whose bits are set in ``bits``, ascending."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -108,12 +107,12 @@ def groups_of_bits(bits: int) -> Iterator[int]:
 
 @dataclass(frozen=True, eq=False)
 class Bridges:
-    """Kinds of workers that are in several groups, in one era.
+    """The kinds of workers that are in several groups in one era, and so link them.
 
     Attributes:
         size: number of workers of every kind.
         groups: the groups of each kind, one kind after the other; in a network of many groups they are few.
-        first: where those of each kind begin.
+        first: the place in ``groups`` where those of each kind begin.
     """
 
     size: npt.NDArray[np.float64]
@@ -122,7 +121,7 @@ class Bridges:
 
     @cached_property
     def into(self) -> dict[int, list[tuple[float, int]]]:
-        """For every group with such workers: the number of each kind, and its other groups as bits."""
+        """By group, its kinds of linking workers: how many workers, and their other groups `as_bits`."""
         found: dict[int, list[tuple[float, int]]] = {}
         ends = np.append(self.first[1:], len(self.groups))[: len(self.size)]
         for size, first, end in zip(self.size.tolist(), self.first, ends, strict=True):
@@ -151,7 +150,7 @@ class WorkerKinds:
 
     @classmethod
     def among(cls, devices: int, eras: Sequence[GroupStructure]) -> WorkerKinds:
-        """The kinds of ``devices`` workers, who are of one kind if they are in the same groups in every era.
+        """The kinds of ``devices`` workers: those of a kind are in the same groups in all of ``eras``.
 
         Kinds are numbered in the order of their first members.
         """
@@ -174,7 +173,7 @@ class WorkerKinds:
 
     @cached_property
     def incidence(self) -> tuple[BoolArray, ...]:
-        """For every era, which kind is in which group, ``[kinds, groups]``."""
+        """For every era, a mask ``[kinds, groups]``: which kind of workers is in which group."""
         out = []
         for era in range(len(self.groups[0])):
             matrix = np.zeros((len(self.size), self.group_count), dtype=np.bool_)
@@ -184,23 +183,23 @@ class WorkerKinds:
         return tuple(out)
 
     def links(self, era: int, others: IntArray) -> BoolArray:
-        """Mask ``[groups, groups]``: which groups share a worker in ``era``; every group is linked to itself.
+        """Mask ``[groups, groups]`` of the groups that share a worker in ``era``; each is linked to itself.
 
-        ``others``: how many devices of each kind count as workers.
+        ``others``: how many workers of each kind count, ``[kinds]``.
         """
         present = self.incidence[era][(others > 0) & (self.incidence[era].sum(axis=1) > 1)].astype(np.float32)
         shared: BoolArray = (present.T @ present) > 0
         return shared | np.eye(self.group_count, dtype=np.bool_)
 
     def without(self, kind: int) -> IntArray:
-        """Count the devices of every kind, ``[kinds]``, with one of ``kind`` left out."""
+        """The number of devices of every kind, ``[kinds]``, with one device of ``kind`` left out."""
         rest = self.size.copy()
         rest[kind] -= 1
         return rest
 
     @cached_property
     def bridges(self) -> Callable[[int], tuple[Bridges, ...]]:
-        """A function of a kind: for every era, the kinds in several groups, less one worker of that kind.
+        """A function of a kind that gives the `Bridges` of every era with one worker of that kind left out.
 
         Its last four results are kept.
         """
@@ -268,8 +267,7 @@ def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
 
 
 def clocks(blocks: Sequence[Block], links: Sequence[BoolArray], until: Sequence[int] | IntArray) -> IntArray:
-    """Compute vector clocks: how many releases of m (columns) the model of g (rows) depends on after
-    ``until[g]``.
+    """Vector clocks: how many releases of m (columns) g's model (rows) depends on after ``until[g]``.
 
     Args:
         blocks: steps of training, cut where models can cross between groups or workers change groups.

@@ -73,12 +73,12 @@ class _Tilted:
         return np.asarray(np.exp(np.minimum(logs, 0.0)))
 
     def delta(self, epsilon: float) -> float:
-        """Compute δ at ``epsilon`` (nats) of the mass that is kept, Σ_(l > ε) p (1 − e^(ε − l))."""
+        """δ at ``epsilon`` (nats) of the masses that are kept, Σ_(l > ε) p (1 − e^(ε − l))."""
         above = slice(int(np.searchsorted(self.losses, epsilon, side="right")), None)
         return float(self.masses(above) @ -np.expm1(epsilon - self.losses[above]))
 
     def charged(self, epsilon: float) -> float:
-        """Upper bound on what rounding and the window may have taken of δ at ``epsilon``; ∞ if it is huge."""
+        """Upper bound on how much rounding and the window may have lowered δ at ``epsilon``, perhaps ∞."""
         log_scale = self.scale - self.tilt * epsilon
         return self.missing * math.exp(log_scale) if log_scale < _LARGE else math.inf
 
@@ -136,9 +136,9 @@ class _SumsFromAbove:
     after: Array
 
     def epsilon(self, delta: float) -> float:
-        """Solve for the least ε >= 0, in nats, with δ at most ``delta``, 0 if every ε does.
+        """The least ε >= 0, in nats, with δ at most ``delta``; 0 if every ε has that.
 
-        δ exceeds it at the last of the points, or that point is next to 0.
+        δ must exceed ``delta`` at the last of the points, or that point is next to 0.
         """
         if not len(self.after):
             return 0.0
@@ -168,14 +168,14 @@ class LossComposition:
         self._at = lru_cache(maxsize=4)(self._composed)
 
     def delta(self, epsilon: float) -> float:
-        """Compute an upper bound on δ, in [0, 1], at ``epsilon`` >= 0."""
+        """An upper bound on δ, in [0, 1], at ``epsilon`` >= 0."""
         if not self._parts:
             return 0.0
         found = self._at(self._best_tilt_at(epsilon))
         return min(1.0, found.delta(epsilon) + self._infinite + found.charged(epsilon))
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether δ at ``epsilon`` is at most ``delta``; quick where a bound by moments shows it."""
+        """Whether the upper bound on δ at ``epsilon`` is at most ``delta``; quick where moments show it."""
         left = delta - self._infinite
         if not self._parts or epsilon == math.inf:
             return True

@@ -129,7 +129,7 @@ def with_fewer_multipliers(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:
 
 
 def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> float:
-    """Choose the interval, in nats, of a grid of privacy losses for ``terms``; ∞ where ε is infinite.
+    """The interval, in nats, of the grid of privacy losses for ``terms``; ∞ where ε is infinite.
 
     It is 1e-5 of the ε expected, finer where the losses of a release are small, and coarser where that makes
     ε larger by a share of about 1e-6 at most.
@@ -144,9 +144,9 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
     convexity the mean of e^(θl') is then at most 1 + θ(θ + 1) h²/8 times e^(θl), to the second order of h. So
     ln M(θ) of n releases grows by at most n θ(θ + 1) h²/8, and ε by n (θ + 1) h²/8 where δ goes with M(θ)
     e^(-θε). Near a normal distribution ε is (θ + 1/2) V: the share is at most n h²/(4 V), which is 1e-6 for h
-    of twice `_COARSER` √(V/n), as rounding up may make it. It is done from `_MANY_RELEASES` on. V counts
-    each release with no more than its rate times μ². Whatever h is, the result is an upper bound; only how
-    close it is rests on this.
+    of twice `_COARSER` √(V/n), as rounding up may make it. It is done from `_MANY_RELEASES` on. V counts each
+    release with no more than its rate times μ². Whatever h is, the result is an upper bound; only how close
+    it is rests on this.
 
     Args:
         terms: what is composed.

@@ -66,7 +66,7 @@ class DrawnShift:
 
 @lru_cache(maxsize=64)
 def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The losses of one release whose contributors are a fixed number, drawn unseen, in both directions.
+    """The privacy losses, in both directions, of one release under a hidden draw of a fixed number.
 
     Args:
         square: μ², the squared ratio of the unit's sensitivity to the noise std.
@@ -83,14 +83,13 @@ def losses_of_fixed_draw(square: float, sampling: Sampling, interval: float) -> 
 
 
 def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], interval: float) -> GridLosses:
-    """Compute the losses of a first world against a second that shares a part with it.
+    """The losses of a first world against a second, when both may release the same shared part B.
 
-    With some probability both worlds release the same B, else the first releases A and the second A'.
+    With some probability both worlds release B, else the first releases A and the second A'.
 
     Args:
-        one: ways of being drawn, each with how far A is from A' and from B, in noise stds, as the first world
-            has them.
-        other: the same as the second world has them, with A' in place of A.
+        one: for each way of being drawn, how far A is from A' and from B in the first world, in noise stds.
+        other: the same for A' in the second world.
         interval: of the grid, in nats.
     """
     right = _profile(one, interval)
@@ -116,8 +115,7 @@ def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
 
 
 def largest_loss(rate: float, between: float, from_shared: float) -> float:
-    """Bound the loss, in nats, of two worlds that share a part, where the noise stays below 9.5 standard
-    deviations.
+    """Upper bound on the loss, in nats, of two worlds that share a part, for noise below 9.5 stds.
 
     The ratio of their densities is at most that of the first world to all of the shared part in the second.
 
@@ -145,10 +143,10 @@ def _largest_of_draw(rate: float, move: float) -> float:
 
 
 def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
-    """Hockey-stick divergence of two worlds that share a part, at every ε of ``levels``.
+    """Hockey-stick divergence of two worlds that share a part, at each ε ≥ 0 of ``levels``, in its shape.
 
-    pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^levels, which are at least 0, with p = ``rate`` > 0 and the
-    distances s and t of ``move`` (see the module).
+    pΦ(z) - αpΦ(z-s) - (α-1)(1-p)Φ(z-t) at α = e^ε, with p = ``rate`` > 0 and the distances s and t of
+    ``move`` (see the module).
     """
     from scipy import special
 
@@ -207,7 +205,7 @@ _BISECTIONS = 64
 
 @lru_cache(maxsize=64)
 def losses_of_batches(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The losses of one release whose sender draws batches of records, in both directions.
+    """The privacy losses, in both directions, of one release whose sender draws batches of records.
 
     Args:
         square: squared ratio of the whole sensitivity to the noise.
@@ -303,7 +301,7 @@ def _grid_up_to(most: float, interval: float) -> Array:
 
 @lru_cache(maxsize=64)
 def losses_of_public_scales(square: float, sampling: Sampling, interval: float) -> PairLosses:
-    """The losses of one release whose noise has a public random scale, in both directions.
+    """The privacy losses, in both directions, of one release whose noise has a public random scale.
 
     Args:
         square: squared ratio of sensitivity to noise where there is least noise.

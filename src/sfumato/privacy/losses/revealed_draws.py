@@ -59,7 +59,7 @@ class RevealedDraws:
 
     @classmethod
     def of(cls, terms: Sequence[GaussianTerm]) -> RevealedDraws:
-        """The mixture over all outcomes of the draws of ``terms``, as one who sees every draw meets it.
+        """The mixture over all outcomes of the draws of ``terms``, for an observer that sees every draw.
 
         Without terms its only μ² is 0; with a term without noise, whatever its rate, it is ∞.
         """

@@ -42,8 +42,9 @@ class AlikeZones:
     chance: float
 
     def elected(self) -> Iterator[tuple[float, tuple[int, ...]]]:
-        """For each number of these zones that elect a member: its probability, > 0, and the first so many
-        zones.
+        """Yield, for each possible number of these zones that elect a member, its probability and zones.
+
+        Only probabilities above 0; the zones are the first so many, as all are alike.
         """
         for count in range(len(self.leaves) + 1):
             left = len(self.leaves) - count
@@ -54,9 +55,9 @@ class AlikeZones:
 
 
 def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
-    """The probability that a zone elects one of ``members`` in a round, by leaf number.
+    """By leaf number, the probability that the zone elects one of ``members`` supernode in a round.
 
-    Zones whose aggregator is a member already are left out.
+    ``facts``: of the tree. Zones whose aggregator is a member already are left out.
     """
     devices = Counter(facts.leaf_of(p.index) for p in members if p.kind == "device")
     return {
@@ -69,7 +70,7 @@ def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
 def elected_outcomes(
     facts: TreeFacts, bound: Bound, unit: int, members: Parties, alike: Sequence[int], most: int
 ) -> tuple[Exposure, ...]:
-    """Charge every round by one of the possible outcomes of its elections, in one exposure.
+    """The exposure in which every round has one of the possible outcomes of its elections.
 
     Args:
         facts: of the tree.
@@ -165,14 +166,14 @@ class TreeBounds(Protocol):
 def flow_and_cut_with_elections(
     exposures: TreeBounds, unit: int, members: Parties, alike: Sequence[int], *, most: int = MOST_OUTCOMES
 ) -> tuple[Exposure, ...]:
-    """Compute the flow and the cut exposure of ``unit`` towards ``members``, who may be elected.
+    """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected supernodes.
 
     Flow charges all that the coalition's view is computed from, cut only what it sees. A round in office is
     charged by the same bound as a round out of it: where some of a round's aggregations are hidden, the two
     bounds differ, and what one adds in office says nothing of the other.
 
-    Zones elect independently of each other. Several other zones count as one: once any of them elects
-    a member, all of them are charged as if they had. Every way of charging the unit's zone and the others
+    Zones elect independently of each other. Several other zones count as one: once any of them elects a
+    member, all of them are charged as if they had. Every way of charging the unit's zone and the others
     together that comes under ``alternatives`` is sound (docs/hdp.md).
 
     Who is elected in its own zone sees the draw of its participants, and that round is charged as if the draw

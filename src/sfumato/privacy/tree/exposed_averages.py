@@ -52,7 +52,7 @@ _SEARCHED = 48
 def cheapest_exposure(
     pair: PairExposures, flow_and_cut: tuple[Exposure, Exposure], neighbours: Neighbours
 ) -> Exposure:
-    """The cheapest exposure of a pair that the search finds; never dearer than flow or cut.
+    """The exposure of a pair with the least cost that the search finds; never dearer than flow or cut.
 
     Args:
         pair: of a unit and a coalition.
@@ -61,7 +61,7 @@ def cheapest_exposure(
 
     Returns:
         The exposure, called ``min-cost``, with the exposed aggregations and how far it may be from the
-            cheapest.
+        cheapest.
     """
     flow, cut = flow_and_cut
     if pair.steps == pair.received_steps:
@@ -130,7 +130,7 @@ class _Stretches:
 
     @cached_property
     def seen(self) -> set[int]:
-        """Places, in the unit's aggregations, of those whose average the coalition receives.
+        """Indices, among the unit's aggregations of a round, of those whose average the coalition receives.
 
         A stretch must end at each.
         """
@@ -143,13 +143,13 @@ class _Stretches:
         return any(bool(step.resends[self.pair.leaf]) for step in steps)
 
     def tier(self, place: int) -> int:
-        """Tier of the nodes that aggregate at ``place`` in the unit's aggregations."""
+        """Tier of the nodes that aggregate at index ``place`` of the unit's aggregations."""
         return self.pair.facts.steps[self.pair.steps[place]].tier
 
     def starts(self, place: int) -> Iterator[int]:
-        """Places where a stretch that ends at ``place`` may start, the latest first.
+        """Yield the indices at which a stretch that ends at index ``place`` may start, the latest first.
 
-        Nothing that is seen may be hidden in it.
+        Between the two no average may be seen.
         """
         for first in range(place, -1, -1):
             if first < place and first in self.seen:

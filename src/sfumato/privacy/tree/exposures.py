@@ -41,13 +41,13 @@ _KEPT = 1 << 12  # views, releases and pairs
 
 
 def view_of_coalition(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> CoalitionView:
-    """What ``coalition`` receives at ``step``.
+    """What ``coalition`` receives, and what its members send, at the aggregation ``step``.
 
-    Everything goes through the aggregating node, whose average everybody below receives; that of the
-    cloud goes to all, the public included. Nodes over leaves that take no part aggregate nothing. A leaf may
-    send its own average to its devices besides. Where messages arrive summed up (secure aggregation, the
-    air), a node meets the sum of its children before its own noise, and no single message, unless the
-    coalition can take masks off.
+    Everything goes through the aggregating node, whose average everybody below receives; that of the cloud
+    goes to all, the public included. Nodes over leaves that take no part aggregate nothing. A leaf may send
+    its own average to its devices besides. Where messages arrive summed up (secure aggregation, the air), a
+    node meets the sum of its children before its own noise, and no single message, unless the coalition can
+    take masks off.
     """
     tier, active = step.tier, _aggregating(facts, step)
     nodes = [
@@ -94,26 +94,26 @@ class TreeExposures:
     facts: TreeFacts
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """Charge all releases that go into what ``coalition``, pooling knowledge, sees of device ``unit``."""
+        """The flow bound of device ``unit``: all releases that the view of ``coalition`` is computed from."""
         return self.pair(unit, tuple(coalition)).flow()
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """Charge only the releases that ``coalition``, who pools knowledge, sees of device ``unit``."""
+        """The cut bound of device ``unit``: only the releases that ``coalition`` sees."""
         return self.pair(unit, tuple(coalition)).cut()
 
     @cached_property
     def pair(self) -> Callable[[int, tuple[Party, ...]], PairExposures]:
-        """A function of unit and coalition (members once each) that gives the pair's charges."""
+        """A function of unit and coalition (members once each) that gives the pair's `PairExposures`."""
         return lru_cache(_KEPT)(partial(PairExposures, self))
 
     @cached_property
     def noise(self) -> TreeNoise:
-        """How much noise there is in the sums of the tree."""
+        """The `TreeNoise` of these facts: how much noise is in the sums of the tree."""
         return TreeNoise(self.facts)
 
     @cached_property
     def variance_unknown_to(self) -> Callable[..., float]:
-        """`TreeNoise.variance_unknown_to`, kept: many coalitions are alike under one node."""
+        """`TreeNoise.variance_unknown_to` with results kept, as many coalitions are alike under one node."""
         return lru_cache(_KEPT)(self.noise.variance_unknown_to)
 
     @cached_property
@@ -124,12 +124,12 @@ class TreeExposures:
 
     @cached_property
     def release(self) -> Callable[[int, tuple[Party, ...], int], Release]:
-        """`PairExposures.finest_release` by unit, coalition and step: both bounds charge what is seen."""
+        """A function of unit, coalition and step: `PairExposures.finest_release`, with results kept."""
         return lru_cache(_KEPT)(lambda unit, members, number: self.pair(unit, members).finest_release(number))
 
     @cached_property
     def most_weight(self) -> FloatArray:
-        """Most that weights in a leaf's average add up to, ``[leaves]``: more than expected may be drawn."""
+        """The largest sum that devices' weights in each leaf's average can have, ``[leaves]``."""
         facts = self.facts
         heaviest = np.zeros(len(facts.devices))
         np.maximum.at(heaviest, facts.classes.leaf, facts.classes.weight)
@@ -195,7 +195,7 @@ class PairExposures:
         return self.exposure(self.received_steps, "cut")
 
     def flow_and_cut(self) -> tuple[Exposure, Exposure]:
-        """Both bounds, which charge the same releases where every average above the unit is received."""
+        """Both bounds; they share their draws where every average above the unit is received."""
         flow = self.flow()
         is_cut = self.received_steps == self.steps
         return flow, replace(flow, bound_name="cut") if is_cut else self.cut()
@@ -203,7 +203,7 @@ class PairExposures:
     def exposure(
         self, exposed: Collection[int], bound_name: Literal["flow", "cut", "min-cost"] = "min-cost"
     ) -> Exposure:
-        """What is charged if the averages above the unit are exposed at some aggregations of a round.
+        """The exposure in which the averages above the unit are exposed at some aggregations of a round.
 
         Args:
             exposed: numbers of aggregations, the `received_steps` among them. None of a tier comes after one
@@ -222,7 +222,7 @@ class PairExposures:
         return Exposure(bound_name, (self._drawn(tuple(releases), numbers),))
 
     def release(self, number: int, hidden: Sequence[int] = ()) -> Release:
-        """What is charged for an aggregation that is exposed, with those before it that are ``hidden``."""
+        """The release charged for exposed aggregation ``number``, with the ``hidden`` ones before it."""
         found = self.tree.release(self.unit, self._under(self.facts.steps[number].tier), number)
         return self._with_hidden(found, number, hidden) if hidden else found
 
@@ -246,14 +246,14 @@ class PairExposures:
         return self.tree.view(self._under(self.facts.steps[number].tier), number)
 
     def unknown_variance(self, number: int, tier: int, sent: bool, present: bool = True) -> float:
-        """Variance of the noise, in the average of the node of ``tier`` above the unit, that no member knows.
+        """Variance of the noise that no member knows in the average of the node of ``tier`` above the unit.
 
         Of aggregation ``number``. ``sent``: with the node's own noise; ``present``: whether the unit sends.
         """
         return self.tree.variance_unknown_to(self.unit, self._under(tier), number, tier, sent, present)
 
     def finest_sum(self, number: int) -> tuple[int, bool]:
-        """Of the sums with the unit's message that are seen, the finest: tier, and if its node's noise is in.
+        """The finest seen sum with the unit's message: its tier, and whether its node's own noise is in it.
 
         One past the last tier: the unit's own message; nothing seen: as the aggregating node sends it.
         """
@@ -268,8 +268,8 @@ class PairExposures:
         return lowest, True
 
     def finest_release(self, number: int) -> Release:
-        """Describe the finest sum with the unit's message that is seen in aggregation ``number``; else the
-        average of the node above it that aggregates.
+        """The release of `finest_sum`: the finest sum with the unit's message seen in aggregation
+        ``number``.
         """
         facts, step = self.facts, self.facts.steps[number]
         own = float(step.message_norm[self.leaf]) * self.weight

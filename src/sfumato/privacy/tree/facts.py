@@ -64,7 +64,7 @@ class AggregationFacts:
         return self.takes_part is None or bool(self.takes_part[leaf])
 
     def broadcasts(self, leaf: int) -> bool:
-        """Whether ``leaf`` sends its own average to its devices although a tier above aggregates."""
+        """Whether ``leaf`` sends its own average to its devices although a tier above it aggregates."""
         return self.leaf_broadcasts is not None and bool(self.leaf_broadcasts[leaf])
 
     def channel(self, tier: int) -> FloatArray | float:
@@ -158,7 +158,7 @@ class TreeFacts(TreeShape):
         return found
 
     def party_name(self, party: Party) -> str:
-        """What the command line calls ``party``, such as ``edge:0``."""
+        """The name of ``party`` on the command line, such as ``edge:0``."""
         if party.kind == "public":
             return "public"
         if party.kind == "device":
@@ -167,17 +167,17 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def classes(self) -> DeviceClasses:
-        """The devices sorted into classes; those of one leaf and class are alike."""
+        """The devices sorted into classes: those of one class are under one leaf and alike."""
         return self.device_classes or DeviceClasses.alike(self.devices)
 
     def class_of(self, device: int) -> int:
-        """Number of the class of ``device`` of devices that are alike."""
+        """The number of the class of devices that ``device`` is in."""
         of_device = self.classes.of_device
         return self.leaf_of(device) if of_device is None else int(of_device[device])
 
     @cached_property
     def class_variance(self) -> tuple[FloatArray, ...]:
-        """For each step, the variance of the noise that a device of each class adds, ``[classes]``."""
+        """For each step, the variance of the noise that one device of each class adds, ``[classes]``."""
         return tuple(self.classes.variance(step.device_std) for step in self.steps)
 
     @property
@@ -187,10 +187,10 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def min_contributors(self) -> IntArray:
-        """How many devices' noise is sure to be in the sum of each leaf that sends, int64 ``[leaves]``.
+        """A lower bound on the devices whose noise is in the sum of each leaf that sends, int64 ``[leaves]``.
 
-        Under Poisson participation no device's is, unless a sum is only released with
-        ``guaranteed_contributors`` in it; nor where messages are rounded.
+        0 under Poisson participation, unless a sum is only released with ``guaranteed_contributors`` in it,
+        and where messages are rounded after noise.
         """
         if self.rounds_after_noise:
             return np.zeros(len(self.devices), dtype=np.int64)
@@ -207,25 +207,23 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def largest_denominators(self) -> FloatArray:
-        """What each leaf divides the sum of its messages by, at most."""
+        """The most that each leaf divides the sum of its messages by, ``[leaves]``."""
         return 1.0 / self.leaf_weight if self.most_denominators is None else self.most_denominators
 
     @property
     def divides_by_drawn(self) -> bool:
-        """Whether what leaves divide by depends on who is drawn."""
+        """Whether the denominators of leaves depend on who is drawn."""
         return self.most_denominators is not None
 
     def weight_below(self, path: IntArray, tier: int, to: int) -> float:
-        """Weight of ``path[tier]``'s average in that of its ancestor ``path[to]``; ``path``: root first."""
+        """Weight of ``path[tier]``'s average in that of ``path[to]``, an ancestor; ``path``: root first."""
         weight = 1.0
         for t in range(to, tier):
             weight /= float(self.children[t][path[t]])
         return weight
 
     def unit_weight(self, path: IntArray, to: int) -> float:
-        """Weight of a device's message in the average of ``path[to]``; ``path``: from the root to its
-        leaf.
-        """
+        """Largest weight of a device's message in the average of ``path[to]``; ``path``: root to leaf."""
         return float(self.leaf_weight[path[-1]]) * self.weight_below(path, self.depth - 1, to)
 
     def hop(self, tier: int) -> Hop:
@@ -233,7 +231,7 @@ class TreeFacts(TreeShape):
         return self.hops[tier] if self.hops else "plain"
 
     def receiving_sums(self, nodes: Iterable[Party], coalition: Iterable[Party]) -> set[Party]:
-        """Those of ``nodes``, members of ``coalition``, that receive nothing but sums of messages."""
+        """Those of ``nodes``, members of ``coalition``, that receive sums of messages only."""
         summed = [node for node in nodes if self.hop(node.tier) != "plain"]
         if not summed or not self.unmask_thresholds:
             return set(summed)  # whoever colludes
@@ -292,7 +290,7 @@ class TreeNoise:
         sent: bool,
         present: bool = True,
     ) -> float:
-        """Variance, in the average of the node of ``tier`` above ``unit``, of the noise that no member knows.
+        """The noise variance that no member knows in the average of the node of ``tier`` above ``unit``.
 
         All noise in what a member off the path sends is known, as is what member devices add.
 
@@ -376,7 +374,7 @@ class TreeNoise:
     def variance_of_devices(
         self, number: int, leaf: int, unit: int | None, members: Counter[int], *, present: bool
     ) -> float:
-        """Least variance of devices' noise in the average of ``leaf`` that nobody in the coalition knows.
+        """A lower bound on the variance of devices' noise in the average of ``leaf`` that no member knows.
 
         Members (so many ``members`` of each class) fill the cohort first, then the quietest others; a unit of
         class ``unit`` that is under this leaf, and ``present``, adds its own noise. Where denominators depend

@@ -35,11 +35,12 @@ Charged = tuple[Ways, Ways]
 
 @dataclass(frozen=True)
 class Chains:
-    """Things that know noise, in chains: of those in a chain each knows at least what the next one does.
+    """Observers or units sorted into chains, in each of which one knows at least the noise the next one
+    knows.
 
     Attributes:
-        order: the things, the worst first, chain after chain.
-        chain: of each of ``order``.
+        order: their numbers, the one that knows most first, chain after chain.
+        chain: the chain of each of ``order``.
     """
 
     order: IntArray
@@ -47,7 +48,7 @@ class Chains:
 
     @classmethod
     def of(cls, known: FloatArray) -> Chains:
-        """Sort things into chains by the noise variances that each knows, ``[things, figures]``."""
+        """Sort into chains by ``known``, the noise variances that each one knows, ``[count, figures]``."""
         order = np.lexsort(-known.T[::-1]) if known.shape[1] else np.arange(len(known))
         if (np.diff(known[order], axis=0) <= 0).all():
             return cls(order, np.zeros(len(order), dtype=np.int64))
@@ -61,7 +62,7 @@ class Chains:
         return cls(order[by_chain], chain[by_chain])
 
     def among(self, some: npt.NDArray[np.bool_]) -> Iterator[IntArray]:
-        """For every chain with things in the mask ``some`` ``[things]``: their numbers, the worst first."""
+        """Yield, chain by chain, the numbers of those in the mask ``some``, who knows most noise first."""
         kept = some[self.order]
         order, chain = self.order[kept], self.chain[kept]
         yield from np.split(order, np.flatnonzero(np.diff(chain)) + 1) if len(order) else ()
@@ -250,10 +251,9 @@ class FoldedPairs:
     ways: Callable[[PairClass], Ways]
 
     def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
-        """Yield one pair for every class of pairs, or fewer: above 60 classes a pair may stand for others
-        too.
+        """Yield one pair for every class; above `MOST_CLASSES` classes, one for several that it dominates.
 
-        It then stands for pairs that it surely dominates: at every δ their ε is at most its own.
+        At every δ the ε of the pairs that it stands for is at most its own.
 
         Args:
             unit: only pairs of this device; ``None``: of all.

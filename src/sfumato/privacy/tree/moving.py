@@ -37,7 +37,7 @@ class OneTreeRounds:
 
     @cached_property
     def kinds(self) -> RoundKinds:
-        """What one of these rounds charges a pair, computed once for each kind of pair."""
+        """What one of these rounds charges for a pair, computed once for each kind of pair."""
         return RoundKinds(self.releases)
 
 
@@ -54,7 +54,7 @@ class MovingReleases(TreeReleases):
 
     @classmethod
     def over_time(cls, found: Sequence[tuple[int, TreeReleases]]) -> MovingReleases:
-        """The releases of a run, from pairs of a round (from 0) and the tree's releases from it on."""
+        """The releases of a run; ``found``: pairs of a round (from 0) and the releases from that round on."""
         eras = tuple(
             OneTreeRounds(first, replace(releases, rounds=1, searched_under=None))
             for first, releases in found
@@ -92,9 +92,11 @@ class MovingReleases(TreeReleases):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """For every bound and release, its noise variance by kind of owner.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
+        it.
 
-        Of equal releases that owe their noise to different owners, those of the last such round.
+        By name of the bound, release and kind of owner. If equal releases of several eras have noise of
+        different owners, the last era counts.
         """
         members, found = tuple(dict.fromkeys(coalition)), dict[str, dict[Release, dict[str, float]]]()
         for era, _ in self._played:
@@ -103,8 +105,7 @@ class MovingReleases(TreeReleases):
         return found
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure of every era, regrouped by draws of batches; counts are of the
-        run.
+        """The releases of the pair's flow exposure in every era, by draws of batches; counts are of the run.
 
         Every local step draws anew, and no device remembers anything of an earlier round, so the draws of one
         round say nothing of those of another.
@@ -125,7 +126,7 @@ class MovingReleases(TreeReleases):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Yield one pair for every class of pairs, that with the largest ε of its class.
+        """Yield the pair with the largest ε of every class of pairs.
 
         ``unit``: only pairs of this device; ``None``: of all. ``apart`` and ``every_unit`` make no
         difference.
@@ -133,8 +134,7 @@ class MovingReleases(TreeReleases):
         return self.pairs.of(unit)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Yield classes of the devices outside ``members``, each of devices under the same edge in every
-        round.
+        """Yield the classes of the devices outside ``members``: those under the same edge in every round.
 
         ``apart`` makes no difference.
         """

@@ -51,11 +51,11 @@ class RoundKinds:
 
     @cached_property
     def alike(self) -> IntArray:
-        """A class number for every edge, ``[edges]``, equal where a symmetry exchanges edges."""
+        """A class number for every edge, ``[edges]``, equal only where a symmetry exchanges edges."""
         return self.releases.leaf_classes
 
     def kind_of(self, unit: int, coalition: Sequence[Party]) -> Kind | None:
-        """The kind of a pair; ``None`` for several observers, or where the unit is the observer.
+        """The kind of the pair of ``unit`` and ``coalition``; ``None`` for several observers or the unit.
 
         Returns:
             The class of the unit's edge, the observer's kind, and the class of the observer's edge: -1 if
@@ -90,7 +90,8 @@ class RoundKinds:
         return self._once(self._of_records, self.releases.record_releases, unit, coalition)
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
-        """Split the noise variance of each release of one round that is charged for a pair by who adds it.
+        """The noise variance of each release that one round charges for ``unit`` towards ``coalition``, by
+        owner.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, by kind of owner (such as
@@ -122,7 +123,7 @@ class RoundKinds:
         return kept[named]
 
     def kind_numbers(self, units: IntArray, parties: Sequence[Party]) -> IntArray:
-        """A number for every pair of the units and parties, equal only where pairs are of a kind: ``[U, P]``.
+        """A number for every pair of a unit and a party, equal only for pairs of one kind, int64 ``[U, P]``.
 
         Args:
             units: numbers of devices, ``[U]``.
@@ -139,9 +140,9 @@ class RoundKinds:
         return found
 
     def mu_squared(self, unit: int, parties: Sequence[Party]) -> FloatArray:
-        """μ² of one round towards each of ``parties``, all edges or all devices: ``[P, 2, 2]``.
+        """μ² of one round of ``unit`` towards each of ``parties``, all edges or all devices, ``[P, 2, 2]``.
 
-        Of the flow and the cut bound, under zero-out and under replace.
+        The axes: parties; flow and cut bound; zero-out and replace.
         """
         numbers, table = self.kind_numbers(np.array([unit]), parties)[0], self._tables[parties[0].kind]
         found = table[numbers]
@@ -181,7 +182,7 @@ class MovingPairs:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether participants or records are drawn."""
+        """Whether participants of rounds, or records of batches, are drawn at random."""
         facts = self.kinds[0].releases
         return facts.draw_kind != "all" or facts.batches.rates is not None
 
@@ -203,7 +204,7 @@ class MovingPairs:
         return np.unique(self.of_device, return_index=True)[1].astype(np.int64)
 
     def units_outside(self, members: Set[int]) -> Iterator[UnitClass]:
-        """The devices outside ``members``, class by class as in `of_device`."""
+        """Yield the classes of the devices outside ``members``, as in `of_device`."""
         facts = self.kinds[0].releases
         for number in np.argsort(self.firsts):
             left = np.setdiff1d(np.flatnonzero(self.of_device == number), np.fromiter(members, np.int64))
@@ -223,8 +224,7 @@ class MovingPairs:
         return np.bincount(self.of_device).astype(np.int64)
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:
-        """Yield one pair for every class of pairs; their ``pair_count`` adds up to all, or to all of one
-        unit.
+        """Yield one pair for every class of pairs; their ``pair_count`` adds up to all pairs (of one unit).
 
         ``unit``: only pairs of this device, every edge a class of its own; ``None``: of all.
 

@@ -34,7 +34,7 @@ class TreePairs:
         """For each tier, a number for every node, equal only where an automorphism exchanges the nodes.
 
         Int64 arrays ``[nodes]``, the cloud's tier first. Nodes of one number have the same facts, subtrees of
-        the same kinds, and ancestors of one number; where pairs are to be kept apart, every node has its own.
+        the same kinds, and ancestors of one number; with `apart`, every node has its own.
         """
         facts = self.facts
         if self.apart:
@@ -104,8 +104,7 @@ class TreePairs:
         )
 
     def of(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """Yield one pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all
-        pairs.
+        """Yield one pair of every class of equivalent ordered pairs; their ``pair_count`` adds up to all.
 
         Observers are every aggregator, the public and every other device.
 
@@ -119,10 +118,9 @@ class TreePairs:
         return covering(self.listed(unit, apart=apart), self.pair_count(unit))
 
     def listed(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """List one pair of every class of equivalent ordered pairs, without a check that they stand for all.
+        """Yield the pairs of `of` without its check that they stand for all pairs.
 
-        ``unit``: only pairs of this device; ``None``: of all. ``apart``: sites whose records are drawn
-        unequally often are classes of their own.
+        ``unit``, ``apart``: as of `of`.
         """
         if unit is not None:
             yield from self._pairs_of(UnitClass(unit, 1))

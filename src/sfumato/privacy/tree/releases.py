@@ -116,7 +116,7 @@ class TreeReleases(TreeFacts):
         return found
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The same choice of aggregations as in ``exposure``, charged by this declaration.
+        """The exposure of ``unit`` towards ``coalition``, by these facts, of what ``exposure`` exposes.
 
         ``exposure`` may come from another declaration of the same tree, such as one with other noise.
         """
@@ -136,20 +136,20 @@ class TreeReleases(TreeFacts):
 
     @cached_property
     def is_composed_roughly(self) -> bool:
-        """Whether ε may be up to 2 % above what a finer grid gives: where leaves of very many kinds draw.
+        """Whether ε may be up to 2 % above that of a finer grid: where leaves of many kinds draw devices.
 
         Each has a rate of its own, and so privacy losses of its own to compose.
         """
         return self.draw_kind != "all" and len(np.unique(self.leaf_classes)) > self._most_leaves_alone
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
-        """None: in a tree, no larger coalition bounds a record better than the coalition itself.
+        """Always ``None``: in a tree no larger coalition bounds a record better than the coalition itself.
 
         Messages are trained from models that exposed averages determine.
         """
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of ``unit``'s flow exposure, regrouped by draws of batches; empty if none are drawn.
+        """The releases of the pair's flow exposure, by draws of batches; empty if no records are drawn.
 
         A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
         steps is charged step by step, whatever is sent. A device that rounds a message before anybody noises
@@ -190,10 +190,11 @@ class TreeReleases(TreeFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """For every bound by name, each release with its noise variance, a coordinate, by kind of owner.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
+        it.
 
-        Owners are ``devices``, ``channel`` and ``aggregators``. Variances add up over them, so each is what
-        the same releases have where nobody else adds noise.
+        By name of the bound, release and kind of owner: ``devices``, ``channel`` and ``aggregators``.
+        Variances add up over them, so each is what the same releases have where nobody else adds noise.
         """
         of_kind = {
             what: {
@@ -222,7 +223,7 @@ class TreeReleases(TreeFacts):
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """Compute the bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
+        """The bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
 
         Args:
             exposure: the releases charged, one of `exposures`.
@@ -234,7 +235,7 @@ class TreeReleases(TreeFacts):
         return bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
 
     def view(self, coalition: Sequence[Party], number: int) -> CoalitionView:
-        """What ``coalition`` receives in aggregation ``number`` of a round."""
+        """What ``coalition`` receives, and what its members send, in aggregation ``number`` of a round."""
         return view_of_coalition(self, coalition, self.steps[number])
 
     def after(self, rounds: int) -> Self:
@@ -284,7 +285,7 @@ class TreeReleases(TreeFacts):
         return tuple(way for exposure in charged for way in ways_to_charge(exposure, self.searched_under))
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
-        """Yield classes of the devices outside ``members``: those under one leaf that are alike.
+        """Yield the classes of the devices outside ``members``: those under one leaf that are alike.
 
         ``apart``: whether sites whose records are drawn unequally often are classes of their own.
         """

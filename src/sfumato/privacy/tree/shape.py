@@ -58,7 +58,7 @@ class TreeShape:
 
     @cached_property
     def first_child(self) -> tuple[IntArray, ...]:
-        """For every tier, each node's first child (a node; a device under leaves) and one past the last."""
+        """For every tier, the index of each node's first child (node or device), and one past the last."""
         nodes = (
             np.searchsorted(below, np.arange(len(above) + 1)).astype(np.int64)
             for above, below in zip(self.parents, self.parents[1:], strict=False)
@@ -102,7 +102,7 @@ class TreeShape:
         return np.arange(self.first_device[leaf], self.first_device[leaf + 1], dtype=np.int64)
 
     def ancestor(self, tier: int, index: int, above: int) -> int:
-        """The node of tier ``above`` over node ``index`` of ``tier``, or that node itself."""
+        """The node of tier ``above`` over node ``index`` of ``tier``; ``index`` if the tiers are equal."""
         for t in range(tier, above, -1):
             index = int(self.parents[t][index])
         return index
@@ -128,7 +128,10 @@ class DeviceClasses:
 
     @classmethod
     def alike(cls, devices: IntArray) -> DeviceClasses:
-        """One class for each leaf, of weight 1, all noisy; ``devices``: their number under each leaf."""
+        """One class for each leaf, of weight 1, whose devices all add noise.
+
+        ``devices``: their number under each leaf, ``[leaves]``.
+        """
         leaves = len(devices)
         return cls(
             np.arange(leaves, dtype=np.int64),
@@ -148,7 +151,7 @@ class DeviceClasses:
 
     @classmethod
     def of(cls, devices: IntArray, weights: FloatArray | None, noisy: BoolArray | None) -> DeviceClasses:
-        """Classes of equal leaf, weight and noisiness.
+        """The classes of devices of equal leaf and weight that all add noise, or all none.
 
         Args:
             devices: number of devices under each leaf; devices are numbered leaf by leaf.
@@ -205,8 +208,7 @@ class DeviceClasses:
         return np.bincount(self.leaf, weights=self.weight * self.count).astype(np.float64)
 
     def least_noise(self, std: FloatArray, sure: IntArray) -> FloatArray:
-        """For each leaf, variance of the noise in the sum of its ``sure[leaf]`` quietest devices,
-        ``[leaves]``.
+        """For each leaf, the noise variance of the sum of its ``sure[leaf]`` quietest devices, ``[leaves]``.
 
         Args:
             std: of a noisy device of weight 1, for each leaf.
@@ -221,7 +223,7 @@ class DeviceClasses:
         return np.bincount(leaf, weights=taken * variance[order]).astype(np.float64)
 
     def variance(self, std: FloatArray) -> FloatArray:
-        """For each class, variance of the noise that one of its devices adds to its message, ``[classes]``.
+        """For each class, the noise variance, a coordinate, of one of its devices' messages, ``[classes]``.
 
         ``std``: of a noisy device of weight 1, for each leaf, ``[leaves]``.
         """
@@ -229,10 +231,13 @@ class DeviceClasses:
         return scaled
 
     def kind(self, number: int) -> tuple[float, bool]:
-        """Weight and noisiness of the devices of class ``number``."""
+        """The weight of the devices of class ``number``, and whether they add noise."""
         return float(self.weight[number]), bool(self.noisy[number])
 
     def bounds(self, bound: FloatArray) -> FloatArray:
-        """For each class, l2 bound of a device's message; ``bound``: for each leaf, of one of weight 1."""
+        """For each class, the l2 bound of a device's message, ``[classes]``.
+
+        ``bound``: of a message of weight 1, for each leaf, ``[leaves]``.
+        """
         scaled: FloatArray = bound[self.leaf] * self.weight
         return scaled

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.adaptive_control.bounds import BoundInputs, Constants
-from sfumato.adaptive_control.estimates import NoisySquaredNorm, spread
+from sfumato.adaptive_control.estimates import NoisySquaredNorm, largest_distance
 from sfumato.adaptive_control.problem import Gap
 from sfumato.protocols.adaptive.observations import RoundObservations
 from sfumato.protocols.adaptive.state import AdaptiveState
@@ -46,8 +46,7 @@ class _Dispersion:
 def diagnose(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """Compute the metrics columns of a round of adaptive control: dispersions, convergence bounds, and gap
-    terms.
+    """The metrics columns of a round of adaptive control: dispersions, their bounds, and terms of the gap.
 
     Args:
         state: of the protocol before the round.
@@ -58,10 +57,10 @@ def diagnose(
 
     Returns:
         By column: ``z1``, the mean squared distance of messages from their edge's average, without the
-            expected noise; ``z2``, the mean squared distance of the edges' models from their mean; NaN where
-            one of these would tell of raw vectors. ``b1``, ``b2``, ``phi`` are the dispersion bounds as
-            printed in H2FDP, ``gap_start``, ``gap_drift``, ``gap_noise`` the terms of (33), corrected; NaN
-            where epochs are counted.
+        expected noise; ``z2``, the mean squared distance of the edges' models from their mean; NaN where one
+        of these would tell of raw vectors. ``b1``, ``b2``, ``phi`` are the dispersion bounds as printed in
+        H2FDP, ``gap_start``, ``gap_drift``, ``gap_noise`` the terms of (33), corrected; NaN where epochs are
+        counted.
     """
     found = _dispersion(state, observed, played, gap.parameters)
     sent = np.maximum(found.counts, 1)
@@ -171,7 +170,7 @@ def _constants(
         for e, n, public in zip(found.within, found.counts, found.public, strict=True)
         if n > 1 and public
     ]
-    within, between = spread(devices), spread(found.between)
+    within, between = largest_distance(devices), largest_distance(found.between)
     known = control.bounds.gradient
     longest = gap.clip if known is None else min(gap.clip, known)
     return Constants(

@@ -66,11 +66,10 @@ class RoundObservations:
             self.edges = vectors.clone()
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Do nothing: averages are computed from what was sent. It is here as `Listener` asks for it."""
+        """Do nothing; `Listener` asks for this method, and averages are computed from what is sent."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep ``values`` ``[edges, M]``, the models that edges send to their devices; other tiers are not
-        kept.
+        """Keep ``values`` ``[edges, M]``, the models that edges send to their devices; ignore other tiers.
 
         The arguments are those of `Listener`.
         """

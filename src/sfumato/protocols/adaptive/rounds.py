@@ -128,10 +128,10 @@ class AdaptiveProtocol:
         return AdaptiveState(inner, 0, settings, beta, ended, fresh.spent, seen, ())
 
     def rounds_expected(self, state: AdaptiveState) -> int:
-        """Estimate the number of rounds of the whole training.
+        """An estimate of the number of rounds of the whole training.
 
-        It is rounds done, plus the local steps that are left over the next round's interval (local steps a
-        round), 1 at least; the rounds done where training has ended.
+        Rounds done, plus the local steps left divided by those of the next round, rounded down but at least
+        1; once training has ended, the rounds done.
         """
         if state.ended:
             return state.round
@@ -193,7 +193,7 @@ class AdaptiveProtocol:
         }
 
     def spent(self, state: AdaptiveState) -> FloatArray:
-        """Give μ² (of Gaussian DP) that the privacy filter has charged so far, ``[devices, observers]``."""
+        """μ² (of Gaussian DP) that the privacy filter has charged so far, ``[devices, observers]``."""
         return state.spent
 
     def model(self, state: AdaptiveState) -> Tensor:
@@ -205,7 +205,7 @@ class AdaptiveProtocol:
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:
-        """Give, as JSON: why training ended, the settings of every round, and who survived each."""
+        """Why training ended, every round's settings, and who survived each, as JSON for ``ledger.json``."""
         facts = {"ended": state.ended, "settings": [asdict(setting) for setting in state.history]}
         played = [round_plan(self._plan, setting, n) for n, setting in enumerate(state.history)]
         attendance = Attendance.of_rounds(self._plan, played)
@@ -216,16 +216,12 @@ class AdaptiveProtocol:
         return bool(torch.isfinite(state.inner.model).all())
 
     def scores(self, state: AdaptiveState, examination: Evaluator) -> dict[str, float]:
-        """Score the global model on the test set: ``accuracy`` (0 to 1), ``loss`` (nats) and further measures
-        by name.
-        """
+        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats) and others."""
         score = examination.score(state.inner.model)
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Measure norms of un-noised, unclipped messages over ``rounds`` rounds from ``model`` ``[M]``,
-        without control.
-        """
+        """Norms of messages of ``rounds`` rounds from ``model`` ``[M]``, without noise, clips and control."""
         return self._tree_protocol(self._plan).pilot(model, rounds)
 
     def _tree_protocol(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:

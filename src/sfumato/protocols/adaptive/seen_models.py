@@ -34,12 +34,12 @@ class SeenModels:
         return cls(model[None].clone(), (), ())
 
     def after(self, model: Tensor, *, length: float, noise_std: float) -> Self:
-        """These models and that of one more round; the oldest are dropped.
+        """A copy with the model of one more round; the oldest are dropped.
 
         Args:
-            model: at its end, ``[M]``.
-            length: step size times local steps.
-            noise_std: of a coordinate of all noise in ``model`` that is of this round.
+            model: at the end of that round, ``[M]``.
+            length: step size times local steps of that round.
+            noise_std: standard deviation, a coordinate, of the noise that the round added to ``model``.
         """
         kept = torch.cat([self.models, model[None]])[-WINDOW - 2 :]
         rounds = len(kept) - 1
@@ -47,10 +47,11 @@ class SeenModels:
         return type(self)(kept, lengths, (*self.variances, (noise_std / length) ** 2)[-rounds:])
 
     def moves(self) -> Moves:
-        """Compute the scalar products of the model's changes in these rounds, ``[rounds, rounds]``.
+        """What the smoothness is estimated from: products of the model's changes, ``[rounds, rounds]``.
 
         Returns:
-            These, and for each round step size times local steps and the variance of the known noise; and M.
+            The products; for each round step size times local steps, and the variance of the known noise in a
+            coordinate of its mean gradient; and M.
         """
         rounds = len(self.lengths)
         products = np.zeros((rounds, rounds))

@@ -30,14 +30,14 @@ _Choice = tuple[int, int | tuple[int, ...], int | tuple[int, ...]]
 
 
 def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -> float:
-    """Give the step size of round ``number`` (from 0).
+    """The step size of round ``number`` (from 0), by the rule ``control.step_size`` of the spec.
 
     ``stable``: that of the spec, but at most 1/beta, where a step on a beta-smooth loss never raises it.
     ``theorem``: eta_k = gamma_k / sqrt(k + 1), gamma_k = min(1/tau_(k-1), 1/K_g) / beta (H2FDP, section 5.1).
     ``scheduled``: that of the spec.
 
     Args:
-        plan: has the spec, whose ``control.step_size`` names one of these.
+        plan: of the run; its spec has a section ``control``.
         number: of the round, k.
         last_steps: local steps of the round before, tau_(k-1).
         smoothness: beta, an upper bound of the gradient's Lipschitz constant.
@@ -55,10 +55,10 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
 
 
 def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
-    """List the numbers of participants to choose from, ascending: for trusted, and for untrusted edges.
+    """The numbers of participants to choose from, ascending: for trusted edges, and for untrusted ones.
 
-    From the fewest that are allowed to ``control.max_devices`` or the devices of the largest such edge,
-    whichever is less; [1] where there are no such edges.
+    From the fewest that are allowed to ``control.max_devices`` or the devices of the largest edge of that
+    trust, whichever is less; [1] if no edge has that trust.
     """
     trusted, devices, least = plan.tree.tiers[-1].trusted, plan.tree.devices, least_participants(plan)
     most = control.max_devices or int(devices.max())
@@ -71,9 +71,9 @@ def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
 
 
 def cost_of_estimates(control: Control) -> float:
-    """μ² that a device's noised estimate of smoothness costs it towards every observer, in a round.
+    """μ² that each round costs a device, towards every observer, for its noised estimate of the smoothness.
 
-    0 where smoothness is estimated from released models.
+    0 where ``control`` has the smoothness estimated from released models.
     """
     estimates = control.estimates
     return 0.0 if estimates == "released" else estimates.multiplier**-2
@@ -175,17 +175,16 @@ class SettingsChoice:
     def with_noise(
         self, settings: RoundSettings, number: int, done: int, account: GaussianFilter
     ) -> tuple[RoundSettings, str]:
-        """Set the noise factor of ``settings`` for round ``number``, as far as budget and integer ring allow
-        the round.
+        """Set the noise factor of ``settings`` so that budgets and integer ring allow round ``number``.
 
         Args:
             settings: interval, participants and step size.
-            number: of the round.
+            number: of the round, from 0.
             done: local steps so far.
             account: what the privacy filter has charged.
 
         Returns:
-            The settings with noise, and "" or the reason why the round may not be.
+            The settings with noise; and "", or the reason why no noise makes this round possible.
         """
         noised, why = self._within_budget(settings, number, done, account)
         return noised, why or self._why_outside_ring(noised, number)

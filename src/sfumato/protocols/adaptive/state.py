@@ -52,21 +52,19 @@ class AdaptiveState:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other ranks (processes) hold parts of it: never, since under control every rank has all of
-        it.
-        """
+        """Always false: under control every rank (process) has the whole state."""
         return False
 
     def whole(self) -> Self:
-        """Return the state itself: no other rank (process) holds a part of it."""
+        """The state itself, as every rank (process) has all of it."""
         return self
 
-    def over(self, ranks: Ranks) -> Self:
-        """Return the state itself: nothing of it is divided among ``ranks`` (processes)."""
+    def divided_among(self, ranks: Ranks) -> Self:
+        """The state itself, as nothing of it is divided among ``ranks`` (processes)."""
         return self
 
     def pack(self) -> dict[str, Any]:
-        """Pack everything as numbers, text and CPU tensors, for a checkpoint."""
+        """The whole state as numbers, text and CPU tensors by name, for a checkpoint."""
         return {
             "inner": self.inner.pack(),
             "steps": self.steps,

@@ -90,8 +90,9 @@ class GroupedProtocol:
         return self._operations_of(max(0, state.round - 1))
 
     def personalised(self, state: GroupedState) -> Tensor:
-        """Average, for every membership class (workers in the same groups), its groups' models: ``[classes,
-        P]``.
+        """The mean of its groups' models for every membership class, ``[classes, P]``.
+
+        A class is the workers in the same groups.
         """
         return self._last_operations(state).merged(state.models)
 
@@ -103,17 +104,17 @@ class GroupedProtocol:
         """``None``: the plan declares every round, so there is no filter."""
 
     def model(self, state: GroupedState) -> Tensor:
-        """Average the personalised models of all workers: ``[P]``."""
+        """The mean of the personalised models of all workers, ``[P]``."""
         last = self._last_operations(state)
         counts = torch.from_numpy(last.plan.groups.classes.counts).float().to(last.device)
         return (counts / counts.sum()) @ self.personalised(state)
 
     def artifacts(self, state: GroupedState) -> dict[str, Tensor]:
-        """Give the models of all groups, ``[M, P]`` for M groups, by file name."""
+        """The models of all groups, ``[M, P]`` for M groups, by file name."""
         return {GROUPS_FILE: state.models}
 
     def realised_facts(self, state: GroupedState) -> dict[str, Any]:
-        """Give, as JSON, the number of messages in every group's sum by round, and which sums were lost.
+        """The number of messages in every group's sum by round, and which sums were lost, as JSON.
 
         {} where the spec lets no message be lost.
         """
@@ -129,7 +130,7 @@ class GroupedProtocol:
         return bool(torch.isfinite(state.models).all())
 
     def scores(self, state: GroupedState, examination: Evaluator) -> dict[str, float]:
-        """Score workers' personalised models on the test set of ``examination``; means over workers, by
+        """Score the workers' personalised models on the test set of ``examination``: means over workers by
         column.
 
         ``accuracy`` and ``loss`` (nats) are on the whole test set, ``personal_accuracy`` on its examples
@@ -145,8 +146,7 @@ class GroupedProtocol:
         }
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Measure norms of un-noised, unclipped updates while ``model`` ``[P]`` is trained by the plan's own
-        rules.
+        """Norms of updates, neither clipped nor noised, of at most ``rounds`` rounds from ``model`` ``[P]``.
 
         Where a message covers an interval of S rounds, ``rounds`` counts intervals, and norms are divided by
         sqrt(S), as the bound of such a message is sqrt(S) times ``privacy.clip``. Draws are those of another

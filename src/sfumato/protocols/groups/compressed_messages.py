@@ -24,7 +24,7 @@ from sfumato.schedule.groups import GroupPlan
 
 
 def coordinates_of(plan: GroupPlan, number: int, models: Tensor) -> list[Tensor] | None:
-    """Choose the coordinates that messages of each group have in the release of round ``number``.
+    """The coordinates that each group's messages have in the release of round ``number``.
 
     Args:
         plan: of the groups; its spec says how many, and whether at random or the largest of the group's
@@ -50,15 +50,14 @@ def coordinates_of(plan: GroupPlan, number: int, models: Tensor) -> list[Tensor]
 def noise_and_round_(
     updates: Tensor, assignments: GroupAssignments, plan: GroupPlan, number: int, noise: Noise
 ) -> None:
-    """Turn clipped ``updates`` ``[p, P]`` into messages, in place: noised, rounded, and 0 where nothing is
-    sent.
+    """Turn clipped ``updates`` ``[p, P]`` into messages, in place: noised, rounded, 0 at unsent coordinates.
 
     Args:
-        updates: clipped, one an assignment.
-        assignments: of these updates.
+        updates: clipped, one for each assignment.
+        assignments: worker and group of each update ``[p]``.
         plan: of the groups.
         number: of the round.
-        noise: which coordinates are sent, and what is added to them.
+        noise: which coordinates are sent, and the noise that is added to them.
     """
     starts = np.flatnonzero(np.diff(assignments.groups, prepend=-1)).tolist()
     for start, stop in zip(starts, [*starts[1:], len(updates)], strict=True):
@@ -71,7 +70,7 @@ def noise_and_round_(
 
 
 def noise_sums_(sums: Tensor, noise: Noise) -> None:
-    """Add the masters' noise, in place, to the coordinates of the groups' ``sums`` ``[M, P]`` that were sent.
+    """Add the masters' noise, in place, to the coordinates of the groups' ``sums`` ``[M, P]`` that are sent.
 
     Row m of ``noise`` is that of group m.
     """
@@ -83,13 +82,13 @@ def noise_sums_(sums: Tensor, noise: Noise) -> None:
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise for some coordinates of rows.
+    """Noise for the coordinates of messages that are sent, one row a message (or a group's sum).
 
     Attributes:
         mechanism: adds it.
         coordinates: that are sent in each group, ascending.
-        stds: of each row.
-        key_of: gives the key of a row by its number.
+        stds: standard deviation of each row's noise, a coordinate.
+        key_of: gives the key of a row's random draws by its number.
     """
 
     mechanism: NoiseMechanism[Tensor]
@@ -98,9 +97,8 @@ class Noise:
     key_of: Callable[[int], bytes]
 
     def add_(self, sent: Tensor, first: int) -> None:
-        """Add noise, in place, to ``sent`` ``[p, k]``, rows of the coordinates that are sent.
-
-        ``first``: number of the first row, from which on stds and keys are looked up.
+        """Add noise, in place, to ``sent`` ``[p, k]``: the sent coordinates of rows ``first`` to
+        ``first + p - 1``.
         """
         stds = self.stds[first : first + len(sent)]
         self.mechanism.add_(sent, stds, lambda row: self.key_of(first + row))

@@ -11,8 +11,7 @@ from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """Run one round of DP-OGL in which workers train alone for an interval of rounds and send one clipped
-    update.
+    """Run one round of DP-OGL where workers train alone for an interval and send one clipped update.
 
     The work is done in the interval's last round, with the step size of its first; in the others nothing is
     sent, and nothing changes.

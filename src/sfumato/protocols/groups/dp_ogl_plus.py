@@ -10,8 +10,9 @@ from sfumato.schedule.group_participation import draw_assignments
 
 
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
-    """Run one round of DP-OGL+: one sample an interval of rounds, un-noised steps inside (11), a noised
-    release at its end (12, 13).
+    """Run one round of DP-OGL+: steps without noise (11), and in an interval's last round a noised release.
+
+    Workers are sampled once an interval; the release is by (12) and (13) of the paper.
 
     Args:
         operations: of the groups of this round.

@@ -89,18 +89,16 @@ class GroupOperations:
         return torch.from_numpy(self.plan.denominators)[:, None].to(self.device)
 
     def turnout(self, number: int) -> GroupTurnout | None:
-        """Tell which messages of round ``number`` (from 0) arrive; ``None`` where the spec lets none be
-        lost.
-        """
+        """Which messages of round ``number`` (from 0) arrive; ``None`` where the spec lets none be lost."""
         return group_turnout(self.plan, number)
 
     def start(self, models: Tensor, assignments: GroupAssignments, *, merge: bool) -> tuple[Tensor, Tensor]:
-        """Choose the models that workers start from, given those of the groups, ``models`` ``[M, P]``.
+        """The models that workers start a round from: the group's own, or the mean over the worker's groups.
 
         Args:
             models: of the groups ``[M, P]``.
             assignments: who trains for which group, ``[p]``.
-            merge: whether a worker starts from the mean of its groups' models, or from the group's own.
+            merge: whether a worker starts from the mean of its groups' models.
 
         Returns:
             The models ``[groups or classes, P]``, and int64 ``[p]``, the row from which each assignment
@@ -112,17 +110,15 @@ class GroupOperations:
         return self.merged(models), torch.from_numpy(own)
 
     def merged(self, models: Tensor) -> Tensor:
-        """The mean of its groups' models for each membership class, ``[classes, P]``.
+        """For each class of workers in the same groups, the mean of its groups' models, ``[classes, P]``.
 
-        ``models`` are of the groups, ``[M, P]``; a class is the workers in the same groups.
+        ``models``: of the groups, ``[M, P]``.
         """
         classes = self.plan.groups.classes
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
 
     def seats(self) -> DeviceVectors:
-        """Make the memory of workers inside an interval, a vector for each assignment to a group: all
-        zero.
-        """
+        """New zero vectors, one for each assignment, for what workers learn inside an interval."""
         return DeviceVectors(torch.zeros(self.parameters, device=self.device), self.ranks)
 
     def train(
@@ -135,10 +131,10 @@ class GroupOperations:
         rounds: int = 1,
         seats: DeviceVectors | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
-        """Train the worker of every assignment, for the steps of ``rounds`` rounds from ``number`` on.
+        """Train the worker of every assignment for the steps of ``rounds`` rounds, from round ``number`` on.
 
-        Assignment a starts from row ``start_of[a]`` of the models ``start`` ``[n, P]``. What ``seats``
-        (memory of workers inside an interval, if any) hold is brought to the ranks that train them.
+        Assignment a starts from row ``start_of[a]`` of the models ``start`` ``[n, P]``. The vectors of
+        ``seats``, if any, are moved to the ranks that train their assignments.
 
         Yields:
             The assignments of a chunk, ascending ``[p]``, and their updates float32 ``[p, P]``.
@@ -205,7 +201,7 @@ class GroupOperations:
         return changed
 
     def norms_of(self, updates: Tensor) -> Tensor:
-        """L2 norms ``[p]`` of messages ``[p, P]`` that nobody clips; a pilot's list records them too."""
+        """L2 norms ``[p]`` of ``updates`` ``[p, P]`` that nobody clips; a pilot's list records them too."""
         norms = row_norms(updates)
         if self._unclipped_norms is not None:
             self._unclipped_norms.append(norms.cpu())
@@ -221,12 +217,11 @@ class GroupOperations:
         *,
         base: Tensor | None = None,
     ) -> int:
-        """Clip ``updates`` ``[p, P]``, noise those to masters who are not trusted, in place, and add them to
-        ``sums``.
+        """Clip ``updates`` ``[p, P]``, in place, noise those to untrusted masters, add them to ``sums``.
 
         They are of the assignments ``rows`` ``[p]`` in round ``number``; lost messages become zeros. With
         compression, ``base`` (the groups' models before the release ``[M, P]``) chooses the coordinates that
-        are sent; ``None``: all are sent. Returns how many clipping changed.
+        are sent; ``None``: all are sent. Returns the number of updates that clipping changed.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared.
@@ -250,8 +245,7 @@ class GroupOperations:
     def hand_over_(
         self, messages: Tensor, assignments: GroupAssignments, rows: IntArray, number: int, sums: Sums
     ) -> None:
-        """Report ``messages`` ``[p, P]`` to the listener, and add them to ``sums``; lost ones become zeros,
-        in place.
+        """Report ``messages`` ``[p, P]`` to the listener and add them to ``sums``; lost ones are set to 0.
 
         They are of the assignments ``rows`` ``[p]`` in round ``number``.
 
@@ -269,21 +263,20 @@ class GroupOperations:
     def release(
         self, server: ServerState, base: Tensor, sums: Sums, number: int
     ) -> tuple[ServerState, Tensor]:
-        """Noise the groups' averages, step each master's own optimizer from ``base`` ``[M, P]``, and report
-        the models.
+        """Noise the averages, step each master's optimizer from ``base`` ``[M, P]``, report the models.
 
-        Returns the optimizers' next state, and the groups' new models ``[M, P]``.
+        ``sums`` are of the groups' messages in round ``number``. Returns the optimizers' next state, and the
+        groups' new models ``[M, P]``.
         """
         server, models = self.server.step(server, base, self.noised_averages(sums, number, base=base))
         self.tell_broadcast(models, number)
         return server, models
 
     def noised_averages(self, messages: Sums, number: int, *, base: Tensor | None = None) -> Tensor:
-        """Divide the sums that masters received, noised by trusted masters, by their denominators: float32
-        ``[M, P]``.
+        """The groups' averages, float32 ``[M, P]``: ``messages`` summed, noised by trusted masters, divided.
 
-        A group without a sum has nothing to noise: its average is zero. With compression only the coordinates
-        that ``base`` (models before the release ``[M, P]``) chooses are noised; ``None``: all.
+        In the release of round ``number``. A group without a sum gets no noise: its average is zero. With
+        compression only coordinates that ``base`` (models before the release ``[M, P]``) chooses are noised.
         """
         plan, turnout, sums = self.plan, self.turnout(number), self.values(messages)
         self.tell_received(sums, number)
@@ -308,9 +301,7 @@ class GroupOperations:
         return Sums(self.plan.groups.count, self.parameters, grid, self.ranks)
 
     def values(self, sums: Sums) -> Tensor:
-        """Read the sums that masters received, float64 ``[M, P]``, added up over all ranks; to be called
-        once.
-        """
+        """The sums of each group's messages, float64 ``[M, P]``, added up over all ranks; called once."""
         return sums.values().to(self.device)
 
     def averages(self, sums: Tensor) -> Tensor:
@@ -338,14 +329,12 @@ class GroupOperations:
             listener.sent(number, int(group), 2, workers, vectors)
 
     def tell_received(self, sums: Tensor, number: int) -> None:
-        """Report the sums that masters received ``[M, P]`` to the listener, if there is one."""
+        """Report the sums ``[M, P]`` that masters received in round ``number`` to the listener, if any."""
         if self._listener is not None:
             self._listener.received(number, 0, 1, sums.float())
 
     def tell_broadcast(self, models: Tensor, number: int) -> None:
-        """Report the models ``[M, P]`` that masters send to their workers to the listener, if there is
-        one.
-        """
+        """Report the models ``[M, P]`` that masters send in round ``number`` to the listener, if any."""
         if self._listener is not None:
             self._listener.broadcast(number, 0, 1, models)
 
@@ -356,11 +345,11 @@ class GroupOperations:
     def stats(
         self, number: int, assignments: GroupAssignments, clipped: int | None, *, silent: bool = False
     ) -> RoundStats:
-        """Measure round ``number``: participants (whose messages are in a sum), clipped share, noise and
-        costs.
+        """The measurements of round ``number``: participants, clipped share, noise and costs.
 
-        Noise is the root mean square over the groups' models. ``clipped``: messages of this rank that
-        clipping changed, ``None`` where nothing was released; ``silent``: whether nothing at all is sent.
+        Participants are workers whose message is in a sum; noise is the root mean square over groups' models.
+        ``clipped``: messages of this rank that clipping changed, ``None`` where nothing was released;
+        ``silent``: whether nobody sends anything in this round.
         """
         plan, messages = self.plan, len(assignments.workers)
         if clipped is not None:  # by the updates of this rank

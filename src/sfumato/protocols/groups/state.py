@@ -39,23 +39,19 @@ class GroupedState:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other ranks (processes) hold parts of it: what workers remember inside an interval."""
+        """Whether other ranks (processes) hold parts of it: what workers learned inside an interval."""
         return self.gathered is not None and self.gathered.is_shared
 
     def whole(self) -> Self:
-        """Gather what workers remember inside an interval on rank 0, for a checkpoint; every rank calls
-        it.
-        """
+        """The state on rank 0 with what workers learned inside an interval; every rank must call it."""
         return self if self.gathered is None else replace(self, gathered=self.gathered.whole())
 
-    def over(self, ranks: Ranks) -> Self:
-        """Divide what workers remember inside an interval among ``ranks`` (processes); returns this rank's
-        share.
-        """
-        return self if self.gathered is None else replace(self, gathered=self.gathered.over(ranks))
+    def divided_among(self, ranks: Ranks) -> Self:
+        """This rank's share: what workers learned inside an interval is divided among ``ranks``."""
+        return self if self.gathered is None else replace(self, gathered=self.gathered.divided_among(ranks))
 
     def pack(self) -> dict[str, Any]:
-        """Everything as numbers and CPU tensors, for a checkpoint."""
+        """The whole state as numbers and CPU tensors by name, for a checkpoint."""
         return {
             "round": self.round,
             "models": self.models.cpu(),

@@ -49,15 +49,15 @@ class AdaptedState:
         return self.inner.is_shared
 
     def whole(self) -> Self:
-        """Gather the parts that other ranks hold on rank 0, for a checkpoint; every rank calls it."""
+        """The whole state on rank 0, with other ranks' parts, for a checkpoint; every rank must call it."""
         return replace(self, inner=self.inner.whole())
 
-    def over(self, ranks: Ranks) -> Self:
-        """Divide the vectors of devices among ``ranks`` (processes); returns this rank's share."""
-        return replace(self, inner=self.inner.over(ranks))
+    def divided_among(self, ranks: Ranks) -> Self:
+        """This rank's share: the vectors of devices are divided among ``ranks`` (processes)."""
+        return replace(self, inner=self.inner.divided_among(ranks))
 
     def pack(self) -> dict[str, Any]:
-        """Everything as numbers and CPU tensors, for a checkpoint."""
+        """The whole state as numbers and CPU tensors by name, for a checkpoint."""
         return {"inner": self.inner.pack(), "norm": self.norm}
 
     @classmethod
@@ -134,9 +134,7 @@ class AdaptiveClipProtocol:
         return {}
 
     def realised_facts(self, state: AdaptedState) -> dict[str, Any]:
-        """Give, as JSON, who survived each round and who served as supernode; {} where the plan settles
-        both.
-        """
+        """Who survived each round and who served as supernode, as JSON; {} where the plan settles both."""
         return self._first.realised_facts(state.inner)
 
     def is_finite(self, state: AdaptedState) -> bool:
@@ -144,9 +142,7 @@ class AdaptiveClipProtocol:
         return self._first.is_finite(state.inner)
 
     def scores(self, state: AdaptedState, examination: Evaluator) -> dict[str, float]:
-        """Score the global model on the test set: ``accuracy`` (0 to 1), ``loss`` (nats) and further measures
-        by name.
-        """
+        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats) and others."""
         return self._first.scores(state.inner, examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:

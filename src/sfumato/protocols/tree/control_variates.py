@@ -31,21 +31,17 @@ class ControlVariates:
 
     @classmethod
     def initial(cls, plan: TreePlan, model: Tensor, ranks: Ranks) -> ControlVariates | None:
-        """Make variates of 0 for a model ``[M]``, shared by ``ranks``; ``None`` where the plan is not of
-        SCAFFOLD.
-        """
+        """Variates of 0 for a model ``[M]``, shared by ``ranks``; ``None`` if the plan has no SCAFFOLD."""
         if not plan.spec.training.keeps_variates:
             return None
         return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model), ranks))
 
     def corrections(self, devices: npt.NDArray[np.int64]) -> Corrections:
-        """What each of ``devices`` ``[P]`` adds to its gradients, ``c - c_i``; computed when it is asked
-        for.
-        """
+        """The corrections ``c - c_i`` of the gradients of each of ``devices`` ``[P]``, computed on demand."""
         return _Corrections(self, devices)
 
     def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
-        """Compute the variates c_i ``[p, M]`` of ``devices`` ``[p]`` after they sent ``updates`` ``[p, M]``.
+        """The variates c_i ``[p, M]`` of ``devices`` ``[p]`` after they sent ``updates`` ``[p, M]``.
 
         c_i becomes c_i - c - update / ``steps``, where ``steps`` is step size times the number of local
         steps.
@@ -53,7 +49,7 @@ class ControlVariates:
         return self.devices.of(devices) - self.server - updates / steps
 
     def server_after(self, steps: float, share: float, average: Tensor) -> Tensor:
-        """Compute the server's variate c ``[M]`` after a round.
+        """The server's variate c ``[M]`` after a round.
 
         Args:
             steps: step size times the number of local steps.
@@ -74,18 +70,16 @@ class _Corrections:
 
 
 def length_of_steps(plan: TreePlan, number: int) -> float:
-    """Multiply the step size of round ``number`` by its number of local steps."""
+    """Step size of round ``number`` (from 0) times its number of local steps."""
     return learning_rate(plan.spec.training, number) * plan.aggregations[0].local_steps
 
 
 def share_taking_part(plan: TreePlan) -> float:
-    """Compute the expected share of devices in a round, each edge weighted as in the global average."""
+    """The expected share of devices in a round, 0 to 1; edges weighted as in the global average."""
     of_leaf = plan.participants.count / plan.tree.devices
     return float((average_weights(plan.tree)[-1] * of_leaf).sum())
 
 
 def own_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """Copy variates so that those of devices can be written to and the old state stays; ``None`` gives
-    ``None``.
-    """
+    """A copy whose devices' variates can be written to while the old state stays; ``None`` gives ``None``."""
     return None if variates is None else replace(variates, devices=variates.devices.copy())

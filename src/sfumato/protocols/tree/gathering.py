@@ -8,7 +8,7 @@ from sfumato.schedule.tree import TreePlan
 
 
 def ranks_of_sums(ranks: Ranks, plan: TreePlan, listener: Listener | None) -> Ranks:
-    """Choose the ranks (processes) that add up a round's messages.
+    """The ranks (processes) over which a round's sums of messages are added up.
 
     Args:
         ranks: of the run, each with the devices that it trained.
@@ -16,8 +16,8 @@ def ranks_of_sums(ranks: Ranks, plan: TreePlan, listener: Listener | None) -> Ra
         listener: who hears messages, if anybody does.
 
     Returns:
-        ``ranks``; or `ALONE` (no exchange of sums) where every rank needs all updates, as more than their
-            sums follows from them: what a listener hears, and rounds whose messages are sent again.
+        ``ranks``; or `ALONE` (no exchange of sums) where every rank has all updates, as sums are not enough:
+        for a listener, and in rounds whose messages are sent again.
     """
     again = any(step.resends.any() for step in plan.releases.steps)
     return ALONE if listener is not None or again else ranks

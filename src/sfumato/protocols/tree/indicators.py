@@ -55,17 +55,16 @@ class Indicators:
         return torch.cat([chunk.updates, indicator[:, None].to(chunk.updates)], dim=1)
 
     def unclipped(self, average: float) -> float:
-        """Estimate the share of messages that were not clipped, 0 to 1, from the global average's last
-        coordinate.
+        """An estimate of the share of messages that were not clipped, 0 to 1, from ``average``.
 
-        ``average`` has noise, so the share is clamped; 0.5 where it is not finite.
+        ``average``: the last coordinate of the global average, noise included; so the share is clamped. 0.5
+        if it is not finite.
         """
         share = (average / (self.length * self.sent) + 1) / 2
         return min(1.0, max(0.0, share)) if math.isfinite(share) else 0.5
 
     def next_norm(self, norm: float, unclipped: float) -> float:
-        """Adapt the clip norm for the next round: norm * exp(-rate * (unclipped - quantile)), within 1e-30 to
-        1e30.
+        """The next round's clip norm, ``norm * exp(-rate * (unclipped - quantile))``, within 1e-30 to 1e30.
 
         Args:
             norm: this round's clip norm.

@@ -42,9 +42,7 @@ _ROUNDING = 1e-5
 
 
 def local_task(spec: Spec, number: int) -> LocalTask:
-    """Describe what every device does with its batches in round ``number``: local SGD and clipping, without
-    noise.
-    """
+    """The work of every device in round ``number`` (from 0): local SGD with clipping, without noise."""
     clip = spec.privacy.clip
     sgd = local_sgd(spec, number)
     if clip is None or clip.kind != "update":
@@ -55,9 +53,7 @@ def local_task(spec: Spec, number: int) -> LocalTask:
 
 
 def local_sgd(spec: Spec, number: int) -> LocalSGD:
-    """Describe the local SGD of every device in round ``number``, with clipping of steps or of examples, if
-    any.
-    """
+    """The local SGD of every device in round ``number`` (from 0), with clipped steps or examples, if any."""
     clip = spec.privacy.clip
     norms = {} if clip is None else {clip.kind: clip.norm}
     return replace(
@@ -66,7 +62,7 @@ def local_sgd(spec: Spec, number: int) -> LocalSGD:
 
 
 def unclipped_sgd(spec: Spec, number: int) -> LocalSGD:
-    """Describe the local SGD of every device in round ``number`` (from 0), without clipping."""
+    """The local SGD of every device in round ``number`` (from 0), without clipping."""
     training = spec.training
     correction, optimizer = training.drift_correction, training.optimizer
     adam = None
@@ -82,8 +78,7 @@ def unclipped_sgd(spec: Spec, number: int) -> LocalSGD:
 
 
 def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | None:
-    """Describe Gaussian noise of std multiplier times clip norm at every local step; ``None`` if the spec has
-    none.
+    """Gaussian noise at every local step, of std multiplier times clip norm; ``None`` if the spec has none.
 
     Args:
         spec: of the run.
@@ -101,7 +96,7 @@ def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | 
 
 
 def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDraws:
-    """Describe the random draws of dropout masks, for models that have dropout layers.
+    """The random draws of dropout masks, for models that have dropout layers.
 
     Args:
         spec: of the run.
@@ -116,8 +111,9 @@ def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDr
 
 
 def batches_of(plan: TreePlan, partition: Partition, chosen: IntArray, number: int) -> BatchPlan:
-    """Draw the mini-batches of the devices ``chosen`` ``[P]``, whose rows ``partition`` tells, in round
-    ``number``.
+    """Draw the mini-batches of the devices ``chosen`` ``[P]`` for all local steps of round ``number``.
+
+    ``partition``: who holds which rows.
     """
     stream = Stream.BATCHES if plan.spec.training.batches == "shuffled" else Stream.POISSON_BATCHES
     return batches_from(stream, plan, partition, chosen, number, plan.aggregations[-1].step)
@@ -160,7 +156,7 @@ def draw_batches(
     stream: Stream,
     address: tuple[int, ...],
 ) -> BatchPlan:
-    """The mini-batches of ``steps`` steps for every device, or of the epochs that ``training`` counts.
+    """Draw the mini-batches of ``steps`` steps for every device, or of the epochs that ``training`` counts.
 
     Shuffled batches of all devices come from one stream, at ``address``. With Poisson mini-batches every
     device has a stream of its own there, so that its draws do not depend on who else takes part.
@@ -194,16 +190,16 @@ def plan_batches(
     draws: BatchDraws | None = None,
     draws_of_each: Sequence[BatchDraws] = (),
 ) -> BatchPlan:
-    """Batches from given draws; for the other arguments see `draw_batches`.
+    """The mini-batches of every device from given random draws.
 
     Args:
         training: says which batches, and how large.
-        rows: of each device.
-        persons: of each device, where persons are drawn.
+        rows: for each device, the rows of the data set that it holds.
+        persons: as in `draw_batches`.
         steps: of each device, where steps are counted.
-        passes: over the epochs of a round, where epochs are counted.
-        draws: of shuffled batches.
-        draws_of_each: a device's own, of Poisson mini-batches.
+        passes: how many times the epochs of a round are done, where epochs are counted.
+        draws: for shuffled batches of all devices.
+        draws_of_each: for Poisson mini-batches, one for each device.
     """
     if training.batches == "poisson":
         assert training.batch_size != "all"  # the spec's own checks see to it
@@ -218,19 +214,18 @@ def plan_batches(
 
 
 def server_optimizer(server: Server) -> ServerOptimizer:
-    """Make the optimizer by which the server applies averages, as ``training.server`` of the spec says."""
+    """The optimizer by which the server applies averages, as ``training.server`` of the spec says."""
     if server.optimizer == "adam":
         return ServerAdam(server.learning_rate, server.beta1, server.beta2, server.epsilon)
     return ServerSGD(server.learning_rate, server.momentum)
 
 
-def steps_of(batches: BatchPlan, aggregation: Aggregation, leaf_of: IntArray) -> BatchPlan:
-    """Cut from a round's batches those of the local steps between each device's last aggregation and this
-    one.
+def batches_before(batches: BatchPlan, aggregation: Aggregation, leaf_of: IntArray) -> BatchPlan:
+    """Of a round's batches, those of the local steps between each device's previous aggregation and this one.
 
     Args:
-        batches: of the round, of P devices.
-        aggregation: the next one.
+        batches: of the whole round, of P devices.
+        aggregation: the one that comes next.
         leaf_of: the leaf (edge) of every device, ``[P]``.
     """
     if not aggregation.of_edge:
@@ -245,15 +240,14 @@ def keep_within_(
     number: int,
     index: int,
 ) -> None:
-    """Check that messages are no longer than their bounds, and take float32 rounding off, in place.
+    """Refuse messages longer than their bounds, and scale down, in place, those that are so by rounding only.
 
-    What is longer than its bound by no more than rounding is scaled down, so that the bound holds of what is
-    sent.
+    So the bound holds of what is sent.
 
     Args:
         plan: resolved and calibrated.
         messages: float32 ``[p, M]``.
-        bounds: what the schedule declared, ``[p]``.
+        bounds: l2 bounds that the schedule declared, ``[p]``.
         number: of the round.
         index: of the aggregation.
 

@@ -17,10 +17,10 @@ from sfumato.protocols.message_hooks import IntArray, Listener
 
 @dataclass(frozen=True, eq=False)
 class RoundOrigin:
-    """What the offsets of a round's nodes are added to.
+    """The global model that a round began with, to which the nodes' offsets are added.
 
     Attributes:
-        model: the global model ``[M]``.
+        model: that model, ``[M]``.
     """
 
     model: Tensor
@@ -31,7 +31,7 @@ class RoundOrigin:
         return torch.zeros_like(self.model, dtype=torch.float64)
 
     def models(self, offsets: Tensor) -> Tensor:
-        """Add ``offsets`` ``[..., M]`` to the global model: models, float32 ``[..., M]``."""
+        """The models ``model + offsets``, float32 ``[..., M]``, of ``offsets`` ``[..., M]``."""
         return (self.model + offsets).float()
 
     def listener_of_models(self, listener: Listener | None) -> Listener | None:

@@ -34,7 +34,7 @@ class ResentRound:
     def begin(
         cls, plan: TreePlan, leaf_of: IntArray, parameters: int, device: torch.device
     ) -> ResentRound | None:
-        """Make the empty sums of updates of those participants who send the whole round again at its end.
+        """Empty sums of updates for the participants that send the whole round again at its end.
 
         Args:
             plan: says under which leaves (edges) devices resend.
@@ -54,15 +54,13 @@ class ResentRound:
         return cls(torch.zeros(int(resends.sum()), parameters, device=device), place, flat)
 
     def of(self, rows: IntArray) -> ResentRound:
-        """Restrict it to the participants at ``rows`` ``[p]``, who train now; the sums are shared, not
-        copied.
-        """
+        """The part of it that is of the participants at ``rows`` ``[p]``; the sums are shared, not copied."""
         return replace(self, place=self.place[rows])
 
     def add_(self, chunk: UpdateChunk, *, again: bool) -> None:
-        """Add the updates of ``chunk`` to what its devices did in the round.
+        """Add the updates of ``chunk`` to the sums of those of its devices that resend.
 
-        With ``again`` (the round's end) that sum, clipped, replaces their updates in ``chunk``.
+        With ``again``, at the round's end, each sum, clipped, replaces the device's update in ``chunk``.
         """
         members = np.flatnonzero(self.place[chunk.rows] >= 0)
         rows = torch.from_numpy(self.place[chunk.rows][members]).to(self.updates.device)

@@ -36,6 +36,7 @@ from sfumato.protocols.tree.control_variates import (
 from sfumato.protocols.tree.gathering import ranks_of_sums
 from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
 from sfumato.protocols.tree.local_work import (
+    batches_before,
     batches_from,
     batches_of,
     dropout_draws,
@@ -43,7 +44,6 @@ from sfumato.protocols.tree.local_work import (
     local_task,
     server_optimizer,
     step_noise,
-    steps_of,
     unclipped_sgd,
 )
 from sfumato.protocols.tree.offsets import RoundOrigin
@@ -131,7 +131,7 @@ class TreeProtocol:
         for index, aggregation in enumerate(plan.aggregations):
             rows = np.flatnonzero(plan.sends(index)[leaf_of])
             # one aggregation takes it all: with epochs the steps differ from device to device
-            piece = batches if len(plan.aggregations) == 1 else steps_of(batches, aggregation, leaf_of)
+            piece = batches if len(plan.aggregations) == 1 else batches_before(batches, aggregation, leaf_of)
             if len(rows) < len(chosen):
                 piece = piece.of(torch.from_numpy(rows))
             part = None if resent is None else resent.of(rows)
@@ -205,9 +205,7 @@ class TreeProtocol:
         return {}
 
     def realised_facts(self, state: TreeState) -> dict[str, Any]:
-        """Give, as JSON, who survived each round and who served as supernode; {} where the plan settles
-        both.
-        """
+        """Who survived each round and who served as supernode, as JSON; {} where the plan settles both."""
         attendance = Attendance.of(self._plan, state.round)
         return {} if attendance is None else attendance.to_dict()
 
@@ -216,15 +214,12 @@ class TreeProtocol:
         return bool(torch.isfinite(state.model).all())
 
     def scores(self, state: TreeState, examination: Evaluator) -> dict[str, float]:
-        """Score the global model on the test set: ``accuracy`` (0 to 1), ``loss`` (nats) and further measures
-        by name.
-        """
+        """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats) and others."""
         score = examination.score(state.model)
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Measure norms of un-noised, unclipped messages while the mean of all updates trains ``model``
-        ``[M]``.
+        """Norms of un-noised, unclipped messages while the mean of all updates trains ``model`` ``[M]``.
 
         At most ``rounds`` rounds, and no more than the spec has. With ``clip: {kind: step}`` the norms are
         those of mini-batch gradients, else of whole messages.

@@ -42,14 +42,12 @@ class TreeState:
         return any(vectors is not None and vectors.is_shared for vectors in (self.memory, kept))
 
     def whole(self) -> Self:
-        """Gather the vectors of devices that other ranks hold on rank 0, for a checkpoint; every rank calls
-        it.
-        """
+        """The whole state on rank 0, with the devices' vectors of other ranks; every rank must call it."""
         return self._with_each(DeviceVectors.whole)
 
-    def over(self, ranks: Ranks) -> Self:
-        """Divide the vectors of devices among ``ranks`` (processes); returns this rank's share."""
-        return self._with_each(lambda vectors: vectors.over(ranks))
+    def divided_among(self, ranks: Ranks) -> Self:
+        """This rank's share: the vectors of devices are divided among ``ranks`` (processes)."""
+        return self._with_each(lambda vectors: vectors.divided_among(ranks))
 
     def _with_each(self, change: Callable[[DeviceVectors], DeviceVectors]) -> Self:
         """Apply ``change`` to the vectors of devices that there are: error feedback, and SCAFFOLD's
@@ -63,7 +61,7 @@ class TreeState:
         )
 
     def pack(self) -> dict[str, Any]:
-        """Everything as numbers and CPU tensors, for a checkpoint."""
+        """The whole state as numbers and CPU tensors by name, for a checkpoint."""
         kept = self.variates
         return {
             "round": self.round,
@@ -95,10 +93,11 @@ class TreeState:
 
 @dataclass(frozen=True)
 class DeployedState(TreeState):
-    """The same of a run whose parties are real: a simulation does not go on with it.
+    """The state of a tree whose parties are real programs; a simulation cannot continue from it.
 
     Attributes:
-        session: of the parties' terms, in hexadecimal digits: those of other terms do not go on with it.
+        session: digest of the terms that the parties agreed on, in hexadecimal digits; only parties of the
+            same terms can continue from it.
     """
 
     kind: ClassVar[str] = "deployed"
@@ -106,10 +105,14 @@ class DeployedState(TreeState):
     session: str = ""
 
     def pack(self) -> dict[str, Any]:
-        """Everything as numbers, texts and CPU tensors, for a checkpoint."""
+        """The whole state as numbers, texts and CPU tensors by name, for a checkpoint."""
         return super().pack() | {"session": self.session}
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """See `TreeState.unpack`."""
+        """Rebuild the state from what `pack` gave, with tensors on ``device``.
+
+        Raises:
+            Exception: of any class, where ``packed`` is no such state.
+        """
         return replace(super().unpack(packed, device), session=str(packed["session"]))

@@ -94,7 +94,7 @@ class GroupedRun:
 
     def groups_of(self, worker: int) -> tuple[int, ...]:
         """Indices of the groups that ``worker`` is in, in any round."""
-        return tuple(self.plan.ever.groups_of(worker).tolist())
+        return tuple(self.plan.union_of_eras.groups_of(worker).tolist())
 
     @cached_property
     def claims(self) -> Mapping[str, str]:
@@ -152,7 +152,7 @@ class GroupedRun:
         """
         mine, theirs = self.groups_of(unit), self.groups_of(observer)
         if self.plan.eras:  # links of any round, the worker's own included
-            away = float(self.plan.ever.distances[np.ix_(mine, theirs)].min())
+            away = float(self.plan.union_of_eras.distances[np.ix_(mine, theirs)].min())
             return int(away) if math.isfinite(away) else None
         between = self.releases.hops_between(int(self.releases.kinds.of[unit]))
         nearest = int(between[np.ix_(mine, theirs)].min(initial=UNREACHED))

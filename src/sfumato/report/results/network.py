@@ -247,7 +247,7 @@ def group_shape(topology: written.GroupTopology, trust: Trust, seed: int) -> Gro
     later = [listed(era.groups, groups.workers) for era in topology.eras]
     changes = tuple(era.from_round for era in topology.eras)
     trusted = grouping.trusted_masters(groups, trust, seed=seed)
-    return GroupNetwork(grouping.together([groups, *later]), trusted, changes)
+    return GroupNetwork(grouping.union_of([groups, *later]), trusted, changes)
 
 
 def _groups(topology: written.GroupTopology) -> Groups:

@@ -37,9 +37,10 @@ _ROUNDING = 1e-9
 
 
 def formula_alignment(epsilon: float, *, devices: float, participants: float, delta: float) -> float:
-    """The alignment by PFELS's (20): ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N / delta))))``.
+    """The alignment (see this file) that PFELS's privacy formulas (20) and (21) allow with ``epsilon``.
 
-    It is ``C2 beta = epsilon`` with (21), times ``B / sigma0``.
+    ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N delta))))``: beta from ``C2 beta = epsilon``, times
+    ``B / sigma0``.
 
     Args:
         epsilon: of the formula, for one round.
@@ -48,7 +49,7 @@ def formula_alignment(epsilon: float, *, devices: float, participants: float, de
         delta: of the formula.
 
     Returns:
-        The alignment; infinite where the logarithm is not above 0 and the formula asks for nothing.
+        The alignment; infinite where the logarithm is not above 0 and the formula sets no limit.
     """
     log = math.log(1.25 * participants / (devices * delta))
     if log <= 0:
@@ -95,14 +96,15 @@ class AirPlan:
 
     @cached_property
     def rule(self) -> PowerControl:
-        """The rule of power control that the spec asks for."""
+        """The rule of power control: ``air.power_control``, or else the one that the protocol stands for."""
         stated = self._air.power_control
         return stated or _RULES.get(self.spec.protocol, "pfels")
 
     @cached_property
     def max_alignment(self) -> FloatArray:
-        """The alignment that privacy, or a fixed beta, allows in every leaf ``[leaves]``; ∞ where neither
-        says.
+        """The largest alignment that the privacy formula, or a fixed beta, allows in each leaf ``[leaves]``.
+
+        ∞ where the spec has neither, so that only power limits how loud devices send.
         """
         if self._air.beta is not None:
             return np.full(self.tree.leaf_count, self._alignment_of_fixed_beta)
@@ -120,19 +122,24 @@ class AirPlan:
 
     @cached_property
     def envelope(self) -> FloatArray:
-        """The largest alignment that any round can have in every leaf ``[leaves]``; ∞ where power is not
-        known.
+        """The largest alignment that each leaf can have in any round, by `max_alignment` and power
+        ``[leaves]``.
+
+        ∞ where `max_alignment` is ∞ and the largest power is not known.
         """
         return np.minimum(self.max_alignment, self._power_range[1])
 
     @cached_property
     def is_steady(self) -> BoolArray:
-        """Which leaves have the alignment of the envelope in every round, whoever is drawn, ``[leaves]``."""
+        """Which leaves have the alignment of `envelope` in every round, whoever takes part, ``[leaves]``."""
         return self.max_alignment <= self._power_range[0] * (1 + _ROUNDING)
 
     @cached_property
     def gain_ratio(self) -> float:
-        """The most that a contribution can arrive amplified by: ``max |h / h_known|``; may be infinite."""
+        """The largest amplification by wrong channel knowledge, ``max |h / h_known|``, at least 1.
+
+        ∞ where the error of the known gain has no bound.
+        """
         csi = self._air.csi
         if csi.gain_error == 0:
             return 1.0
@@ -140,22 +147,22 @@ class AirPlan:
 
     @property
     def everybody_sends(self) -> bool:
-        """Whether all that are drawn send, whatever their channels are."""
+        """Whether every device that takes part sends: no channel can have a gain below ``air.min_gain``."""
         return (self._air.min_gain or 0.0) <= self._least_gain
 
     @property
     def is_always_heard(self) -> bool:
-        """Whether every leaf has at least its receiver's noise in every round, whoever is drawn."""
+        """Whether every leaf has an alignment above 0 in every round: its receiver's noise is on each sum."""
         return bool(np.isfinite(self.max_alignment).all()) or (self.everybody_sends and not self._is_poisson)
 
     @property
     def needs_size(self) -> bool:
-        """Whether how loud devices can send depends on the model's size."""
+        """Whether the alignment depends on the number of the model's parameters."""
         return self._air.beta is None and isinstance(self.channels.radio, AirRadio)
 
     @property
     def guaranteed_noisers(self) -> FloatArray:
-        """How many devices' noise is sure to be in a sum with a device's message, itself included:
+        """A lower bound on the devices whose noise is in a sum with a device's message, itself included
         ``[leaves]``.
 
         1 under Poisson participation or where weak channels are left out, else all participants.
@@ -164,7 +171,10 @@ class AirPlan:
         return np.ones_like(self.participants) if alone else self.participants
 
     def max_noise_multiplier(self) -> float:
-        """Largest noise multiplier of devices that every device has the power for; only with a fixed beta."""
+        """The largest noise multiplier of a device that its power limit allows on the weakest channel.
+
+        Only with a fixed ``air.beta``.
+        """
         gain = max(self._least_gain, self._air.min_gain or 0.0)
         share = 1.0
         if isinstance(self.channels.radio, AirRadio) and self.spec.compression is not None:
@@ -173,22 +183,21 @@ class AirPlan:
 
     @cached_property
     def multiplier(self) -> FloatArray:
-        """Least noise multiplier that the receiver's noise alone gives a sum, in every leaf ``[leaves]``.
+        """The noise multiplier of each leaf's sum by the receiver's noise alone, at the least, ``[leaves]``.
 
-        That is at the alignment of the envelope; 0 where it is infinite.
+        That is at the alignment of `envelope`; 0 where that is infinite.
         """
         with np.errstate(divide="ignore"):
             return 1.0 / (self.envelope * self.gain_ratio)
 
     def coordinates(self, parameters: int) -> int:
-        """Count the channel uses of one aggregation: how many of ``parameters`` coordinates are sent."""
+        """Number of coordinates sent, one channel use each, of a message of ``parameters`` coordinates."""
         return kept_coordinates(self.spec.compression, parameters)
 
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """Compute who sends how loud in one aggregation, and how it arrives, from the channels that are
-        drawn.
+        """How loud each device sends in one aggregation, and how it arrives, over channels drawn by the seed.
 
         Args:
             number: of the round, from 0.
@@ -223,13 +232,12 @@ class AirPlan:
         )
 
     def traffic(self, sending: AirTransmission, energy: FloatArray, coordinates: int) -> Analog:
-        """Compute energy (joules) and delay (seconds), ``[leaves]`` each, and bytes of one aggregation over
-        the air.
+        """Energy (joules) and delay (seconds) of one aggregation, ``[leaves]`` each, and its bytes.
 
         Args:
             sending: who sends, and how loud.
             energy: of every leaf's devices together, in units of ``sigma0^2`` ``[leaves]``.
-            coordinates: that are sent.
+            coordinates: number of coordinates that each device sends.
         """
         channels, heard = self.channels, sending.alignment > 0
         return Analog(
@@ -327,9 +335,9 @@ def _draw_channel_errors(
 
 
 def air_of(spec: Spec, tree: Tree, participants: FloatArray) -> AirPlan | None:
-    """The plan of the air as the devices' uplink, or ``None`` where they send otherwise.
+    """The plan of sending over the air from the devices; ``None`` where the spec sends by other transport.
 
-    ``participants``: devices of each leaf in a round, expected, ``[leaves]``.
+    ``participants``: expected number of devices of each leaf that take part in a round, ``[leaves]``.
     """
     hop = f"devices_to_{tree.tiers[-1].name}"
     if spec.transport.get(hop) != "air":

@@ -28,15 +28,18 @@ _ROUNDING = 1e-9
 def sending_of(
     plan: TreePlan, air: AirPlan, number: int, index: int, devices: IntArray, parameters: int
 ) -> AirTransmission:
-    """How ``devices`` send in aggregation ``index`` of round ``number``, with the noise they add by ``plan``.
+    """How ``devices`` send over the air in one aggregation of a run, with the noise that ``plan`` gives them.
 
     Args:
         plan: of the run.
         air: its devices' uplink.
         number: of the round, from 0.
-        index: of the aggregation.
+        index: of the aggregation in the round, from 0.
         devices: who takes part, ascending ``[P]``.
-        parameters: M, of the model.
+        parameters: M, number of the model's parameters.
+
+    Returns:
+        What `AirPlan.sending` computes from the channels that the seed draws.
 
     Raises:
         EnvelopeError: they would send louder than the plan declared.
@@ -70,9 +73,9 @@ class RealisedChannels:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int, parameters: int) -> RealisedChannels | None:
-        """The channels and participants of the first ``rounds`` rounds; ``None`` if none sends over the air.
+        """Alignments and participants of the first ``rounds`` rounds; ``None`` if not over the air.
 
-        ``parameters``: M, of the model.
+        ``parameters``: M, number of the model's parameters.
         """
         air = plan.air
         if air is None:
@@ -88,10 +91,10 @@ class RealisedChannels:
         return cls(plan, air, alignment, took_part)
 
     def to_dict(self) -> dict[str, Any]:
-        """For ``ledger.json``: lists ``[rounds][aggregations][leaves]`` by name.
+        """Two entries for ``ledger.json``, each a list ``[rounds][aggregations][leaves]``.
 
-        ``beta`` of every aggregation, and ``channel_noise_std``, the std that it left in the leaf's average,
-        in units of the plan.
+        ``beta`` is that of the aggregation, ``channel_noise_std`` the standard deviation, a coordinate, of
+        the receiver's noise in the leaf's average, in units of `TreePlan.message_scale`.
         """
         rounds = range(len(self.alignment))
         unit = np.array([self.plan.message_scale(number) for number in rounds])[:, None, None]
@@ -100,12 +103,16 @@ class RealisedChannels:
         return {"beta": beta.tolist(), "channel_noise_std": np.sqrt(self._channel).tolist()}
 
     def largest_square(self, exposure: Exposure, unit: int, neighbours: Neighbours) -> tuple[float, int]:
-        """μ² of the flow ``exposure`` of ``unit``, over all rounds, with the noise that the channels really
-        had.
+        """The largest μ² of the releases of ``exposure`` over the run, with the channels' noise as it was.
+
+        Args:
+            exposure: what an observer sees of ``unit`` in a round, under the flow bound.
+            unit: number of a device; it stands for all devices of the leaves of its class.
+            neighbours: the neighbouring relation.
 
         Returns:
-            The largest among the devices that ``unit`` stands for, and how many rounds that device took part
-            in; 0 and 0 where none took part.
+            The largest μ² among the devices that ``unit`` stands for, and how many rounds that device took
+            part in; 0 and 0 where none took part.
         """
         releases = self.plan.releases
         leaf, weight = releases.leaf_of(unit), releases.classes.weight[releases.class_of(unit)]

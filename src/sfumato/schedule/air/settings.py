@@ -23,19 +23,19 @@ from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 
 def devices_hop(tree: Tree) -> str:
-    """Name of the hop on which devices send: ``devices_to_cloud`` of a star, else to the lowest level."""
+    """Name of the hop from devices to the lowest aggregators, such as ``devices_to_edge``."""
     return f"devices_to_{tree.tiers[-1].name}"
 
 
 def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
-    """Set the transport, noise and compression that PFELS or a baseline stands for; with notes for the user.
+    """``spec`` with the transport, noise and compression that PFELS or a baseline stands for, and notes.
 
     Args:
         spec: any; one that uses neither the air nor compression comes back as it is.
         tree: of its topology.
 
     Returns:
-        The spec, and notes.
+        The spec, and notes for the user.
 
     Raises:
         SpecError: sections that do not fit sending over the air, or compression.
@@ -64,7 +64,7 @@ def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
 
 
 def compression_notes(spec: Spec) -> tuple[str, ...]:
-    """The note to the user about compression, in trees and in groups; empty without compression."""
+    """Write the note to the user about compression, in trees and in groups; empty without compression."""
     if spec.compression is None or spec.compression.ratio == 1:
         return ()
     return (
@@ -81,9 +81,9 @@ def _largest_gain(spec: Spec) -> float:
 
 # fmt: off
 def air_refusals(spec: Spec) -> Refusals:
-    """List what a spec that sends over the air may not have, as rows (applies, key, value, allowed).
+    """Refusals as rows (applies, key, value, allowed) of what does not go with sending over the air.
 
-    A row is a refusal where ``applies`` holds.
+    A row whose ``applies`` is true is a refusal.
     """
     air, clip, noise = spec.air or Air(), spec.privacy.clip, spec.privacy.noise
     denominator = spec.training.denominator
@@ -108,10 +108,11 @@ def air_refusals(spec: Spec) -> Refusals:
 
 
 def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
-    """Give devices the noise that a received sum lacks to have the noise multiplier ``multiplier``.
+    """Set the devices' noise so that every received sum has the noise multiplier ``multiplier``, if it has
+    less.
 
-    The channel is counted on as it is at its loudest (the envelope); the expected participants share the
-    rest.
+    The receiver's noise counts with its least multiplier (`AirPlan.multiplier`); the expected participants
+    add the rest in equal shares.
 
     Args:
         plan: says which devices add noise; those without stay without.
@@ -124,13 +125,15 @@ def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float
 
 
 def with_received_noise(plan: NoisePlan, start: NoisePlan, air: AirPlan, size: FloatArray) -> NoisePlan:
-    """``plan`` where the noise that every leaf's sum is received with is ``size`` times that of ``start``.
+    """Set the devices' noise so that every received sum has ``size`` times the noise of ``start``.
+
+    Devices add nothing where the receiver's own noise is enough.
 
     Args:
-        plan: any; its devices' noise is replaced by what the receiver's own lacks.
-        start: the plan that factors refer to; devices without noise in it get none.
+        plan: any; its devices' noise is replaced.
+        start: the plan that ``size`` refers to; devices without noise in it get none.
         air: the devices' uplink.
-        size: a factor for every leaf ``[leaves]``.
+        size: a factor on the standard deviation for every leaf ``[leaves]``.
     """
     floor, present = air.multiplier[:, None] ** 2, air.guaranteed_noisers[:, None]
     wanted = (start.device**2 * present + floor) * size[:, None] ** 2
@@ -139,13 +142,13 @@ def with_received_noise(plan: NoisePlan, start: NoisePlan, air: AirPlan, size: F
 
 
 def check_power(plan: NoisePlan, air: AirPlan) -> None:
-    """Refuse a fixed beta at which the devices' own noise would break their power limits.
+    """Refuse a fixed beta at which the devices' own noise alone would exceed their power limits.
 
-    Messages that are too loud yield; noise cannot, as it must not depend on data. By (36) to (38) there is
-    always room for it.
+    A message that is too loud is scaled down; noise cannot be, as it must not depend on data. Under the other
+    rules of power control noise always fits, by (36) to (38) of PFELS.
 
     Raises:
-        SpecError: on the weakest channel that a device sends on, its noise alone is too loud.
+        SpecError: at ``air.beta``; the noise is too loud on the weakest channel that a device sends on.
     """
     stated, noise = air.spec.air, float(plan.device.max())
     if stated is None or stated.beta is None or noise <= air.max_noise_multiplier():
@@ -160,7 +163,7 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
 
 
 def air_notes(plan: AirPlan) -> tuple[str, ...]:
-    """The notes to the user about sending over the air, once it is known who takes part."""
+    """Write the notes to the user about sending over the air, given the plan that says who takes part."""
     std = plan.channels.noise_std
     notes = [
         f"the receivers' noise (standard deviation {std:g} a coordinate) is taken on trust: whoever hears "

@@ -51,21 +51,19 @@ class RoundSettings:
 
 
 def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
-    """List the aggregations of a round of ``steps`` local steps: ``local`` of edges, evenly spaced,
-    then a global one.
-    """
+    """The aggregations of a round of ``steps`` steps: ``local`` of edges, evenly spaced, and a global one."""
     ends = [round((j + 1) * steps / (local + 1)) for j in range(local + 1)]
     starts = [0, *ends]
     return tuple(Aggregation(end, 0 if j == local else 1, end - starts[j]) for j, end in enumerate(ends))
 
 
 def local_aggregations(plan: TreePlan) -> int:
-    """K_l: the number of aggregations of edges in a round, the global one not counted."""
+    """K_l: the number of edge aggregations in a round, without the global one."""
     return len(plan.aggregations) - 1
 
 
 def work_of_a_round(plan: TreePlan) -> int:
-    """Local steps of a round as the spec has it, or local epochs where it counts those."""
+    """Number of local steps of a round by the spec, or of local epochs where the spec counts those."""
     return plan.spec.training.local_epochs or plan.aggregations[-1].step
 
 
@@ -78,12 +76,12 @@ def participants(plan: TreePlan, setting: RoundSettings) -> IntArray:
 
 
 def least_participants(plan: TreePlan) -> int:
-    """Fewest participants of an edge that control may choose: those of a session of secure aggregation."""
+    """Fewest participants of an edge that control may choose: a secure aggregation session's, or else 1."""
     return SMALLEST_SESSION if plan.hops[-1] == "secure-aggregation" else 1
 
 
 def draws_devices_independently(plan: TreePlan) -> bool:
-    """Whether control draws every device by itself (Poisson), not a fixed number of an edge."""
+    """Whether control draws every device independently (Poisson), rather than a fixed number of each edge."""
     return plan.spec.control is not None and plan.spec.control.draw == "poisson"
 
 
@@ -164,9 +162,9 @@ def _smallest_edge(plan: TreePlan) -> str:
 
 # fmt: off
 def control_refusals(plan: TreePlan) -> Refusals:
-    """List what a plan with adaptive control may not have, as rows (applies, key, value, allowed).
+    """Refusals as rows (applies, key, value, allowed) of what adaptive control does not go with.
 
-    Control is for H2FDP and its baselines.
+    Control is for H2FDP and its baselines. A row whose ``applies`` is true is a refusal.
     """
     spec, training, control = plan.spec, plan.spec.training, plan.spec.control
     if control is None:
@@ -206,10 +204,10 @@ def control_refusals(plan: TreePlan) -> Refusals:
 
 
 def noise_constant(plan: TreePlan) -> float:
-    """Compute c2² q² ln(1/δ) / ε² of H2FDP's (15) from the multiplier, however noise was stated.
+    """c2² q² ln(1/δ) / ε² of H2FDP's (15), computed from the largest multiplier of a global aggregation.
 
-    (15) with Lemma 3.2 is a standard deviation of ``2 eta tau G`` times the root of that times the number of
-    global aggregations. The largest multiplier of a global aggregation counts; 0 without noise.
+    By (15) with Lemma 3.2 the standard deviation is ``2 eta tau G`` times the root of this number times the
+    global aggregations of all rounds. So it is defined however the spec states noise; 0 without noise.
     """
     steps = plan.releases.steps[-1]
     largest = max(float(plan.noise.device[:, 0].max()), *(float(n[:, 0].max()) for n in plan.noise.node))

@@ -62,9 +62,7 @@ class BudgetedCoalition:
 
     @classmethod
     def of(cls, plan: TreePlan, coalition: tuple[Party, ...]) -> BudgetedCoalition:
-        """The budget towards ``coalition``: what a unit of every leaf spends if ``plan`` is played as it
-        is.
-        """
+        """The budgets towards ``coalition``: what one unit of each leaf would spend without control."""
         members, first = _devices_in(coalition), plan.tree.first_device
         units = tuple(
             next((device for device in range(first[leaf], first[leaf + 1]) if device not in members), -1)
@@ -79,10 +77,10 @@ class BudgetedCoalition:
         return cls(coalition, units, *(tuple(column) for column in zip(*smallest, strict=True)))
 
     def costs(self, plan: TreePlan, declared: TreeReleases) -> FloatArray:
-        """μ² that ``declared`` costs a device of each leaf towards the coalition, ``[leaves]``.
+        """μ² that the releases ``declared`` cost one device of each leaf towards the coalition, ``[leaves]``.
 
-        Under the bound that the leaf's budget is held under; 0 where the budget is infinite, ∞ without noise.
-        ``plan``: of the run, for its neighbouring relation.
+        Computed by the bound (flow or cut) of the leaf's budget; 0 where the budget is infinite, ∞ without
+        noise. ``plan``: of the run, for its neighbouring relation.
         """
         return np.array(
             [
@@ -108,7 +106,7 @@ class Budget:
 
     @classmethod
     def of(cls, plan: TreePlan) -> Budget:
-        """The budget of every pair of unit and observer: what ``plan``, played as it stands, would spend."""
+        """The budget of every pair of unit and observer: what ``plan`` would spend without control."""
         declared, kinds, held = plan.releases, leaf_kinds(plan), []
         for pair in TreePairs(declared, apart=_has_budget_per_edge(plan)).of():
             coalition = (pair.observer,)
@@ -132,11 +130,10 @@ class Budget:
         return np.repeat(leaf_kinds(self.plan), self.plan.tree.devices)
 
     def fresh(self) -> GaussianFilter:
-        """Make a privacy filter with nothing spent, ``[devices, observers]``; infinite where no ε is
-        promised.
+        """Make a privacy filter with the budgets, ``[devices, observers]``, and nothing spent.
 
         Columns are single observers, by kind of the device's leaf (`columns`), then the coalitions in
-        ``watch``.
+        ``watch``. A budget is infinite where no ε is promised.
         """
         alone = {kind: [held.budget for held in several] for kind, several in self.columns.items()}
         together = [np.array(held.budgets) for held in self.together]
@@ -163,14 +160,15 @@ class Budget:
         return self._with_coalitions(self._table_by_device(per_kind, 0.0), together, 0.0)[devices]
 
     def spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """μ² spent on ``unit`` towards ``coalition`` in ``state``; ∞ towards whom no filter holds."""
+        """μ² spent on device ``unit`` towards ``coalition`` in ``state``; ∞ where no finite budget holds."""
         column = self._column(unit, coalition)
         return float("inf") if column is None else float(state.spent[unit, column])
 
     def most_spent(self, state: GaussianFilter, unit: int, coalition: Sequence[Party]) -> float:
-        """The most μ² spent on any unit that stands to its observer as ``unit`` does to ``coalition``.
+        """The largest μ² spent on any device of the kind of ``unit``, in the column of ``coalition``.
 
-        ``state``: the filter. ∞ towards whom no filter holds.
+        The column holds, for each device, what it spent towards the observer that is placed towards it as
+        ``coalition`` is towards ``unit``. ``state``: the filter. ∞ where no finite budget holds.
         """
         column = self._column(unit, coalition)
         alike = self.kinds == self.kinds[unit]
@@ -190,9 +188,10 @@ class Budget:
         return None
 
     def pair(self, unit: int, column: int) -> str:
-        """The pair that a column of the filter is about, for people, as the rows of an account name it.
+        """Name what row ``unit`` (a device) and ``column`` of the filter are about:
+        ``device:N towards PARTY``.
 
-        ``unit``: the device that the filter's row is about.
+        As the rows of an account name it: for a single observer N is the first unit of its kind.
         """
         if column >= self._width:
             coalition = self.together[column - self._width].coalition
@@ -251,9 +250,10 @@ class Budget:
 
 
 def leaf_kinds(plan: TreePlan) -> IntArray:
-    """A number for every leaf, equal only where devices are charged alike in every round, ``[leaves]``.
+    """A number for every leaf ``[leaves]``, equal only where devices are charged alike in every round.
 
-    Leaves that are alike in ``plan`` are, unless control chooses for each what takes part in it.
+    These are the accountant's classes of leaves, or one kind a leaf if control sets participants leaf by
+    leaf.
     """
     return np.arange(plan.tree.leaf_count) if _has_budget_per_edge(plan) else plan.releases.leaf_classes
 

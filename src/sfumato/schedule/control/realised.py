@@ -16,10 +16,10 @@ from sfumato.schedule.tree import TreePlan
 
 
 def with_realised_rounds(plan: TreePlan, settings: Sequence[RoundSettings]) -> TreePlan:
-    """``plan`` with the plan of every round, whose participants are those that the run drew.
+    """``plan`` with one era for each round that control chose, with the participants that the run drew.
 
-    What the run may spend is still the releases of ``plan``. Of the rounds only what a device took part in is
-    charged, so nothing is drawn again: another draw could let it take part more often than its budget allows.
+    The releases of ``plan`` stay: they are what the run may spend. Participants are fixed, not drawn again,
+    as another draw could let a device take part more often than its budget allows.
 
     Args:
         plan: of the run, with control.
@@ -35,7 +35,7 @@ def with_realised_rounds(plan: TreePlan, settings: Sequence[RoundSettings]) -> T
 
 
 def settings_of_run(folder: Path) -> tuple[RoundSettings, ...]:
-    """The settings of every round of the finished run with control in ``folder``.
+    """Read the settings of every round, in order, of the finished run with control in ``folder``.
 
     Raises:
         RunError: the run is not finished, or its ledger is damaged.

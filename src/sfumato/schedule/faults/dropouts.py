@@ -63,11 +63,13 @@ class Dropouts:
 
     @property
     def sends(self) -> BoolArray:
-        """Which participants send their message, ``[P]``."""
+        """Which participants stay long enough to send their message, ``[P]``."""
         return self.dropout_phase > Phase.MASK
 
     def attempts(self, leaves: IntArray) -> Attempts:
-        """Who sends over the devices' hop and how often: every new supernode repeats the session.
+        """Which participants send over the devices' hop, and how often each message goes out, ``[P]`` both.
+
+        Once for each supernode that serves the device's leaf; once without elections.
 
         Args:
             leaves: of every participant ``[P]``.
@@ -143,8 +145,8 @@ def _draw_dropout_phases(
 def dropout_phases(faults: Faults, draws: FloatArray) -> IntArray:
     """The first phase in which each party drops out, ``[P]``, or ``Phase.DONE`` if in none.
 
-    It drops out in a phase if its draw is below the rate of the phase. ``draws``: uniform numbers, ``[P,
-    phases]``.
+    It drops out in a phase if its draw is below the rate that ``faults`` has for the phase. ``draws``:
+    uniform numbers in [0, 1), ``[P, phases]``.
     """
     dropout_phase = np.full(len(draws), int(Phase.DONE), dtype=np.int64)
     for column, (phase, rate) in reversed(list(enumerate(zip(PHASES, faults.drop_rates, strict=True)))):
@@ -197,12 +199,12 @@ class Attendance:
 
     @classmethod
     def of(cls, plan: TreePlan, rounds: int) -> Attendance | None:
-        """The attendance of the first ``rounds`` rounds; ``None`` where all stay and nobody is elected."""
+        """The attendance of the first ``rounds`` rounds; ``None`` with neither ``faults`` nor elections."""
         return cls.of_rounds(plan, [plan] * rounds)
 
     @classmethod
     def of_rounds(cls, plan: TreePlan, played: Sequence[TreePlan]) -> Attendance | None:
-        """Draw the attendance of rounds that each had a plan; ``None`` where all stay and nobody is elected.
+        """Draw the attendance of rounds with a plan each; ``None`` with neither ``faults`` nor elections.
 
         Args:
             plan: of the whole: the same tree, faults and number of aggregations.
@@ -235,9 +237,9 @@ class Attendance:
         return np.where(self.formed, self.received, 0)
 
     def terms(self, devices: int) -> npt.NDArray[np.int64]:
-        """The number of rounds in which each of ``devices`` devices was supernode, failed ones included.
+        """The number of rounds in which each device was supernode, also if it failed, ``[devices]``.
 
-        An office is held for the whole round (several aggregations go without failures), so one tells.
+        Supernodes serve for a whole round, so the first aggregation of each is counted.
         """
         served = [device for number in self.supernodes for zone in number[0] for device in zone]
         return np.bincount(np.array(served, dtype=np.int64), minlength=devices).astype(np.int64)
@@ -256,16 +258,16 @@ class Attendance:
 
 
 def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> dict[str, Any]:
-    """For a run folder: how many sums hold none of the messages that were to be sent.
+    """Count the sums that hold no message though some were to be sent, as an entry of the run folder.
 
     Args:
-        drawn: messages that were to be sent, int64, by place in the last axis.
-        counts: messages in the sum, likewise.
-        name: of a place, by its index.
+        drawn: number of messages that were to be sent, by place in the last axis.
+        counts: number of messages in the sum, of the same shape.
+        name: gives the name of a place by its index.
 
     Returns:
-        ``lost_sums`` with ``of``, the sums that were to be, and ``by``, the lost ones by name of the place;
-        {} if none is lost.
+        ``{"lost_sums": {"of": sums that were to be formed, "by": lost ones by name of the place}}``; {} if
+        none is lost.
     """
     lost = (drawn > 0) & (counts == 0)
     by_place = lost.reshape(-1, lost.shape[-1]).sum(axis=0)
@@ -276,7 +278,7 @@ def lost_sums(drawn: IntArray, counts: IntArray, name: Callable[[int], str]) -> 
 
 
 def succession_of(seed: int, number: int, tree: Tree, zone: int) -> tuple[int, ...]:
-    """List all devices of ``zone`` in the order in which they hold office in round ``number``.
+    """All devices of ``zone`` in the order in which they would serve as supernode in round ``number``.
 
     Every device commits to a nonce of its own; in a simulation all come from the stream ELECTION of ``seed``.
     """

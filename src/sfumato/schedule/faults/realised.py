@@ -49,12 +49,11 @@ class RealisedDropouts:
         return cls(plan, kept.received[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
 
     def square(self, pair: PairClass, times: int) -> float:
-        """The largest μ² over the run that any pair of a class may have whose unit took part in ``times``
-        rounds.
+        """An upper bound on μ² over the run of any pair of the class with ``times`` participations.
 
-        In every round the worst is taken of where unit and observer may be (`_worst_releases`). The ``times``
-        worst rounds count, and in those that weigh most the observer holds office, as often as anybody of its
-        class did. Under the flow bound; ∞ where a round that counts has no noise.
+        The sum of the ``times`` largest charges of a round, each at the worst positions that unit and
+        observer can have (`_worst_releases`). The observer is supernode in the rounds where that costs most,
+        as often as any device of its class was. Under the flow bound; ∞ if a charged round has no noise.
 
         Args:
             pair: a class of pairs.

@@ -48,9 +48,9 @@ Told = tuple[str, ...]
 def calibrate_tree(
     noise: NoiseByTarget, rounds: TreeRounds, participants: TreeParticipants, air: AirPlan | None
 ) -> tuple[NoisePlan, Told]:
-    """Scale every source of one tree by itself until each unit's ε towards ``noise.towards`` is the target.
+    """Scale each source of one tree so that each unit's ε towards ``noise.towards`` is ``noise.epsilon``.
 
-    Where very many units differ, it may be a little less. Over the air devices add what the receiver's own
+    Where very many units differ, ε may be a little less. Over the air devices add what the receiver's own
     noise lacks; nothing where that is enough already.
 
     Args:
@@ -60,7 +60,7 @@ def calibrate_tree(
         air: the devices' uplink, where it is the air.
 
     Returns:
-        Multipliers of every source, and what the user should hear of them.
+        Multipliers of every source, and notes for the user.
 
     Raises:
         SpecError: the observer does not exist, sees raw updates of every unit, or learns something that no
@@ -175,7 +175,7 @@ def _is_sampled(declared: TreeReleases, spec: Spec) -> bool:
 
 
 def calibrate_over_time(noise: NoiseByTarget, rounds: TreeRounds) -> tuple[NoisePlan, Told]:
-    """Scale all noise until the worst unit's ε of the whole run towards the observer is the target.
+    """Scale all noise by one factor so that the worst unit's ε of the whole run is the target.
 
     For trees that change over time; the target is ``noise.epsilon`` towards ``noise.towards`` at the spec's
     δ. Returns multipliers of every source, and notes for the user. The noise of devices keeps its ratio to
@@ -244,20 +244,21 @@ def _shares_of_devices(towards: str, rounds: TreeRounds) -> FloatArray:
 
 
 def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray, Told]:
-    """The least multiplier for all groups at which no unit's ε towards ``noise.towards`` is larger.
+    """Find the least noise multiplier, one for all groups, at which every unit's ε is within the target.
 
-    Everybody who adds noise gets the same multiplier, relative to the clip norm of the own group.
+    The target is ``noise.epsilon`` towards ``noise.towards``. Noise is relative to each group's clip norm.
 
     Args:
-        plan: of any noise, which is replaced.
+        plan: with any noise, which is replaced.
         noise: the target.
 
     Returns:
-        The multiplier of every group, and what the user should hear of it.
+        The multiplier ``[M]`` for M groups, and notes for the user.
 
     Raises:
         SpecError: the observer does not exist, is trusted with raw updates of every unit, needs no noise at
-            all, or sees something that no noise hides.
+            all, or sees something that no noise hides; or the multiplier is outside the range that a spec
+            allows.
     """
     target, delta, trusting = noise.epsilon, plan.spec.privacy.delta, 0
 
@@ -285,9 +286,10 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
 
 
 def first_trial_multiplier(plan: GroupPlan, target: float) -> float:
-    """A noise multiplier to begin a search for ε = ``target`` with, > 0.
+    """A noise multiplier above 0 at which to start the search for ε = ``target``.
 
-    It is right for a unit in the most groups if all releases are seen and nothing is amplified.
+    It is the answer for a worker in the most groups if the observer sees all releases and nothing is
+    amplified by sampling.
     """
     memberships = np.bincount(plan.groups.members)
     releases = max(1, int(memberships.max()) * plan.release_count)

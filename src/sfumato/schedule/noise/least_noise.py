@@ -54,19 +54,19 @@ class Verdict(NamedTuple):
 
 
 def verdict_on_worst(epsilon: float, target: float, factor: Callable[[], float]) -> Verdict:
-    """The verdict on one trial of noise, by the pair that is worst in it.
+    """The verdict on a trial by its pair with the largest ε.
 
     Args:
         epsilon: of that pair.
         target: of that pair.
-        factor: on the trial's noise, the least at which that pair would meet its target.
+        factor: computes the least factor on the trial's noise at which that pair would meet its target.
     """
     close = target * (1 - TOLERANCE) <= epsilon <= target
     return Verdict(epsilon <= target, close, lambda: np.array([factor()]))
 
 
 def verdict_on_factors(factors: FloatArray, tolerance: float) -> Verdict:
-    """Judge a trial by the factors that all sets of sources need.
+    """The verdict on a trial by the factors that its sets of sources need: enough if none is above 1.
 
     Args:
         factors: by which the noise of every set would have to change, ``[sets]``.
@@ -115,16 +115,16 @@ def _middle_of(too_little: FloatArray, enough: FloatArray) -> FloatArray:
 def pairs_towards(
     declared: DeclaredReleases, towards: str, parties: Parties, *, where: str
 ) -> list[tuple[int, Party]]:
-    """The pairs that a target is about: a unit of every class, with each observer that is meant.
+    """The pairs that a target is about: one unit of every class of units, with each observer that is meant.
 
     Args:
-        declared: of the noise that is judged.
-        towards: an observer, or a kind of them.
-        parties: who there is.
+        declared: releases with the noise that is judged.
+        towards: an observer by name, or one of `OBSERVER_KINDS`.
+        parties: of the network.
         where: the topology, as a refusal calls it.
 
     Returns:
-        One or more pairs of a device's number and an observer.
+        At least one pair: a device's number and an observer.
 
     Raises:
         SpecError: there is no such observer.
@@ -141,7 +141,10 @@ def pairs_towards(
 
 
 def charge_of(declared: DeclaredReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
-    """The charge of what the spec protects in device ``unit`` (`main_unit`) towards ``observer``."""
+    """What the accountant charges to the unit that the spec protects (`main_unit`), of device ``unit``.
+
+    Towards ``observer``, for the releases ``declared``.
+    """
     kind, neighbours = main_unit(spec), spec.privacy.neighbours
     by_filter = spec.control is not None
     return PairCharge.of(declared, kind, unit, (observer,), neighbours=neighbours, by_filter=by_filter)

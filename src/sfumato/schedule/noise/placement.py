@@ -38,9 +38,7 @@ class NoisePlan:
     noisy: BoolArray | None = None
 
     def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
-        """A plan with every source's noise multiplied: by ``device`` ``[leaves]``, and ``node[tier]``
-        ``[nodes]``.
-        """
+        """This plan with its multipliers times ``device`` ``[leaves]`` and ``node[tier]`` ``[nodes]``."""
         return NoisePlan(
             self.device * device[:, None],
             tuple(mine * factor[:, None] for mine, factor in zip(self.node, node, strict=True)),
@@ -81,7 +79,7 @@ def place_by_trust(tree: Tree, multipliers: Sequence[float | FloatArray]) -> Noi
 def h2fdp_noise(
     noise: NoiseByFormula, spec: Spec, tree: Tree, rounds: tuple[Aggregation, ...], examples_per_device: float
 ) -> NoisePlan:
-    """The noise that H2FDP's (15) with Lemma 3.2 amounts to.
+    """The noise plan that H2FDP's (15) with Lemma 3.2 gives.
 
     ``sigma = c2 q Delta sqrt(L ln(1/delta)) / epsilon`` with ``Delta = 2 eta tau G`` (``2 C`` where whole
     updates are clipped), over ``s_c`` at a trusted edge. ``L`` is the number of global aggregations of all
@@ -129,15 +127,15 @@ def h2fdp_noise(
 
 
 def record_rate(spec: Spec, examples_per_device: float) -> float:
-    """q of H2FDP's (15): the share of a device's examples that a batch holds, at most 1."""
+    """q of H2FDP's (15): batch size over ``examples_per_device``, at most 1; 1 for full batches."""
     size = spec.training.batch_size
     return 1.0 if size == "all" else min(1.0, size / examples_per_device)
 
 
 def dp_fedavg_device_factor(participants: float) -> float:
-    """The factor ``1 / sqrt(r)`` on each device's noise in DP-FedAvg: the sum has sigma (Alg. 1 of PFELS).
+    """The factor ``1 / sqrt(r)`` on each device's noise std in DP-FedAvg, so that the sum has std sigma.
 
-    ``participants``: r, in a round.
+    ``participants``: r, in a round. From Alg. 1 of PFELS.
     """
     return 1.0 / math.sqrt(participants)
 
@@ -145,20 +143,21 @@ def dp_fedavg_device_factor(participants: float) -> float:
 def raw_sensitivity(
     tree: Tree, plan: NoisePlan, tier: int, aggregating: int, message: FloatArray
 ) -> FloatArray:
-    """Zero-out sensitivity of what each node of ``tier`` sends, of contributions still raw there.
+    """Zero-out sensitivity of what each node of ``tier`` sends, of contributions that have no noise there
+    yet.
 
-    Contributions that were noised on the way do not count, unless all were (then the noise tops up, relative
-    to all).
+    Contributions noised on the way do not count. Where all were noised, all count: noise at the node is then
+    added on top of theirs.
 
     Args:
         tree: the tree.
         plan: who noises below.
-        tier: whose nodes' averages.
+        tier: whose nodes send.
         aggregating: the tier that aggregates.
         message: bound of a device's message times its weight in its leaf's average, ``[leaves]``.
 
     Returns:
-        One sensitivity a node, in the unit of ``message``.
+        One sensitivity for each node ``[nodes]``, in the unit of ``message``.
     """
     weight, raw = message.copy(), plan.device[:, aggregating] == 0
     if plan.noisy is not None:
@@ -175,10 +174,10 @@ def raw_sensitivity(
 
 
 def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
-    """``plan`` as entries of ``privacy.noise.sources``: owners by name, those of one multiplier together.
+    """Write ``plan`` as entries of ``privacy.noise.sources``, one for all owners of the same multipliers.
 
     Raises:
-        SpecError: a multiplier is beyond what a spec can say.
+        SpecError: a multiplier is outside the range that a spec allows.
     """
     rows: dict[tuple[float, ...], list[str]] = {}
     for tier in range(tree.depth):
@@ -264,7 +263,7 @@ def _parse_noisy_devices(numbers: str, devices: int, *, place: str, owner: str) 
 
 
 def law_of(spec: Spec) -> NoiseLaw:
-    """The distribution of the noise that parties add: Gaussian, or one that the accountant does not compose.
+    """The noise distribution of the spec: Gaussian or its own mechanism's, and why it is not composed if so.
 
     No code that the spec names is run.
     """

@@ -53,7 +53,7 @@ _ROUNDING = 1e-9
 def factors_of(
     charges: Sequence[PairCharge], needed: Callable[[PairCharge], float], *, epsilon: float, delta: float
 ) -> list[float]:
-    """The factor that each of ``charges`` needs on its noise, or one that is little larger.
+    """For each of ``charges``, the factor on its noise that it needs, or one that is a little larger.
 
     Args:
         charges: of pairs in a trial of noise.

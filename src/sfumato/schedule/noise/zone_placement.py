@@ -24,15 +24,15 @@ _ZONES, _LEVELS = 1, 2  # addresses within Stream.TRUST; part of the file format
 def place_by_zone(
     tree: Tree, placement: Placement, multiplier: float, aggregating: Iterable[int], *, seed: int
 ) -> NoisePlan:
-    """Noise of one multiplier where ``placement`` puts it: any of HDP's seven cases, at any level.
+    """A noise plan that puts noise of one multiplier where ``placement`` says: HDP's seven cases, any level.
 
-    Whoever is named adds noise to what it sends at every aggregation of a round that its messages are part
-    of. Shares are rounded half up and drawn without replacement from the stream TRUST of ``seed``; of a share
-    of the clients, the first devices of every zone add noise.
+    Named parties noise what they send, at every aggregation of a round that their messages are part of.
+    Shares are rounded half up and drawn without replacement from the stream TRUST of ``seed``; of a share of
+    the clients, the first devices of every zone add noise.
 
     Args:
         tree: who is under whom.
-        placement: as asked for.
+        placement: the spec's section ``privacy.noise.placement``.
         multiplier: of every noiser.
         aggregating: the tiers that aggregate in a round.
         seed: of the draw.

@@ -21,15 +21,14 @@ def _is_variant(spec: Spec) -> bool:
 
 
 def noises_messages(spec: Spec) -> bool:
-    """Whether noise is added to messages, or to their sums."""
+    """Whether the spec adds noise to messages or their sums, not only to local steps."""
     return spec.privacy.noise.kind != "none" and not spec.privacy.step_noise
 
 
 def group_refusals(spec: Spec) -> Refusals:
-    """List what a spec of groups may not have, as rows (applies, key, value, allowed); refused where
-    ``applies``.
+    """Refusals as rows (applies, key, value, allowed) of what groups do not have, or is not derived for them.
 
-    That is what groups do not have, or what is not derived for them.
+    A row whose ``applies`` is true is a refusal.
     """
     training, noise, protocol = spec.training, spec.privacy.noise, spec.protocol
     clip_kind = None if spec.privacy.clip is None else spec.privacy.clip.kind
@@ -67,11 +66,11 @@ def group_refusals(spec: Spec) -> Refusals:
 
 
 def group_compression_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of compressed messages in groups (docs/dp-ogl.md).
+    """Refusals as rows (applies, key, value, allowed) of what compression in groups does not go with.
 
     Compressing a clipped update makes it no longer, and which coordinates are sent follows from a shared seed
     or from the group's own model, so every release keeps its sensitivity and its place among the exposed
-    sets. Whatever would break one of the two is refused.
+    sets. Whatever would break one of the two is refused (docs/dp-ogl.md).
     """
     if spec.compression is None:
         return

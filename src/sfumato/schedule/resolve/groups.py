@@ -140,7 +140,7 @@ def _notes_on_rounds(spec: Spec, topology: GroupTopology, kind: str, merge_every
 
 
 def build_groups(spec: Spec, topology: GroupTopology) -> Groups:
-    """The groups that ``topology`` describes, by name; those of a file are written out by then.
+    """The groups that the section ``topology`` describes; a file's groups are already written out in it.
 
     Raises:
         SpecError: a worker in no group, a group of one, labels not known, and the like.

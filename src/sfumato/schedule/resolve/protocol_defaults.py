@@ -52,6 +52,9 @@ def _default_refusals(spec: Spec) -> Refusals:
 def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
     """``spec`` with the choices that its protocol stands for (docs/concepts.md), and notes for the user.
 
+    They fill what the spec leaves open. Noise or trust that the protocol does not have is dropped, with a
+    note.
+
     Args:
         spec: with its topology written out.
         depth: of the tree, in tiers.
@@ -138,12 +141,13 @@ def _devices_of_edges(topology: TreeTopology) -> list[int]:
 
 
 def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int | tuple[int, ...]:
-    """``value`` with a number for each edge: the number itself where all edges have the same.
+    """``value`` with one count for each edge, in the tree's order; a single number if all are the same.
 
     Args:
-        value: as written.
+        value: a number, a list, or a mapping to numbers from edges' names, or from ``trusted`` and
+            ``untrusted``.
         tree: with trust marked.
-        place: the key.
+        place: the key of the spec, for errors.
 
     Raises:
         SpecError: a list of another length, a name of no edge, or an edge without a number.
@@ -200,10 +204,10 @@ def _counts_by_name(value: Mapping[str, int], tree: Tree, place: str) -> tuple[i
 
 
 def with_listed_counts(spec: Spec, tree: Tree) -> Spec:
-    """``spec`` with every count that may differ from edge to edge listed; one number where all are the same.
+    """``spec`` with every count that may differ by edge as a list; one number if all are the same.
 
     Raises:
-        SpecError: what is written fits no edges, or goes by trust that changes.
+        SpecError: a list or mapping that does not fit the edges, or that goes by trust which changes.
     """
     if spec.trust.from_ is not None:
         _refuse_trust_that_changes(spec, tree)

@@ -11,9 +11,9 @@ from sfumato.spec.refusals import Refusals
 
 
 def drift_correction_refusals(spec: Spec) -> Refusals:
-    """List what FedProx and SCAFFOLD do not go with, as rows (applies, key, value, allowed).
+    """Refusals as rows (applies, key, value, allowed) of what FedProx and SCAFFOLD do not go with.
 
-    A row is a refusal where ``applies`` holds (docs/accounting.md, "Drift correction").
+    A row whose ``applies`` is true is a refusal (docs/accounting.md, "Drift correction").
     """
     training, clip, kind = spec.training, spec.privacy.clip, spec.training.drift_correction.kind
     if kind == "none":
@@ -39,7 +39,7 @@ def drift_correction_refusals(spec: Spec) -> Refusals:
 
 
 def mechanism_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of a mechanism from outside the package."""
+    """Refusals as rows (applies, key, value, allowed) of what a user's own mechanism does not go with."""
     if spec.privacy.mechanism is None:
         return
     kind, requested = spec.privacy.mechanism.kind, spec.privacy.requested_noise.kind

@@ -13,7 +13,7 @@ from sfumato.network import tree as federation
 from sfumato.network.inlining import inlined
 from sfumato.network.tree import Tree, trust_as_written, with_trust
 from sfumato.schedule.batches import batch_facts, require_record_rates
-from sfumato.schedule.local_steps import Aggregation, of_training
+from sfumato.schedule.local_steps import Aggregation, training_aggregations
 from sfumato.schedule.noise.calibration import calibrate_over_time, calibrate_tree
 from sfumato.schedule.noise.placement import (
     NoisePlan,
@@ -112,7 +112,7 @@ def _rounds_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
         from sfumato.radio.channels import Channels
 
         Channels.of_tree(spec, tree).check()
-    aggregations = of_training(spec.training, tree.depth, tree.leaf_count)
+    aggregations = training_aggregations(spec.training, tree.depth, tree.leaf_count)
     _check_size(tree, aggregations)
     batches = batch_facts(spec, tree.devices, _steps_of_messages(aggregations, tree.leaf_count))
     return TreeRounds(spec, trees, aggregations, batches)

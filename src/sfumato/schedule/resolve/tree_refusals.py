@@ -16,7 +16,7 @@ ONLY_PLAIN = {
 
 
 def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of compressed messages in trees."""
+    """Refusals as rows (applies, key, value, allowed) of what compressed messages in trees do not go with."""
     spec, aggregates_once = rounds.spec, len(rounds.aggregations) == 1
     compression = spec.compression
     if compression is None:
@@ -42,10 +42,7 @@ def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of edges with schedules of their own.
-
-    Refused is what needs one schedule for all edges.
-    """
+    """Refusals as rows (applies, key, value, allowed) of what edges with periods of their own exclude."""
     spec, training = rounds.spec, rounds.spec.training
     if not (training.edge_at_global or any(aggregation.of_edge for aggregation in rounds.aggregations)):
         return
@@ -59,7 +56,10 @@ def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def local_work_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of local work whose bound would not be known."""
+    """Refusals as rows (applies, key, value, allowed) of two settings of local work.
+
+    They are local epochs with clipped steps or examples, and ``resend`` in a tree without exactly two tiers.
+    """
     training, clip = rounds.spec.training, rounds.spec.privacy.clip
     clips_steps = clip is not None and clip.kind != "update"
     yield (training.local_epochs is not None and clips_steps, "privacy.clip.kind", "step",
@@ -82,7 +82,7 @@ def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
 
 
 def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
-    """List what secure aggregation in a tree does not go with, as rows (applies, key, value, allowed)."""
+    """Refusals as rows (applies, key, value, allowed) of what secure aggregation in trees excludes."""
     spec, compression = rounds.spec, rounds.spec.compression
     if "secure-aggregation" not in rounds.hops:
         return
@@ -103,9 +103,10 @@ def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of supernodes that fail.
+    """Refusals as rows (applies, key, value, allowed) of failing supernodes where a round aggregates
+    repeatedly.
 
-    An office is held for a whole round, so there can be only one aggregation.
+    A supernode serves for a whole round, so there can be only one aggregation.
     """
     faults, aggregations = rounds.spec.faults, len(rounds.aggregations)
     rate = None if faults is None else faults.supernode_failure_rate
@@ -115,7 +116,7 @@ def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def scaffold_refusals(rounds: TreeRounds) -> Refusals:
-    """List what SCAFFOLD in trees does not go with, as rows (applies, key, value, allowed)."""
+    """Refusals as rows (applies, key, value, allowed) of what SCAFFOLD in trees does not go with."""
     is_scaffold = rounds.spec.training.drift_correction.kind == "scaffold"
     yield (is_scaffold and len(rounds.aggregations) > 1, "training.drift_correction", "scaffold",
            "must be none here: it goes with one aggregation a round, from whose models control variates "

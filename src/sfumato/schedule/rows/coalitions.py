@@ -43,7 +43,7 @@ class Coalition:
     supernode_in_zone: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Write a row of ``coalitions`` in ``account --json``; an ε of ∞ becomes ``"inf"``."""
+        """The row of ``coalitions`` in ``account --json``; an ε of ∞ becomes ``"inf"``."""
         figures = {
             "epsilon": json_number(self.epsilon),
             "supernode_epsilon": json_number(self.supernode_epsilon),
@@ -77,12 +77,12 @@ def tolerated_sizes(online: float) -> tuple[int, ...]:
 
 
 def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: float) -> tuple[Coalition, ...]:
-    """Find the coalition of each of ``sizes`` with the largest ε of device ``unit`` at ``delta`` among those
-    that symmetry leaves (docs/hdp.md).
+    """The coalition of each of ``sizes`` with the largest ε of device ``unit`` at ``delta``.
 
-    Members of the unit's zone come from its loudest devices, those of other zones too, either filling zone
-    after zone or one a zone in turn: what a member brings is the noise it knows and its chance of election.
-    Sizes that no such coalition has are left out.
+    The search is over those that symmetry leaves (docs/hdp.md): members of the unit's zone are its loudest
+    devices, those of other zones too, which fill zone after zone or are taken one a zone in turn. What a
+    member brings is the noise it knows and its chance of election. Sizes that no such coalition has are left
+    out.
     """
     declared = plan.releases
     loudness = declared.classes.variance(declared.steps[-1].device_std)

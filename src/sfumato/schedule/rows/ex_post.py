@@ -32,14 +32,16 @@ class ExPost:
 def ex_post(
     plan: TreePlan, delta: float, participations: npt.NDArray[np.int64], rounds: int, parameters: int
 ) -> tuple[ExPost | None, ...]:
-    """The ε of each row of an account after ``rounds`` rounds as they were; ``None`` where nothing was drawn.
+    """For each row of an account, the ε of the first ``rounds`` rounds as they happened.
+
+    ``None`` and an empty tuple mean what they do in `epsilons_after_run`.
 
     Args:
         plan: of the run.
         delta: of its report.
         participations: rounds that each device took part in, ``[devices]``.
-        rounds: that were played.
-        parameters: of the model.
+        rounds: number of rounds that were played.
+        parameters: number of the model's parameters.
     """
     channels = RealisedChannels.of(plan, rounds, parameters)
     return epsilons_after_run(plan, delta, participations, channels, RealisedDropouts.of(plan, rounds))
@@ -52,21 +54,22 @@ def epsilons_after_run(
     channels: RealisedChannels | None,
     dropouts: RealisedDropouts | None,
 ) -> tuple[ExPost | None, ...]:
-    """The ε of each row of an account after a run, given its participants, channels and dropouts.
+    """For each row of an account, the ε after a run, given its participants, channels and dropouts.
 
     An observer that sees the draw is charged as many unsampled rounds as a unit really took part in. Noise
     stays as it was declared: under Poisson participation nobody else's is counted on. With dropouts or
     elections it is that of who was left, and observers are charged the terms of office that were; over the
     air it is what it was in each of those rounds.
 
-    A row that stands for pairs of several kinds has none.
+    ``None`` for a row of pairs of several kinds, or whose observer does not see the draw. Empty if nothing is
+    drawn, if trees change, under adaptive control, and for the neighbouring relation ``remove``.
 
     Args:
         plan: of the run.
         delta: of its report.
         participations: rounds that each device took part in, ``[devices]``.
-        channels: of a run over the air.
-        dropouts: of a run with dropouts or elections.
+        channels: of a run over the air; else ``None``.
+        dropouts: of a run with dropouts or elections; else ``None``.
     """
     if plan.eras:
         return ()  # a device's part in a round is worth what the tree of that round makes of it
@@ -124,10 +127,9 @@ def _amount_over_the_air(realised: RealisedChannels, pair: PairClass, delta: flo
 
 
 def realised_facts(plan: TreePlan, rounds: int, parameters: int) -> dict[str, object]:
-    """Collect what ``ledger.json`` keeps of the channels of the first ``rounds`` rounds; empty if not over
-    the air.
+    """What ``ledger.json`` keeps of the channels of the first ``rounds`` rounds; {} if not over the air.
 
-    ``parameters``: M, of the model.
+    ``parameters``: M, number of the model's parameters.
     """
     channels = RealisedChannels.of(plan, rounds, parameters)
     return {} if channels is None else channels.to_dict()

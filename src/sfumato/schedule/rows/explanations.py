@@ -26,10 +26,10 @@ _number = lru_cache(maxsize=1024)(number)  # rows share their terms
 
 
 def is_covered_by_filter(plan: Plan, coalition: tuple[Party, ...]) -> bool:
-    """Whether the ε reported towards ``coalition`` holds for whatever control chooses on the way.
+    """Whether a privacy filter keeps the ε towards ``coalition`` whatever rounds adaptive control chooses.
 
-    A privacy filter holds epsilon towards every single observer, and towards the coalitions that ``watch``
-    names (`schedule.control.budget`).
+    It does towards every single observer, and towards the coalitions that ``watch`` names
+    (`schedule.control.budget`).
     """
     if plan.spec.control is None or len(coalition) == 1:
         return True
@@ -46,8 +46,7 @@ def explain(
     *,
     of_record: bool,
 ) -> str:
-    """Write a sentence on why an ε is what it is: which releases an observer meets, behind what noise, and
-    how they compose.
+    """One sentence on why an ε is what it is: the releases an observer meets, their noise, the composition.
 
     Args:
         plan: that the pair is of.
@@ -127,7 +126,7 @@ _MOST_MOVES = 3
 
 
 def composed_terms(way: Composition, *, in_groups: bool) -> str:
-    """The terms of ``way`` in words: equal ones are added up, those that are moved as often stand together.
+    """The terms of ``way`` in words: how many messages, at which noise, moved how often; equal ones once.
 
     Args:
         way: that was composed.

@@ -25,7 +25,7 @@ _UNIONS: dict[str, tuple[ObserverKind, ...]] = {
 
 
 def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int:
-    """Index of the device called ``device:N`` (or just ``N``), or by its name.
+    """The index of the device called ``device:N``, ``N``, or by a name of its own.
 
     Args:
         name: as the user wrote it.
@@ -144,11 +144,11 @@ def _require_text(name: object, place: ErrorPlace, such_as: str) -> None:
 
 
 def is_of_kind(pair: PairClass, kind: str) -> bool:
-    """Whether the observer of ``pair`` is of a kind: one of `OBSERVER_KINDS`.
+    """Whether the observer of ``pair`` is of ``kind``, one of `OBSERVER_KINDS`.
 
     ``edge`` is any aggregator below the cloud, ``own-edge`` one above the unit, ``other-edge`` any other.
     ``device`` is any other device, ``peer`` one under the same edge or in a common group, ``other-device``
-    one that is no peer. Nothing is said of whether the unit trusts it with raw updates.
+    one that is no peer. Whether the unit trusts it with raw updates does not matter.
     """
     return pair.relation.kind in _UNIONS.get(kind, (kind,))
 
@@ -181,12 +181,13 @@ class ObservedUnit:
 
     @classmethod
     def of_class(cls, kind: str, pair: PairClass) -> ObservedUnit:
-        """The worst pair of a class of pairs, for a unit of ``kind``."""
+        """The pair with the largest ε of a class, for units of ``kind`` (device, record or person)."""
         rest = pair.relation, pair.pair_count, pair.least, pair.sites, pair.kinds, pair.mildest
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """Set up the charge of this pair by ``declared``, releases of ``plan``.
+        """What the accountant charges to the unit towards the coalition, for ``declared``, releases of
+        ``plan``.
 
         ``drawn_like``: the device whose records are drawn as often as the unit's; ``None``: the unit's own.
         """
@@ -202,11 +203,11 @@ class ObservedUnit:
 
 
 def main_unit(spec: Spec) -> str:
-    """The kind of unit that is followed over rounds: ``privacy.unit``, or a device where that is ``both``."""
+    """The kind of unit whose ε is followed over rounds: ``privacy.unit``, or ``device`` for ``both``."""
     return "device" if spec.privacy.unit == "both" else spec.privacy.unit
 
 
 def unit_kinds(plan: Plan) -> tuple[str, ...]:
-    """The kinds of units that the spec asks guarantees for: ``device`` and ``record``, or one kind."""
+    """The kinds of units that the spec protects: ``privacy.unit``; ``both`` is device and record."""
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)

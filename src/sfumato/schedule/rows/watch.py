@@ -28,7 +28,7 @@ class MonitoredPair:
 
 
 def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[MonitoredPair, ...]:
-    """List the pairs that ``watch`` asks for, or the plan's default, each observer once.
+    """The pairs whose ε a run follows: those of ``watch``, or the plan's default; each observer once.
 
     A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with
     raw updates are passed over as long as others are left.
@@ -60,7 +60,7 @@ def worst_pair(
     bounded: bool = False,
     kind: str | None = None,
 ) -> MonitoredPair | None:
-    """The pair that an entry of ``watch`` stands for: the worst of its kind; ``None`` for no such observer.
+    """The pair with the largest ε that an entry of ``watch`` means; ``None`` for a kind that nobody is of.
 
     Args:
         plan: of the run.
@@ -70,7 +70,7 @@ def worst_pair(
         kind: of unit, ``device`` or ``record``; ``None``: what the spec asks for, with ``both`` devices.
 
     Raises:
-        SpecError: there is no such observer, or nobody is left to protect.
+        SpecError: there is no observer of that name, or nobody is left to protect.
     """
     kind = kind or main_unit(plan.spec)
     if name not in OBSERVER_KINDS:
@@ -112,7 +112,7 @@ def check_watch(plan: Plan) -> None:
 
 
 def watched_coalitions(spec: Spec, parties: Parties) -> tuple[tuple[Party, ...], ...]:
-    """The coalitions of several parties that ``watch`` names, each once."""
+    """The coalitions of two or more parties that ``watch`` names, each once."""
     several = {frozenset(named): named for named in _parties_in_watch(spec, parties) if len(set(named)) > 1}
     return tuple(several.values())
 
@@ -128,7 +128,7 @@ def _parties_in_watch(spec: Spec, parties: Parties) -> list[tuple[Party, ...]]:
 
 
 def rounds_to_account(plan: Plan) -> frozenset[int]:
-    """Rounds (from 1) after which epsilon is computed: evaluated ones, few where sampling makes it slow."""
+    """The rounds (from 1) after which ε is computed: those evaluated, or few of them if it is slow."""
     rounds = plan.spec.training.rounds
     if plan.spec.control is not None:  # as many as there are local steps or epochs, at most
         rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1

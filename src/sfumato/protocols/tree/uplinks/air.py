@@ -49,7 +49,7 @@ class AirUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation in which signals add up on the air; returns what takes messages.
+        """Begin an aggregation in which signals add up in the air; returns the collector of its messages.
 
         Args:
             number: of the round.

@@ -65,7 +65,7 @@ class Received:
 
 
 def uplink_columns(heard: Sequence[Received]) -> dict[str, float]:
-    """Make a round's metrics columns about its uplink from what leaves received in each aggregation.
+    """The metrics columns of a round about its uplink; ``heard``: what leaves received, by aggregation.
 
     Totals are added up over the aggregations, means averaged.
     """
@@ -87,7 +87,7 @@ class Collector(Protocol):
         """
 
     def received(self) -> Received:
-        """What the leaves have received when all devices have sent; called once."""
+        """What the leaves received; called once, when all devices have sent."""
 
 
 class Uplink(Protocol):
@@ -96,7 +96,7 @@ class Uplink(Protocol):
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation; returns what takes its messages.
+        """Begin an aggregation; returns the collector that takes its messages.
 
         Args:
             number: of the round, from 0.

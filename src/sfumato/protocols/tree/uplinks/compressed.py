@@ -35,8 +35,7 @@ class CompressedUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation in which devices send only the chosen coordinates; returns what takes
-        messages.
+        """Begin an aggregation in which devices send only the chosen coordinates; returns its collector.
 
         Args:
             number: of the round.

@@ -39,7 +39,7 @@ class PlainUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation in which leaves receive each message; returns what takes messages.
+        """Begin an aggregation in which leaves receive each message; returns the collector of its messages.
 
         Args:
             number: of the round.

@@ -37,7 +37,7 @@ threshold."""
 def sum_of_survivors(
     vectors: Mapping[int, RingVector], drop: Mapping[Phase, Collection[int]], parties: int, threshold: int
 ) -> RingVector:
-    """Compute the sum that a session of secure aggregation gives, without cryptography: modulo 2^32, ``[M]``.
+    """The sum of a session of secure aggregation, without cryptography: modulo 2^32, ``[M]``.
 
     Args:
         vectors: of the survivors, by place in the session.
@@ -68,8 +68,7 @@ class SecureUplink:
     def open(
         self, number: int, index: int, devices: IntArray, models: Tensor, listener: Listener | None
     ) -> Collector:
-        """Begin an aggregation in which leaves receive sums of integers, masked or not; returns what takes
-        messages.
+        """Begin an aggregation in which leaves receive integer sums, masked or not; returns its collector.
 
         Args:
             number: of the round.
