@@ -139,7 +139,8 @@ class GroupPlan:
     @property
     def devices_at_untrusted_edges(self) -> int:
         """How many workers are ever in a group whose master is not trusted."""
-        return len(np.unique(self.ever.members[np.repeat(~self.trusted, self.ever.sizes)]))
+        untrusted = np.repeat(~self.trusted, self.union_of_eras.sizes)
+        return len(np.unique(self.union_of_eras.members[untrusted]))
 
     @property
     def raw_to_trusted_edge(self) -> int:
