@@ -35,8 +35,7 @@ Charged = tuple[Ways, Ways]
 
 @dataclass(frozen=True)
 class Chains:
-    """Observers or units sorted into chains, in each of which one knows at least the noise the next one
-    knows.
+    """Observers sorted into chains, in which each one knows at least the noise that the next one knows.
 
     Attributes:
         order: their numbers, the one that knows most first, chain after chain.
