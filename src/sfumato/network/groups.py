@@ -284,10 +284,7 @@ def listed(
 
 
 def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
-    """``text`` with names for ``master:M`` and ``device:N``, and for the numbers of records, persons, groups.
-
-    These are written ``record:N``, ``person:N`` (N: the device) and ``group M``. What has no name stays.
-    """
+    """``text`` with names for ``master:M`` and ``device:N``, and for N in ``record:N``, M in ``group M``."""
     if not (group_names or worker_names):
         return text
 
@@ -320,10 +317,7 @@ def named(groups: Groups, group_names: Sequence[str], worker_names: Sequence[str
 
 
 def union_of(structures: Sequence[Groups]) -> Groups:
-    """The union of ``structures``, group by group: each holds every worker of that group in any of them.
-
-    All ``structures`` have the same workers and number of groups.
-    """
+    """The union, group by group, of ``structures`` with the same workers and number of groups."""
     first = structures[0]
     members = [
         np.unique(np.concatenate([groups.members_of(group) for groups in structures]))
