@@ -245,7 +245,7 @@ class FoldedPairs:
     ways: Callable[[PairClass], Ways]
 
     def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
-        """Yield one pair for every class; above `MOST_CLASSES` classes, one for several that it dominates.
+        """Yield one pair for every class; above `MOST_CLASSES` classes a pair may stand for others, too.
 
         At every δ the ε of the pairs that it stands for is at most its own.
 
