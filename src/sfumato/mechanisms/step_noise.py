@@ -25,9 +25,10 @@ class StepNoise:
     key_of: Callable[[int, int], bytes]
 
     def of(self, devices: list[int]) -> Callable[[Tensor, int, int], None]:
-        """A function that adds the noise of ``devices`` (indices of those that train) to gradients, in place.
+        """A function that adds the noise of ``devices`` to gradients, in place.
 
-        It takes the gradients ``[n, M]``, the step (from 0), and what the sums of gradients were divided by.
+        ``devices``: indices among those that train. The function takes the gradients ``[n, M]``, the step
+        (from 0), and what the sums of gradients were divided by.
         """
 
         def add_(gradients: Tensor, step: int, divisor: int) -> None:

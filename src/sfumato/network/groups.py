@@ -218,7 +218,7 @@ def clusters(workers: int, count: int) -> Groups:
 def ring(workers: int, count: int) -> Groups:
     """M = ``count`` groups in a ring: group m holds workers floor(mN/M) to floor((m+1)N/M), modulo N.
 
-    So neighbours share one worker, and two groups share two.
+    So neighbours share one worker; if there are only two groups, they share two.
     """
     starts = _starts(workers, count)
     return _checked([np.arange(a, b + 1) % workers for a, b in pairwise(starts)], workers)
@@ -284,7 +284,7 @@ def listed(
 
 
 def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
-    """``text`` with names for the numbers in ``master:M``, ``device:N``, ``record:N`` and ``group M``."""
+    """``text`` with names for ``master:M`` and ``device:N``, and for N in ``record:N``, M in ``group M``."""
     if not (group_names or worker_names):
         return text
 
@@ -317,7 +317,7 @@ def named(groups: Groups, group_names: Sequence[str], worker_names: Sequence[str
 
 
 def union_of(structures: Sequence[Groups]) -> Groups:
-    """The union of ``structures``, group by group: each holds every worker of that group in any of them."""
+    """The union, group by group, of ``structures`` with the same workers and number of groups."""
     first = structures[0]
     members = [
         np.unique(np.concatenate([groups.members_of(group) for groups in structures]))

@@ -92,8 +92,9 @@ class _BoundOptions:
         return int(np.argmin([constraint.share_of_limit(intensities) for constraint in self.constraints]))
 
     def constraint_at(self, number: int, intensities: FloatArray, known: Constraint) -> Constraint:
-        """The constraint of bound ``number``, computed at ``intensities``; ``known`` itself if it is slack
-        there.
+        """The constraint of bound ``number``, computed at ``intensities``.
+
+        ``known`` itself where it is slack there, or where the bound sets no constraint there.
         """
         if known.share_of_limit(intensities) < _SLACK:
             return known

@@ -62,7 +62,7 @@ class _Trial:
 
     @classmethod
     def of(cls, plan: Plan, targets: Sequence[EpsilonTarget]) -> _Trial:
-        """A trial of ``plan``: its guarantees for all ``targets``, those nearest to their target first."""
+        """A trial of ``plan``: its guarantees for all ``targets``, the largest ε over its target first."""
         found = [
             (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
         ]

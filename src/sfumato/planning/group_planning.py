@@ -129,6 +129,8 @@ class GroupPlanning:
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
         """Raise the SpecError on the target of ``requested`` that needs most noise by itself.
 
+        Or on all of them together, if each by itself needs no more than is allowed.
+
         ``problem``: what the plan starts from.
         """
         needed: dict[EpsilonTarget, float] = {}

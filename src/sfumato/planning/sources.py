@@ -61,7 +61,7 @@ def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: Fl
 
 
 def noise_of_unit_multipliers(noise: Noise) -> Noise:
-    """A noise section with a multiplier of 1 for every party that adds noise under ``noise``.
+    """A noise section in which every party, and level, that adds noise under ``noise`` has a multiplier of 1.
 
     Raises:
         SpecError: ``noise`` is added at local steps.

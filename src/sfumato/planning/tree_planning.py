@@ -52,7 +52,9 @@ class TreePlanning:
         return "global" if level == 0 else plan.tree.tiers[level].name
 
     def sources(self, plan: TreePlan, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """The noise sources: one for owners that symmetries exchange, and one for each party in ``named``.
+        """The noise sources: for each level, one for all owners that symmetries exchange.
+
+        A party in ``named`` is in a source of its own.
 
         Raises:
             SpecError: participants are drawn in a network that moves.
@@ -102,7 +104,7 @@ class TreePlanning:
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
     def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
-        """The number of devices under the leaves of ``units`` or, with ``alike``, of all of their classes.
+        """Number of devices under the leaves of ``units`` or, if ``alike``, of all leaves of their classes.
 
         Where devices move: of those that are always under the same leaves as one of ``units``.
         """

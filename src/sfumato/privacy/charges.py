@@ -299,7 +299,7 @@ def smallest_epsilon(
 def is_surely_within(
     exposures: Iterable[Exposure], epsilon: float, *, delta: float, neighbours: Neighbours
 ) -> bool:
-    """Whether any way to charge a pair has at most ``epsilon``, even if the observer sees every draw.
+    """Whether some way to charge a pair has at most ``epsilon``, even if the observer sees every draw.
 
     Quick: no privacy loss distribution is computed, and no ε searched for. ``False`` proves nothing.
 

@@ -57,8 +57,9 @@ class Claim:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Claim:
-        """Read a claim from a row of ``claims`` in ``privacy.json``; keys that follow from others are
-        ignored.
+        """Read a claim from a row of ``claims`` in ``privacy.json``.
+
+        ``holds``, ``method`` and ``surrogate_epsilon`` are not read; the last two are ``None`` in the result.
 
         Raises:
             KeyError: a key other than ``why`` is missing.

@@ -113,7 +113,7 @@ class DeclaredReleases(Protocol):
         """Number of devices, numbered from 0."""
 
     def party_name(self, party: Party) -> str:
-        """The name of ``party`` on the command line, such as ``edge:0``; ValueError for none such."""
+        """The name of ``party``, one that exists, on the command line, such as ``edge:0``."""
 
     @property
     def noise_law(self) -> NoiseLaw:
@@ -131,9 +131,9 @@ class DeclaredReleases(Protocol):
         """
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """A larger coalition towards which a record of ``unit`` may have a smaller ε; ``None`` if none.
+        """A larger coalition towards which a record of ``unit`` may be charged less; ``None`` if none.
 
-        What holds towards it holds towards ``coalition`` too, which sees less.
+        It sees more than ``coalition``, so the ε charged towards it holds towards ``coalition`` too.
         """
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:

@@ -71,7 +71,7 @@ def cheaper_split(
 
 
 def renyi_2(square: float, weight: float) -> float:
-    """Rényi divergence of order 2 of N(0, 1) and N(μ, 1) mixed by ``weight`` w: ``log(1 + w (e^(μ²) - 1))``.
+    """Rényi divergence of order 2 of one drawn Gaussian release, ``log(1 + w (e^(μ²) - 1))``.
 
     Args:
         square: μ², the squared sensitivity over the noise variance; ∞ gives ∞.

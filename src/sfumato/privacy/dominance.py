@@ -91,7 +91,7 @@ def approximate_size(ways: Ways) -> float:
 
 
 def monotone_figures(ways: Ways) -> tuple[float, ...]:
-    """Five figures of ``ways`` that show quickly when other ways cannot be at least as large.
+    """Five figures of ``ways`` that show quickly when other ways are not known to be at least as large.
 
     If ``ways`` are surely at most others, none of their figures is larger than that of the others.
 

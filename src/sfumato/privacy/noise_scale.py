@@ -39,7 +39,7 @@ def noise_scale_for(
 
 
 def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
-    """The least factor on all noise stds at which any of ``ways`` has at most ``epsilon`` at ``delta``.
+    """The least factor on all noise stds at which one of ``ways`` has at most ``epsilon`` at ``delta``.
 
     ∞ if there is none. A way whose ε is more at the least factor found before is not solved for, nor is one
     that another way is surely at most.

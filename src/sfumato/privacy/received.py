@@ -69,7 +69,7 @@ class CoalitionView:
     senders: frozenset[tuple[int, int]]
 
     def how(self, tier: int, index: int) -> Literal["single", "sum"] | None:
-        """Whether aggregator ``(tier, index)`` receives messages singly or summed; ``None`` for no member."""
+        """How messages reach the aggregator ``(tier, index)``; ``None`` if the coalition gets none there."""
         if (tier, index) in self.single:
             return "single"
         return "sum" if (tier, index) in self.summed else None

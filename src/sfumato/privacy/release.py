@@ -191,7 +191,7 @@ class DrawnReleases:
     def distance_from_undrawn(self, neighbours: Neighbours) -> float:
         """The largest distance of a release with a drawn unit from that without the unit, in sensitivities.
 
-        0 unless ``neighbours`` is *replace*: else one of the two worlds is the draw without the unit.
+        0 under every relation but *replace*, as one of the two worlds then is the draw without the unit.
         """
         if neighbours != "replace":
             return 0.0

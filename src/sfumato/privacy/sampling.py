@@ -269,9 +269,10 @@ def has_scales(term: GaussianTerm) -> bool:
 
 
 def is_visible_mixture(term: GaussianTerm) -> bool:
-    """Whether ``term`` is a mixture of Gaussians of which the observer sees the component, and nothing else.
+    """Whether the observer sees an outcome given which a release of ``term`` is Gaussian.
 
-    The component is a public draw of the noise's scale; the unit always takes part.
+    The outcome is a public draw of the noise's scale. Its probabilities may count whether the unit is drawn;
+    nothing else is drawn.
     """
     return term.sampling is not None and has_scales(term) and not term.sampling.hidden and term.rate == 1
 

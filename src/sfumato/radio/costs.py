@@ -227,7 +227,7 @@ class TreeRound:
         return radio.then(wires.up).then(wires.down)
 
     def predicted(self, counts: IntArray) -> Predicted:
-        """Expected costs of one aggregation with ``counts[..., leaf]`` participants, drawn in each leaf."""
+        """Expected costs of local and global aggregations if ``counts[..., leaf]`` devices take part."""
         bits, wires = self.costs.model_bits, self.costs.wires[0]
         up = self._expected_messages(counts)
         everybody = np.arange(self.costs.tree.device_count)

@@ -98,7 +98,7 @@ class GroupDraw:
         return 2.0 * most
 
     def sure_noisers(self, *, own: bool, linking: int, known: int) -> int:
-        """The fewest workers outside the coalition whose noise is in a sum when the unit's data move it.
+        """How many workers outside the coalition count as adding noise to a sum that the unit's data move.
 
         Members fill the places of a fixed number, or of the fewest survivors, that those who move the sum
         leave. Under a Poisson draw only those who move it are sure to be there. If fewer of them are there,

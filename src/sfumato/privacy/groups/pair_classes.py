@@ -58,7 +58,7 @@ class GroupPairs:
 
     @property
     def parameters(self) -> list[tuple[float, ...]]:
-        """What a symmetry must keep of every group: clip, noise, draw, threshold, who adds noise."""
+        """What a symmetry must keep of a group: clip, noise, draw, threshold, who adds noise, survivors."""
         declared = self.releases
         thresholds = declared.unmask_thresholds or (0,) * declared.group_count
         drawn = declared.cohort or declared.rate

@@ -209,7 +209,10 @@ class GroupReleases(GroupFacts):
         return dict(Counter(int(self.kinds.of[member]) for member in members))
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposure of the pair, by these facts, of the releases that ``exposure``, of others, chose."""
+        """The exposure of ``unit`` towards ``coalition``, by these facts, of what ``exposure`` exposes.
+
+        ``exposure`` may come from other facts of the same groups; the name of its bound stays.
+        """
         exposed = np.searchsorted(self.block_ends, exposure.exposed)
         return self._received(unit, coalition).exposure(exposure.bound_name, exposed)
 
@@ -253,11 +256,12 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` and a worker of each of the unit's groups it does not see; ``None`` without gain.
+        """``coalition`` and a worker of each of the unit's groups that it does not see, or ``None``.
 
-        What holds towards the larger one holds towards ``coalition`` too. A unit of several groups that
-        starts from their mean starts from a hidden model where a group is unseen, and its record counts as
-        drawn: it gains if all are seen, as then every draw of records counts.
+        ``None`` where nothing is gained, groups change, or a group has no such worker. What holds towards the
+        larger one holds towards ``coalition`` too. A unit of several groups that starts from their mean
+        starts from a hidden model where a group is unseen, and its record counts as surely drawn: it gains if
+        all are seen, as then every draw of records counts.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None

@@ -138,7 +138,7 @@ class _SumsFromAbove:
     def epsilon(self, delta: float) -> float:
         """The least ε >= 0, in nats, with δ at most ``delta``; 0 if every ε has that.
 
-        δ must exceed ``delta`` at the last of the points, or that point is next to 0.
+        At the last of the points δ must exceed ``delta``, or that point must be the one next to 0.
         """
         if not len(self.after):
             return 0.0
@@ -175,7 +175,10 @@ class LossComposition:
         return min(1.0, found.delta(epsilon) + self._infinite + found.charged(epsilon))
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether the upper bound on δ at ``epsilon`` is at most ``delta``; quick where moments show it."""
+        """Whether an upper bound on δ at ``epsilon`` is at most ``delta``; quick where moments show it.
+
+        True at ``epsilon`` = ∞.
+        """
         left = delta - self._infinite
         if not self._parts or epsilon == math.inf:
             return True

@@ -55,7 +55,7 @@ class AlikeZones:
 
 
 def chances_of_office(facts: TreeFacts, members: Parties) -> dict[int, float]:
-    """By leaf number, the probability that the zone elects one of ``members`` supernode in a round.
+    """By leaf number, an upper bound on the probability that its zone elects one of ``members`` in a round.
 
     ``facts``: of the tree. Zones whose aggregator is a member already are left out.
     """

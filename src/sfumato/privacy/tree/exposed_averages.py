@@ -149,7 +149,7 @@ class _Stretches:
     def starts(self, place: int) -> Iterator[int]:
         """Yield the indices at which a stretch that ends at index ``place`` may start, the latest first.
 
-        Between the two no average may be seen.
+        No average before the last of the stretch may be seen.
         """
         for first in range(place, -1, -1):
             if first < place and first in self.seen:

@@ -187,10 +187,10 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def min_contributors(self) -> IntArray:
-        """A lower bound on the devices whose noise is in the sum of each leaf that sends, int64 ``[leaves]``.
+        """A lower bound on how many devices' noise is in each leaf's sum, if it sends, int64 ``[leaves]``.
 
-        0 under Poisson participation, unless a sum is only released with ``guaranteed_contributors`` in it,
-        and where messages are rounded after noise.
+        0 where messages are rounded after noise, and under Poisson participation, unless there a sum is only
+        released with ``guaranteed_contributors`` in it.
         """
         if self.rounds_after_noise:
             return np.zeros(len(self.devices), dtype=np.int64)

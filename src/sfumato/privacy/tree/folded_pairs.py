@@ -35,8 +35,7 @@ Charged = tuple[Ways, Ways]
 
 @dataclass(frozen=True)
 class Chains:
-    """Observers or units sorted into chains, in each of which one knows at least the noise the next one
-    knows.
+    """Observers sorted into chains, in which each one knows at least the noise that the next one knows.
 
     Attributes:
         order: their numbers, the one that knows most first, chain after chain.
@@ -251,7 +250,7 @@ class FoldedPairs:
     ways: Callable[[PairClass], Ways]
 
     def of(self, unit: int | None, *, apart: bool, every_unit: bool) -> Iterator[PairClass]:
-        """Yield one pair for every class; above `MOST_CLASSES` classes, one for several that it dominates.
+        """Yield one pair for every class; above `MOST_CLASSES` classes a pair may stand for others, too.
 
         At every δ the ε of the pairs that it stands for is at most its own.
 

@@ -55,7 +55,7 @@ class RoundKinds:
         return self.releases.leaf_classes
 
     def kind_of(self, unit: int, coalition: Sequence[Party]) -> Kind | None:
-        """The kind of the pair of ``unit`` and ``coalition``; ``None`` for several observers or the unit.
+        """The kind of the pair of ``unit`` and ``coalition``; ``None`` unless that is one other party.
 
         Returns:
             The class of the unit's edge, the observer's kind, and the class of the observer's edge: -1 if
