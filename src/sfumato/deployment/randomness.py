@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.deployment.messages import RoundPosition
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.tree import TreePlan
 from sfumato.wire.key_stream import KeyStream
 from sfumato.wire.keys import KEY_BYTES, Identity, digest
@@ -43,10 +44,17 @@ class Randomness(Protocol):
         ``context`` is of `answer_context`.
         """
 
-    def batches(self, plan: TreePlan, number: int, size: int, context: bytes) -> BatchPlan:
-        """The mini-batches of round ``number`` of a device that holds ``size`` examples, of rows from 0.
+    def batches(
+        self, plan: TreePlan | GroupPlan, number: int, size: int, times: int, context: bytes
+    ) -> BatchPlan:
+        """The mini-batches of a device for all that it trains in round ``number``, of rows from 0.
 
-        ``context`` is of `round_context`; the same one always has the same batches.
+        Args:
+            plan: of the run.
+            number: of the round.
+            size: so many examples the device holds.
+            times: how often it trains, each time with mini-batches of its own: for every group that it is in.
+            context: of `round_context`; the same one always has the same batches.
         """
 
 
@@ -75,18 +83,30 @@ class SystemRandomness:
         """A fresh key; see `Randomness`."""
         return digest(b"answer", os.urandom(KEY_BYTES), context)
 
-    def batches(self, plan: TreePlan, number: int, size: int, context: bytes) -> BatchPlan:
+    def batches(
+        self, plan: TreePlan | GroupPlan, number: int, size: int, times: int, context: bytes
+    ) -> BatchPlan:
         """Mini-batches that follow from ``context``; see `Randomness`."""
         from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
 
         draws = SecretDraws(digest(b"batches", context))
+        steps, passes = _work_of(plan)
         return plan_batches(
             plan.spec.training,
-            [np.arange(size)],
-            steps=plan.aggregations[-1].step,
+            [np.arange(size)] * times,
+            steps=steps,
+            passes=passes,
             draws=draws,
-            draws_of_each=[draws],
+            draws_of_each=[draws] * times,
         )
+
+
+def _work_of(plan: TreePlan | GroupPlan) -> tuple[int, int]:
+    """Local steps that a device trains at a time, where they are counted, and for how many rounds."""
+    if isinstance(plan, TreePlan):
+        return plan.aggregations[-1].step, 1
+    rounds = plan.merge_every if plan.by_interval else 1
+    return (plan.spec.training.local_steps or 1) * rounds, rounds
 
 
 class SecretDraws:

@@ -35,10 +35,11 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
     if family_of(plan.spec) is not TREE:
-        raise SpecError("topology.kind", plan.spec.topology.kind, "must be star or tree to be deployed")
+        groups = "must be star or tree here; groups are only rehearsed, in one process (deployment.rehearsal)"
+        raise SpecError("topology.kind", plan.spec.topology.kind, groups)
     plan = cast(TreePlan, plan)
     plan.require_one_tree("networks that change are not deployed yet")
-    refuse_first(_of_spec(plan.spec))
+    refuse_first(refused_in_any_topology(plan.spec))
     refuse_first(_of_tree(plan))
     if known_examples(plan.spec, plan.tree.devices) is None:
         allowed = "must be one that settles how much data a device has: it compares its own with that"
@@ -113,7 +114,7 @@ def _require_noise_fits(
             raise SpecError("privacy.noise", None, allowed)
 
 
-def _of_spec(spec: Spec) -> Refusals:
+def refused_in_any_topology(spec: Spec) -> Refusals:
     """What single keys must not say."""
     training, privacy = spec.training, spec.privacy
     hops = [hop for hop in spec.transport if spec.transport[hop] == "air"]
