@@ -46,9 +46,7 @@ class SimulatedGroupRandomness:
         own = (self.party,) if self.party < self.plan.groups.workers else ()
         return key_at(self.plan.spec.seed, Stream.NOISE, *position, *own)
 
-    def batches(
-        self, plan: GroupPlan, number: int, size: int, times: int, context: bytes = b""
-    ) -> BatchPlan:
+    def batches(self, plan: GroupPlan, number: int, size: int, times: int, context: bytes = b"") -> BatchPlan:
         """As `GroupOperations` draws them: for all assignments of a round together."""
         training, partition = plan.spec.training, self.inputs.partition
         began, rounds = (plan.interval_start(number), plan.merge_every) if plan.by_interval else (number, 1)

@@ -45,20 +45,25 @@ from sfumato.wire.keys import digest
 
 
 def _limit(value: Any) -> Any:
-    """``value``, refused unless it is a word that stands for a limit or a number from 0 on."""
+    """``value``, refused unless it is a word that stands for a limit, a number from 0 on, or both."""
     if value in ("trusted", "any"):
         return value
+    is_both = isinstance(value, list | tuple) and len(value) == 2 and value[0] == "trusted"
     try:
-        limit = math.nan if isinstance(value, bool) else float(value)
+        figure = value[1] if is_both else value
+        limit = math.nan if isinstance(figure, bool) else float(figure)
     except (TypeError, ValueError):
         limit = math.nan
     if not 0 <= limit < math.inf:
-        allowed = "must be a number of 0 or more, trusted (whom the spec trusts sees raw updates), or any"
-        raise refuse("", value, allowed)
-    return limit
+        words = "trusted (whom the spec trusts sees raw updates), [trusted, NUMBER], or any"
+        raise refuse("", value, f"must be a number of 0 or more, {words}")
+    return ("trusted", limit) if is_both else limit
 
 
-Limit: TypeAlias = Annotated[float | Literal["trusted", "any"], BeforeValidator(_limit)]
+Limit: TypeAlias = Annotated[
+    float | Literal["trusted", "any"] | tuple[Literal["trusted"], float], BeforeValidator(_limit)
+]
+"""What an observer may learn. A pair: whom the spec trusts sees raw updates, and the number is for others."""
 _KINDS = ("device", "record")
 _MADE = "keys that whoever deployed made"
 _NEIGHBOURS = {
@@ -200,22 +205,25 @@ def proposed_consent(terms: CommonTerms, device: int, ledger: Path) -> Consent:
     its owner writes `any` there.
     """
     delta = terms.plan.spec.privacy.delta
-    limits: dict[str, dict[str, float | str]] = {kind: {} for kind in unit_kinds(terms.plan)}
+    figures: dict[str, dict[str, float]] = {kind: {} for kind in unit_kinds(terms.plan)}
+    raw: set[tuple[str, str]] = set()
     trusted: dict[str, str] = {}
     unnamed: set[tuple[str, str]] = set()
     largest = 0.0
     for row in _rows(terms, device, delta, unit_kinds(terms.plan)):
-        named, kind = limits[row.unit_kind], row.relation.kind
+        named, kind = figures[row.unit_kind], row.relation.kind
         if row.epsilon < math.inf:
             largest = max(largest, row.epsilon)
-            earlier = named.get(kind, 0.0)
-            if not isinstance(earlier, str):
-                named[kind] = max(earlier, math.ceil(row.epsilon * 1000 + 1) / 1000)
+            named[kind] = max(named.get(kind, 0.0), math.ceil(row.epsilon * 1000 + 1) / 1000)
         elif _is_trusted(terms, row, device):
-            named[kind] = "trusted"
+            raw.add((row.unit_kind, kind))
             trusted[terms.plan.parties.titled(row.observer)] = _key_of(terms, row)
         else:
             unnamed.add((row.unit_kind, kind))
+    limits: dict[str, dict[str, Any]] = {unit: dict(named) for unit, named in figures.items()}
+    for unit, observer in raw:
+        figure = figures[unit].get(observer)
+        limits[unit][observer] = "trusted" if figure is None else ("trusted", figure)
     for unit, observer in unnamed:
         limits[unit].pop(observer, None)
     total = {"epsilon": max(1.0, math.ceil(10 * largest + 1)), "delta": min(0.5, 10 * delta)}
@@ -358,6 +366,8 @@ def _require_within(
 ) -> None:
     """Refuse a row that goes beyond ``consent``; ``trusts``: the key of an observer whom the spec trusts."""
     allowed = consent.epsilon.get(row.unit_kind, {}).get(row.relation.kind)  # type: ignore[call-overload]
+    if isinstance(allowed, tuple):
+        allowed = "trusted" if trusts is not None else allowed[1]
     where = f"epsilon.{row.unit_kind}.{row.relation.kind}"
     observer = terms.plan.parties.titled(row.observer)
     learns = f"{observer} would learn ε = {upper_bound(row.epsilon)} at δ = {number(row.delta)} of {row.unit}"

@@ -20,7 +20,7 @@ from sfumato.wire.frames import parse_frame
 class BetweenGroups:
     """Masters and workers that this process reaches itself.
 
-    Frames go in waves: questions of all masters, then the answers of all workers.
+    A worker answers nobody until all of its masters have asked: those that asked before are asked for again.
 
     Attributes:
         masters: by number.
@@ -42,22 +42,33 @@ class BetweenGroups:
         Raises:
             SfumatoError: a party refuses a frame, or a frame is not for whom it may be.
         """
-        asked: dict[int, list[bytes]] = {}
+        waiting: dict[int, dict[int, bytes]] = {}
         for data in frames:
             frame = parse_frame(data)
             if frame.sender not in self.masters_of.get(frame.recipient, ()):
                 raise MisroutedMessageError(f"a frame for party {frame.recipient}, of party {frame.sender}")
-            asked.setdefault(frame.recipient, []).append(data)
-        self.bytes_down += sum(len(data) for several in asked.values() for data in several)
-        answers = self.calls([partial(told, self.workers[one], several) for one, several in asked.items()])
-        for worker, (sent, error) in zip(asked, answers, strict=True):
+            waiting.setdefault(frame.recipient, {})[frame.sender] = data
+        while waiting:
+            waiting = self._still_waiting(waiting)
+
+    def _still_waiting(self, asked: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
+        """The questions without an answer, by worker and master; of a worker that answered nobody none."""
+        self.bytes_down += sum(len(data) for several in asked.values() for data in several.values())
+        answers = self.calls(
+            [partial(told, self.workers[worker], list(several.values())) for worker, several in asked.items()]
+        )
+        left: dict[int, dict[int, bytes]] = {}
+        for (worker, several), (sent, error) in zip(asked.items(), answers, strict=True):
             if error is not None:
                 raise error
-            for data in sent:
-                self._up(worker, data)
+            answered = {self._up(worker, data) for data in sent}
+            rest = {master: data for master, data in several.items() if master not in answered}
+            if answered and rest:
+                left[worker] = rest
+        return left
 
-    def _up(self, worker: int, data: bytes) -> None:
-        """Deliver an answer of a worker to the master that it is for.
+    def _up(self, worker: int, data: bytes) -> int:
+        """Deliver an answer of a worker to the master that it is for, whose number is returned.
 
         Raises:
             SfumatoError: the master refuses it, or it says another sender or is for somebody else.
@@ -69,3 +80,4 @@ class BetweenGroups:
             raise MisroutedMessageError(f"a frame for party {frame.recipient}, of party {worker}")
         self.bytes_up += len(data)
         self.masters[frame.recipient].receive(data)
+        return frame.recipient

@@ -1,8 +1,9 @@
 """A worker of groups: asked by all of its masters, it answers each with whole numbers. Bytes in, bytes out.
 
 In a round in which groups exchange what they learnt, a worker starts from the mean of all its groups' models.
-So it waits until all of its masters have asked, in every round. Then it trains once for every group, records
-all answers at once, and sends them.
+So in every round it answers nobody until all of its masters have asked. Then it trains once for every group,
+and records all answers at once. Each master gets its own answer when it asks, again if it asked too early: no
+frame for one of them passes another one, to whom it may tell more.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ class WorkerParty:
         self._asked: dict[int, tuple[RoundPosition, Model]] = {}
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take a question of a master: nothing is sent until all of them have asked about the round.
+        """Answer a question of a master; nothing is sent while others have not asked about the round.
 
-        A round that was answered before is answered with the whole numbers of before, to whoever asks again.
+        A round that was answered before is answered with the whole numbers of before.
 
         Raises:
             TransportError: rejected; nothing is sent, and no answer has changed.
@@ -93,19 +94,17 @@ class WorkerParty:
             self._agreement.book()  # does nothing where this run is booked
             self._memory.record(session, own, _ALL, kept)
             self._asked = {}
-            self._agreement.note(own, kept)
-            return self._frames(kept)
-        frame = self._frames(kept)[list(self._hops).index(master)]
+        frame = self._answer_to(master, kept)
         _, answered, _ = decode_answer(parse_frame(frame).payload, terms.parameters)
         if answered != question_hash(position, model):
             raise DuplicateMessageError(f"{position}: another question was answered before")
         self._agreement.note(own, kept)
         return [frame]
 
-    def _frames(self, kept: bytes) -> list[bytes]:
-        """The answers of a round, one to each master; all are equally long."""
-        length = len(kept) // len(self._hops)
-        return [kept[start : start + length] for start in range(0, len(kept), length)]
+    def _answer_to(self, master: int, kept: bytes) -> bytes:
+        """The frame for one master among the answers of a round, which are equally long."""
+        length, place = len(kept) // len(self._hops), list(self._hops).index(master)
+        return kept[place * length : (place + 1) * length]
 
     def _answers(self, number: int) -> bytes:
         """The frames that answer all masters in round ``number``, one after the other."""
