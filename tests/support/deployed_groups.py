@@ -97,11 +97,14 @@ class GroupStage:
 
 
 @contextmanager
-def staged_groups(document: dict[str, Any], folder: Path) -> Iterator[GroupStage]:
-    """The parties of a spec of groups, with memories in ``folder`` and new keys."""
+def staged_groups(
+    document: dict[str, Any], folder: Path, first: Identity | None = None
+) -> Iterator[GroupStage]:
+    """The parties of a spec of groups, with memories in ``folder`` and new keys, but perhaps the first's."""
     plan = resolve(spec_of(document))
     inputs = TrainingInputs.of(plan)
-    identities = [Identity() for _ in range(plan.groups.workers + plan.groups.count)]
+    others = plan.groups.workers + plan.groups.count - 1
+    identities = [first or Identity(), *(Identity() for _ in range(others))]
     terms = GroupTerms.of(
         plan.spec,
         parameters=ParameterLayout.of(inputs.model).total,

@@ -57,6 +57,6 @@
     remote_party  a party that starts from it, and reaches others over TLS
     hops_check    `deploy check`: could a party start, does every hop answer
 
-The protocol is derived in docs/deployment.md, that of groups in docs/deployment-groups.md. May be imported by ``sfumato.cli`` and ``sfumato``; imports
-``sfumato.simulation`` and what lies below it.
+The protocol is derived in docs/deployment.md, that of groups in docs/deployment-groups.md. May be imported by
+``sfumato.cli`` and ``sfumato``; imports ``sfumato.simulation`` and what lies below it.
 """

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.dataset_sizes import dataset_facts, known_examples
-from sfumato.deployment.messages import RoundPosition
+from sfumato.deployment.messages import RoundPosition, largest_answer
 from sfumato.errors import SpecError
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
@@ -148,13 +148,22 @@ class CommonTerms(ABC):
     def number_of(self, party: Party) -> int:
         """The number of an observer that is a device or an aggregator."""
 
+    @property
     @abstractmethod
-    def parents(self, device: int) -> tuple[int, ...]:
-        """Whom a device answers to."""
+    def heads(self) -> tuple[int, ...]:
+        """The aggregators that nobody asks: the cloud, or the masters of groups."""
+
+    @abstractmethod
+    def parents(self, party: int) -> tuple[int, ...]:
+        """Whom a device, or an edge, answers to."""
 
     @abstractmethod
     def children(self, node: int) -> Mapping[int, bytes]:
         """Whom an aggregator asks, and their keys."""
+
+    def largest_answer(self, node: int) -> int:
+        """More bytes than any frame between an aggregator and a child has, up or down."""
+        return largest_answer(self.parameters, len(self.children(node)))
 
     @abstractmethod
     def is_masked(self, node: int) -> bool:

@@ -5,6 +5,8 @@ What is accepted was derived in docs/deployment-groups.md.
 
 from __future__ import annotations
 
+from typing import cast
+
 from sfumato.data.dataset_sizes import known_examples
 from sfumato.deployment.refusals import MOST_NOISE, refused_in_any_topology
 from sfumato.errors import SpecError
@@ -29,7 +31,7 @@ def require_deployable_groups(plan: Plan, parameters: int) -> GroupPlan:
         DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
     assert family_of(plan.spec) is GROUPS
-    assert isinstance(plan, GroupPlan)
+    plan = cast(GroupPlan, plan)
     refuse_first(_of_groups(plan))
     refuse_first(refused_in_any_topology(plan.spec))
     if known_examples(plan.spec, plan.places) is None:
@@ -44,8 +46,10 @@ def _of_groups(plan: GroupPlan) -> Refusals:
     """What is refused of groups besides what `refused_in_any_topology` lists."""
     spec, topology = plan.spec, plan.spec.topology
     assert isinstance(topology, GroupTopology)
-    unclipped = "must be dp-ogl or dp-ogl-local to be deployed: others send what nobody clips or noises"
-    yield spec.protocol not in ("dp-ogl", "dp-ogl-local"), "protocol", spec.protocol, unclipped
+    unclipped = "must noise every update that is sent to be deployed; in this protocol some are not clipped"
+    yield not plan.noises_every_update, "protocol", spec.protocol, unclipped
+    variant = "must be a built-in one: code of one's own is not deployed yet"
+    yield spec.protocol != plan.kind, "protocol", spec.protocol, variant
     labels = "must not follow from labels: which ones a worker holds is not accounted"
     yield topology.by_labels, "topology.structure", topology.structure, labels
     yield topology.eras, "topology.eras", None, "must be left out: groups that change are not deployed yet"

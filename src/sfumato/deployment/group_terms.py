@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +40,7 @@ class GroupTerms(CommonTerms):
     @staticmethod
     def aggregators_of(plan: Plan) -> int:
         """How many masters there are."""
-        assert isinstance(plan, GroupPlan)
-        return plan.groups.count
+        return cast(GroupPlan, plan).groups.count
 
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
         """See `CommonTerms`."""
@@ -71,9 +70,14 @@ class GroupTerms(CommonTerms):
         """The number of an observer that is a worker or a master."""
         return party.index if party.kind == "device" else self.master(party.index)
 
-    def parents(self, device: int) -> tuple[int, ...]:
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The masters of all groups."""
+        return tuple(map(self.master, range(self.plan.groups.count)))
+
+    def parents(self, party: int) -> tuple[int, ...]:
         """The masters of a worker's groups."""
-        return tuple(self.master(group) for group in self.plan.groups.groups_of(device).tolist())
+        return tuple(self.master(group) for group in self.plan.groups.groups_of(party).tolist())
 
     def children(self, node: int) -> Mapping[int, bytes]:
         """The workers of a master's group, and their keys."""

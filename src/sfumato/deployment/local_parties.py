@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sfumato.data.dataset import Dataset
 from sfumato.data.features import taken
@@ -18,10 +19,12 @@ from sfumato.deployment.group_carrier import BetweenGroups
 from sfumato.deployment.group_rounds import DeployedGroupRounds
 from sfumato.deployment.group_terms import GroupTerms
 from sfumato.deployment.party_folder import PartyFolder, folder_names
+from sfumato.deployment.played_rounds import PlayedRounds
 from sfumato.deployment.randomness import Randomness
 from sfumato.deployment.rounds import DeployedRounds
 from sfumato.deployment.terms import DeploymentTerms, new_label
 from sfumato.durable_files import replacing
+from sfumato.families import GROUPS, family_of
 from sfumato.learning.parameters import ParameterLayout
 from sfumato.network.groups import Groups
 from sfumato.network.tree import Tree
@@ -35,7 +38,7 @@ from sfumato.wire.keys import digest
 T = TypeVar("T", bound=CommonTerms)
 
 
-class PartyFolders(Generic[T]):
+class PartyFolders(ABC, Generic[T]):
     """The folders of all parties of one run on this machine, open. It must be closed.
 
     Args:
@@ -79,6 +82,24 @@ class PartyFolders(Generic[T]):
         made = TrainingInputs.of(self.terms.plan)
         return [rows_of(made.data, made.partition, device) for device in range(self.terms.device_count)]
 
+    @abstractmethod
+    def rounds(
+        self,
+        parties: Mapping[int, FrameReceiver],
+        randomness: Callable[[int], Randomness],
+        sources: Collection[str],
+        calls: Calls = in_turn,
+    ) -> PlayedRounds[Any]:
+        """The rounds of the run.
+
+        Args:
+            parties: those below the heads, with all below them, by number; or all but the heads. These are
+                added.
+            randomness: of a head, by its number.
+            sources: of all parties' secret choices.
+            calls: makes calls to parties: see `InProcess`.
+        """
+
     def forget(self, number: int) -> None:
         """Close the folder of a party and let go of its key: its own process has them from now on."""
         self.folders.pop(number).close()
@@ -97,21 +118,14 @@ class LocalParties(PartyFolders[DeploymentTerms]):
 
     def rounds(
         self,
-        parties: dict[int, FrameReceiver],
-        randomness: Randomness,
+        parties: Mapping[int, FrameReceiver],
+        randomness: Callable[[int], Randomness],
         sources: Collection[str],
         calls: Calls = in_turn,
     ) -> DeployedRounds:
-        """The rounds of the run.
-
-        Args:
-            parties: all but the cloud, or its children with all below them, by number; the cloud is added.
-            randomness: of the cloud.
-            sources: of all parties' secret choices.
-            calls: makes calls to them: see `InProcess`.
-        """
+        """The rounds of the run; see `PartyFolders.rounds`."""
         terms, own = self.terms, self.folders[self.terms.cloud]
-        cloud = CloudParty(terms, own.identity, own.memory, randomness)
+        cloud = CloudParty(terms, own.identity, own.memory, randomness(terms.cloud))
         parents = {number: terms.parent(number) for number in parties}
         simulated = self._session.protocol
         assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
@@ -127,29 +141,28 @@ class LocalGroups(PartyFolders[GroupTerms]):
 
     def rounds(
         self,
-        workers: Mapping[int, FrameReceiver],
+        parties: Mapping[int, FrameReceiver],
         randomness: Callable[[int], Randomness],
         sources: Collection[str],
         calls: Calls = in_turn,
     ) -> DeployedGroupRounds:
-        """The rounds of the run.
-
-        Args:
-            workers: all of them, by number; the masters are added.
-            randomness: of a master, by its number.
-            sources: of all parties' secret choices.
-            calls: makes calls to workers.
-        """
+        """The rounds of the run; see `PartyFolders.rounds`."""
         terms, masters = self.terms, dict[int, AskingParty]()
-        for group in range(terms.plan.groups.count):
-            number = terms.master(group)
+        for number in terms.heads:
             own = self.folders[number]
             masters[number] = AskingParty(number, terms, own.identity, own.memory, randomness(number))
         simulated = self._session.protocol
         assert isinstance(simulated, GroupedProtocol)  # what can be deployed is played by it
-        masters_of = {worker: terms.parents(worker) for worker in workers}
-        carrier = BetweenGroups(masters, workers, masters_of, calls)
+        carrier = BetweenGroups(masters, parties, {one: terms.parents(one) for one in parties}, calls)
         return DeployedGroupRounds(terms, list(masters.values()), carrier, simulated, sources, "one machine")
+
+
+def local_parties_of(
+    session: Session, folder: Path, run: Path, purpose: str, *, resume: bool
+) -> LocalParties | LocalGroups:
+    """The folders of all parties, of a tree or of groups; see `PartyFolders`."""
+    kind = LocalGroups if family_of(session.plan.spec) is GROUPS else LocalParties
+    return kind(session, folder, run, purpose, resume=resume)
 
 
 def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:

@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.deployment.messages import RoundPosition
+from sfumato.families import TREE, family_of
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.tree import TreePlan
 from sfumato.wire.key_stream import KeyStream
@@ -103,8 +104,9 @@ class SystemRandomness:
 
 def _work_of(plan: TreePlan | GroupPlan) -> tuple[int, int]:
     """Local steps that a device trains at a time, where they are counted, and for how many rounds."""
-    if isinstance(plan, TreePlan):
-        return plan.aggregations[-1].step, 1
+    if family_of(plan.spec) is TREE:
+        return cast(TreePlan, plan).aggregations[-1].step, 1
+    plan = cast(GroupPlan, plan)
     rounds = plan.merge_every if plan.by_interval else 1
     return (plan.spec.training.local_steps or 1) * rounds, rounds
 

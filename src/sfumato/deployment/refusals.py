@@ -34,9 +34,7 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         SpecError: it cannot be deployed; the message names the key.
         DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
-    if family_of(plan.spec) is not TREE:
-        groups = "must be star or tree here; groups are only rehearsed, in one process (deployment.rehearsal)"
-        raise SpecError("topology.kind", plan.spec.topology.kind, groups)
+    require_tree(plan.spec)
     plan = cast(TreePlan, plan)
     plan.require_one_tree("networks that change are not deployed yet")
     refuse_first(refused_in_any_topology(plan.spec))
@@ -46,6 +44,17 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         raise SpecError("data.partition", plan.spec.data.partition.kind, allowed)
     _require_grids(plan, parameters)
     return plan
+
+
+def require_tree(spec: Spec) -> None:
+    """Refuse groups: they are deployed in one process and in processes of one machine only.
+
+    Raises:
+        SpecError: the topology is no tree.
+    """
+    if family_of(spec) is not TREE:
+        only = "must be star or tree here; groups are deployed on one machine only, and not over Flower"
+        raise SpecError("topology.kind", spec.topology.kind, only)
 
 
 def require_own_loop_fits(spec: Spec) -> None:
@@ -65,6 +74,8 @@ def _of_own_loop(spec: Spec) -> Refusals:
     kind = None if clip is None else clip.kind
     updates = "must be update with an own loop, whose gradients nobody clips"
     yield kind != "update", "privacy.clip.kind", kind, updates
+    groups = "must be star or tree with an own loop, which trains no workers of groups yet"
+    yield family_of(spec) is not TREE, "topology.kind", spec.topology.kind, groups
     drawn = "must be shuffled with an own loop: it draws none, and the ε of records would count on it"
     yield spec.training.batches == "poisson", "training.batches", "poisson", drawn
 

@@ -17,14 +17,13 @@ from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.invitation import ledger_path
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
-from sfumato.deployment.local_parties import LocalGroups, LocalParties, PartyFolders
+from sfumato.deployment.local_parties import LocalGroups, LocalParties, PartyFolders, local_parties_of
 from sfumato.deployment.own_loop import OwnLoop, TrainingLoop
 from sfumato.deployment.played_rounds import PlayedRounds
 from sfumato.deployment.randomness import Randomness, SystemRandomness
+from sfumato.deployment.refusals import require_own_loop_fits
 from sfumato.deployment.worker import WorkerParty
 from sfumato.deployment.worker_data import WorkerData
-from sfumato.errors import SpecError
-from sfumato.families import GROUPS, family_of
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
@@ -69,23 +68,15 @@ def rehearse(
     opened = ExitStack()
 
     def played_by(session: Session) -> PlayedRounds[Any]:
-        given = (session, parties, out, purpose)
-        if family_of(session.plan.spec) is GROUPS:
-            if loop is not None:
-                raise SpecError(
-                    "loop", None, "must be left out: own loops do not train workers of groups yet"
-                )
-            groups = LocalGroups(*given, resume=resume)
-            opened.callback(groups.close)
-            draws = {number: randomness(number) for number in groups.folders}
-            workers = _workers_of(groups, consent, draws, on_words)
-            return groups.rounds(workers, draws.__getitem__, {one.source for one in draws.values()})
-        local = LocalParties(*given, resume=resume)
+        local = local_parties_of(session, parties, out, purpose, resume=resume)
         opened.callback(local.close)
         draws = {number: randomness(number) for number in local.folders}
         own = None if loop is None else OwnLoop.given(loop)
-        there = _parties_of(local, consent, own, draws, on_words)
-        return local.rounds(there, draws[local.terms.cloud], {one.source for one in draws.values()})
+        if isinstance(local, LocalGroups):
+            there = _workers_of(local, consent, own, draws, on_words)
+        else:
+            there = _parties_of(local, consent, own, draws, on_words)
+        return local.rounds(there, draws.__getitem__, {one.source for one in draws.values()})
 
     with opened:
         for result in run_rounds(
@@ -98,10 +89,13 @@ def rehearse(
 def _workers_of(
     local: LocalGroups,
     consent: Consent,
+    loop: OwnLoop | None,
     draws: Mapping[int, Randomness],
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
     """All workers of groups; every one has agreed."""
+    if loop is not None:
+        require_own_loop_fits(local.terms.plan.spec)
     there: dict[int, FrameReceiver] = {}
     for worker, rows in enumerate(local.rows()):
         own, data = local.folders[worker], WorkerData(worker, local.terms, rows)

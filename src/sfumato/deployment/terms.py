@@ -8,13 +8,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.deployment.common_terms import CommonTerms
-from sfumato.deployment.messages import RoundPosition, largest_answer
+from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.refusals import require_deployable
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
@@ -50,8 +50,7 @@ class DeploymentTerms(CommonTerms):
     @staticmethod
     def aggregators_of(plan: Plan) -> int:
         """How many aggregators there are."""
-        assert isinstance(plan, TreePlan)
-        return sum(tier.size for tier in plan.tree.tiers)
+        return sum(tier.size for tier in cast(TreePlan, plan).tree.tiers)
 
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
         """See `CommonTerms`."""
@@ -91,9 +90,14 @@ class DeploymentTerms(CommonTerms):
             return self.cloud
         return self.edge(tree.leaf_of(party))
 
-    def parents(self, device: int) -> tuple[int, ...]:
-        """Whom a device answers to."""
-        return (self.parent(device),)
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The cloud."""
+        return (self.cloud,)
+
+    def parents(self, party: int) -> tuple[int, ...]:
+        """Whom a device or an edge answers to."""
+        return (self.parent(party),)
 
     def children(self, node: int) -> Mapping[int, bytes]:
         """Whom an aggregator asks, and their keys."""
@@ -130,10 +134,6 @@ class DeploymentTerms(CommonTerms):
         """
         children = len(self.children(node))
         return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
-
-    def largest_answer(self, node: int) -> int:
-        """More bytes than any frame between an aggregator and a child has, up or down."""
-        return largest_answer(self.parameters, len(self.children(node)))
 
     def colluders(self, node: int) -> int:
         """How many children may do anything together with an aggregator, so that masks still hide all but
