@@ -56,6 +56,8 @@ def _of_groups(plan: GroupPlan) -> Refusals:
     masked = "must be plain: sums of groups under masks are not deployed yet"
     yield spec.transport.get(HOP, "plain") != "plain", f"transport.{HOP}", spec.transport.get(HOP), masked
     yield spec.faults is not None, "faults", None, "must be left out: in groups everybody takes part"
+    drawn, everybody = spec.training.participation.kind, "must be all: in groups everybody takes part"
+    yield drawn != "all", "training.participation", drawn, everybody
     example = spec.privacy.clips_examples
     whole = "must be update: examples that are clipped are not deployed in groups yet"
     yield example, "privacy.clip.kind", "example", whole

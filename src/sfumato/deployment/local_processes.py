@@ -29,7 +29,7 @@ from sfumato.deployment.local_parties import PartyFolders, local_parties_of
 from sfumato.deployment.loop_code import LoopCode
 from sfumato.deployment.played_rounds import PlayedRounds
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.refusals import require_own_loop_fits, require_tree
+from sfumato.deployment.refusals import refuse_groups, require_own_loop_fits
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
 from sfumato.interrupts import wait_or_kill
@@ -66,8 +66,7 @@ def deploy_locally(
         parties: the folder of the parties' own folders. Parties that are there already take part again: with
             their keys, their consent, and what they remember.
         purpose: what the data are used for.
-        command: starts the party of a folder, in a process that answers at its socket, and ends when its
-            standard input does.
+        command: starts the party of a folder: a process at its socket, which ends when its standard input does.
         flower: the folder of Flower's environment: Flower carries all frames; left out: nobody is in between.
         loop: ``FILE.py:function``, which trains every device in the place of Sfumato's engine (`own_loop`);
             whoever calls this agrees to it for all owners. Left out: what each consent says.
@@ -87,19 +86,17 @@ def deploy_locally(
 
     def played_by(session: Session) -> PlayedRounds[Any]:
         _require_few(session.plan.parties.device_count, flower)
+        if flower is not None:
+            refuse_groups(session.plan.spec)
         if code is not None:
             require_own_loop_fits(session.plan.spec)
-        if flower is not None:
-            require_tree(session.plan.spec)
         local = local_parties_of(session, parties, out, purpose, resume=resume)
         opened.callback(local.close)
         there = _all_started(local, command, flower, code, opened, on_step, on_words)
-        for head in local.terms.heads:
-            for sentence in duties(local.terms, head):
-                on_words(sentence)
+        for sentence in (said for head in local.terms.heads for said in duties(local.terms, head)):
+            on_words(sentence)
         on_step("training")
-        draws = SystemRandomness()  # that of all parties' processes too
-        return local.rounds(there, lambda head: draws, {draws.source}, at_once)
+        return local.rounds(there, lambda head: SystemRandomness(), {SystemRandomness.source}, at_once)
 
     with opened:
         rounds = partial(run_rounds, spec, out=out, device="cpu", on_step=on_step, played_by=played_by)

@@ -34,7 +34,7 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         SpecError: it cannot be deployed; the message names the key.
         DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
-    require_tree(plan.spec)
+    refuse_groups(plan.spec)
     plan = cast(TreePlan, plan)
     plan.require_one_tree("networks that change are not deployed yet")
     refuse_first(refused_in_any_topology(plan.spec))
@@ -46,7 +46,7 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
     return plan
 
 
-def require_tree(spec: Spec) -> None:
+def refuse_groups(spec: Spec) -> None:
     """Refuse groups: they are deployed in one process and in processes of one machine only.
 
     Raises:
