@@ -66,7 +66,7 @@ def deploy_locally(
         parties: the folder of the parties' own folders. Parties that are there already take part again: with
             their keys, their consent, and what they remember.
         purpose: what the data are used for.
-        command: starts the party of a folder: a process at its socket, which ends when its standard input does.
+        command: starts the party of a folder: a process at its socket that ends when its standard input does.
         flower: the folder of Flower's environment: Flower carries all frames; left out: nobody is in between.
         loop: ``FILE.py:function``, which trains every device in the place of Sfumato's engine (`own_loop`);
             whoever calls this agrees to it for all owners. Left out: what each consent says.
