@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
         sources: where all parties' secret choices come from, for the run folder.
         on: whose machines the parties are on, for the run folder.
     """
+
+    metrics: ClassVar[tuple[str, ...]] = GroupedProtocol.metrics
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -34,6 +34,8 @@ class PlayedRounds(ABC, Generic[S]):
         on: whose machines the parties are on, for the run folder.
     """
 
+    metrics: ClassVar[tuple[str, ...]]
+
     def __init__(
         self,
         terms: CommonTerms,
@@ -44,10 +46,13 @@ class PlayedRounds(ABC, Generic[S]):
     ) -> None:
         self._carrier, self._simulated = carrier, simulated
         self._sources, self._on, self._purpose = sorted(sources), on, terms.purpose
-        self.metrics = simulated.metrics
         self.ranks: Ranks = ALONE
         self._server = server_optimizer(terms.plan.spec.training.server)
         self._session = terms.session.hex()
+
+    @abstractmethod
+    def initial(self, model: Tensor) -> DeployedState:
+        """The state before the first round, from the initial model, a flat vector."""
 
     @abstractmethod
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:

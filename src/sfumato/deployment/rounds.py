@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -31,6 +32,8 @@ class DeployedRounds(PlayedRounds[TreeState]):
         sources: where all parties' secret choices come from, for the run folder.
         on: whose machines the parties are on, for the run folder.
     """
+
+    metrics: ClassVar[tuple[str, ...]] = TreeProtocol.metrics
 
     def __init__(
         self,
