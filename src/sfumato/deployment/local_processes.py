@@ -63,8 +63,7 @@ def deploy_locally(
     Args:
         spec: as loaded.
         out: the run folder.
-        parties: the folder of the parties' own folders. Parties that are there already take part again: with
-            their keys, their consent, and what they remember.
+        parties: the folder of the parties' own folders. Those that are there already take part again.
         purpose: what the data are used for.
         command: starts the party of a folder: a process at its socket that ends when its standard input does.
         flower: the folder of Flower's environment: Flower carries all frames; left out: nobody is in between.
@@ -96,7 +95,8 @@ def deploy_locally(
         for sentence in (said for head in local.terms.heads for said in duties(local.terms, head)):
             on_words(sentence)
         on_step("training")
-        return local.rounds(there, lambda head: SystemRandomness(), {SystemRandomness.source}, at_once)
+        draws = SystemRandomness()  # that of all parties' processes too
+        return local.rounds(there, lambda head: draws, {draws.source}, at_once)
 
     with opened:
         rounds = partial(run_rounds, spec, out=out, device="cpu", on_step=on_step, played_by=played_by)
