@@ -93,8 +93,8 @@ class PartyFolders(ABC, Generic[T]):
         """The rounds of the run.
 
         Args:
-            parties: those below the heads, with all below them, by number; or all but the heads. These are
-                added.
+            parties: all but the heads, by number; or the heads' children, each with all below it. The heads
+                are added.
             randomness: of a head, by its number.
             sources: of all parties' secret choices.
             calls: makes calls to parties: see `InProcess`.
