@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from deployed_groups import staged_groups
 from deployed_parties import staged
-from rehearsals import STAR, TREE
+from rehearsals import GROUPS, STAR, TREE
 from scipy import stats
 
 import sfumato.deployment
 import sfumato.random
-from sfumato.deployment import device
+from sfumato.deployment import terms as terms_file
 from sfumato.deployment.collecting import with_own_noise
 from sfumato.deployment.device import noised_message
 from sfumato.deployment.messages import FrameKind, RoundPosition, decode_answer, encode_answer
@@ -133,9 +134,12 @@ def test_no_seeded_generator_is_reached_while_parties_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the terms are made, and the public model with them, nothing draws but the operating system."""
-    with staged(TREE, tmp_path) as stage:
+    (tmp_path / "groups").mkdir()
+    with staged(TREE, tmp_path) as stage, staged_groups(GROUPS, tmp_path / "groups") as of_groups:
         for number in range(stage.terms.cloud):
             stage.device(number)
+        for number in range(of_groups.terms.device_count):
+            of_groups.worker(number)
 
         def reached(*_: object, **__: object) -> None:
             raise AssertionError("a seeded generator was reached")
@@ -153,6 +157,8 @@ def test_no_seeded_generator_is_reached_while_parties_answer(
                 monkeypatch.setattr(module, name, reached)
         released, _ = stage.play(np.zeros(stage.terms.parameters, np.float32))
         assert released is not None
+        of_groups.play(0, np.zeros((3, of_groups.terms.parameters), np.float32))
+        assert all(of_groups.master(group).released is not None for group in range(3))
 
 
 def test_no_source_of_deployment_names_a_seed() -> None:
@@ -211,7 +217,7 @@ def test_a_device_of_weight_0_sends_zeros_without_noise(
         terms, position = stage.terms, RoundPosition(0, 0)
         message = np.ones(terms.parameters, np.float32)
         sent = [noised_message(terms, 0, position, message, bytes(32)).any()]
-        monkeypatch.setattr(device, "message_lengths", lambda *_: np.zeros(1))
+        monkeypatch.setattr(terms_file, "message_lengths", lambda *_: np.zeros(1))
         sent.append(noised_message(terms, 0, position, message, bytes(32)).any())
         assert sent == [True, False]
 

@@ -156,7 +156,7 @@ GROUPS = STAR | {
     ("document", "said"),
     [
         (STAR | {"training": POISSON}, "training.participation: got 'poisson'; must be all"),
-        (GROUPS, "topology.kind: got 'groups'; must be star or tree to be deployed"),
+        (GROUPS, "topology.kind: got 'groups'; must be star or tree here"),
         (ROOT / "examples" / "persons" / "clinics.yaml", "privacy.unit: got 'person'; must be device"),
     ],
     ids=["drawn participants", "groups", "persons"],

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from deployed_parties import staged
 from places import ROOT
-from rehearsals import STAR, TREE, rehearsed, spec_of
+from rehearsals import GROUPS, STAR, TREE, rehearsed, spec_of
 
-from sfumato.deployment import terms as terms_file
+from sfumato.deployment import common_terms as terms_file
+from sfumato.deployment.group_refusals import require_deployable_groups
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.party_folder import PartyFolder
@@ -24,7 +25,7 @@ from sfumato.spec.faults import Faults
 from sfumato.spec.load import load_spec
 from sfumato.spec.model import Model
 from sfumato.spec.privacy import ClipSettings, Privacy
-from sfumato.spec.topology import StarTopology, TreeTopology, Trust
+from sfumato.spec.topology import GroupTopology, StarTopology, TreeTopology, Trust
 from sfumato.spec.training import Training
 from sfumato.wire.errors import SessionMemoryError, UnsafeTermsError
 from sfumato.wire.keys import Identity
@@ -111,6 +112,57 @@ def test_a_spec_that_cannot_be_deployed_is_refused(document: dict[str, Any], pla
     assert "\n" not in str(refused.value)
 
 
+RING = GROUPS["topology"]
+LISTED = {"kind": "groups", "structure": "list", "groups": [[0, 1, 2], [2, 3, 4]], "devices": 5}
+NOBODY = {"trusted_aggregators": []}
+SKEWED = {"source": "digits", "partition": {"kind": "dirichlet", "alpha": 0.5}}
+ERA = {"from_round": 2, "groups": [[0, 1, 3], [2, 3, 4]]}
+EXAMPLES_OF_GROUPS = {
+    "training": GROUPS["training"] | {"local_steps": 1, "batches": "poisson"},
+    "privacy": EXAMPLES["privacy"] | {"unit": "device"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "place"),
+    [
+        ({"protocol": "dp-ogl+", "trust": {}}, "protocol"),
+        (
+            {"protocol": "ms-fedavg", "privacy": {"noise": "none"}, "trust": {}, "training": TRAINING},
+            "protocol",
+        ),
+        ({"topology": RING | {"structure": "labels"}, "data": SKEWED}, "topology.structure"),
+        ({"topology": LISTED | {"eras": [ERA]}}, "topology.eras"),
+        ({"transport": {"devices_to_master": "secure-aggregation"}}, "transport.devices_to_master"),
+        ({"faults": {"dropout_rate": 0.1}}, "faults"),
+        (EXAMPLES_OF_GROUPS, "privacy.clip.kind"),
+        ({"privacy": PRIVACY | {"unit": "record"}}, "privacy.unit"),
+        (
+            {"training": GROUPS["training"] | {"participation": COINS["participation"]}},
+            "training.participation",
+        ),
+        ({"compression": {"kind": "rand-k", "ratio": 0.5}}, "compression"),
+        ({"privacy": {"noise": "none"}}, "privacy.clip"),
+        ({"privacy": PRIVACY | {"mechanism": "floats:gaussian"}}, "privacy.mechanism"),
+        (OPEN_SIZES, "data.partition"),
+        ({"training": GROUPS["training"] | {"loss": "losses:mine"}}, "training.loss"),
+        ({"privacy": PRIVACY | LOUD}, "privacy.noise"),
+        ({"trust": NOBODY, "privacy": PRIVACY | {"noise": {"multiplier": 200.0}}}, "privacy.noise"),
+        ({"privacy": PRIVACY | {"noise": {"multiplier": 1e-10}}}, "transport"),
+    ],
+)
+def test_groups_that_cannot_be_deployed_are_refused(changed: dict[str, Any], place: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        require_deployable_groups(resolve(spec_of(GROUPS, **changed)), PARAMETERS)
+    assert refused.value.place == place
+    assert "\n" not in str(refused.value)
+
+
+def test_groups_on_machines_of_their_own_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"topology\.kind: got 'groups'; must be star or tree here"):
+        require_deployable(resolve(spec_of(GROUPS)), PARAMETERS)
+
+
 @pytest.mark.parametrize(
     ("transport", "multiplier", "hop", "bits", "steps", "instead"),
     [
@@ -146,6 +198,7 @@ LOOKED_AT = {
     Privacy: "delta unit clip noise mechanism neighbours",
     ClipSettings: "kind norm norms per_layer adapt",
     StarTopology: "kind devices device_names",
+    GroupTopology: "kind structure groups devices file eras group_names worker_names stated",
     TreeTopology: "kind edges devices_per_edge levels level_names sites file supernodes zones moves",
     Faults: "dropout_rate supernode_failure_rate survival_threshold when_supernode_fails",
     Trust: "cloud trusted_edges trusted_aggregators trusted from",

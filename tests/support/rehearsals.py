@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rehearsed_groups import SimulatedGroupRandomness, put_groups_on_the_grid, rows_from_0
 
 from sfumato.deployment.consent import Consent
 from sfumato.deployment.messages import RoundPosition
@@ -49,6 +50,15 @@ TREE: dict[str, Any] = STAR | {
 }
 """One edge is trusted: it adds noise, and its devices send raw messages. Those of the other add noise."""
 
+GROUPS: dict[str, Any] = STAR | {
+    "name": "ring",
+    "protocol": "dp-ogl",
+    "topology": {"kind": "groups", "structure": "ring", "devices": 6, "groups": 3},
+    "training": STAR["training"] | {"merge_every": 2},
+    "trust": {"trusted_aggregators": [0]},
+}
+"""Two workers are in one group, four in two; the noise of one group is its master's."""
+
 UNLIMITED = Consent.model_validate(
     {
         "purposes": [PURPOSE],
@@ -85,17 +95,13 @@ class SimulatedRandomness:
         place = (0, 0) if self.party == cloud else (1, self.party - cloud - 1)
         return key_at(self.plan.spec.seed, Stream.NOISE, *position, *place)
 
-    def batches(self, plan: TreePlan, number: int, size: int, context: bytes = b"") -> BatchPlan:
+    def batches(self, plan: TreePlan, number: int, size: int, times: int, context: bytes = b"") -> BatchPlan:
         chosen = draw_participants(plan, number)
         if self.party not in chosen:  # `run` draws none: any will do, as zeros are sent
             chosen = np.array([self.party], dtype=np.int64)
-        place_of = torch.tensor([int(np.searchsorted(chosen, self.party))])
-        drawn = batches_of(plan, self.inputs.partition, chosen, number).of(place_of)
-        rows = self.inputs.partition.indices(self.party)
-        place = torch.zeros(int(rows.max()) + 1, dtype=torch.int32)
-        place[torch.from_numpy(rows)] = torch.arange(size, dtype=torch.int32)
-        used = torch.arange(drawn.width) < drawn.counts[:, :, None]
-        return replace(drawn, rows=torch.where(used, place[torch.where(used, drawn.rows, int(rows[0]))], 0))
+        place = torch.tensor([int(np.searchsorted(chosen, self.party))])
+        drawn = batches_of(plan, self.inputs.partition, chosen, number).of(place)
+        return rows_from_0(drawn, self.inputs.partition.indices(self.party), size)
 
     def takes_part(self, plan: TreePlan, number: int, context: bytes = b"") -> bool:
         return self.party in draw_participants(plan, number)
@@ -107,9 +113,9 @@ def rehearsed(spec: Spec, folder: Path, *, simulated: bool = True, **options: An
         from sfumato.schedule.resolve import resolve
 
         plan = resolve(spec)
-        assert isinstance(plan, TreePlan)
         inputs = TrainingInputs.of(plan)
-        options["randomness"] = lambda party: SimulatedRandomness(plan, inputs, party)
+        drawing = SimulatedRandomness if isinstance(plan, TreePlan) else SimulatedGroupRandomness
+        options["randomness"] = lambda party: drawing(plan, inputs, party)
     given = {"purpose": PURPOSE, "consent": UNLIMITED} | options
     given["consent"] = given["consent"].model_copy(update={"ledger": str(folder / "ledger")})
     return rehearse(spec, out=folder / "run", parties=folder / "parties", **given)
@@ -122,6 +128,7 @@ def on_the_grid() -> Iterator[None]:
         patch.setattr(
             registry, "_carrier_of", lambda plan, device, parameters, ranks: SecureUplink(plan, device)
         )
+        put_groups_on_the_grid(patch)
         patch.setattr("sfumato.engine.local._TILE_BYTES", 1)
         yield
 

@@ -1,8 +1,11 @@
 """The parties of a spec as real parties: bytes in, bytes out, with keys, consent and a memory of their own.
 
-    terms         what all parties of a run know and agree on
+    common_terms  what all parties of a run know and agree on, whatever the topology
+    terms         the terms of a tree
+    group_terms   the terms of overlapping groups
     declared_facts  how large the data are, as whoever deploys says
     refusals      which specs cannot be deployed yet
+    group_refusals  which specs of groups
     messages      what frames hold
     private_files files that others must not read, or not change: looked at, and written
     memory        a party's answers, on disk
@@ -17,16 +20,21 @@
     rows_file     the file of a device's rows
     local_data    a device's rows, and the work on them
     device        the state machine of a device
+    worker_data   a worker's rows in groups, and the work on them
+    worker        the state machine of a worker of groups
     masked_hops   secure aggregation over a hop: which terms, and the child's side
     parent_hop    a child's side of the hop to its parent, plain or masked
     collecting    what aggregators do over a plain hop: ask, add up; and their noise
     masked_sums   what they do over a masked one
     edge          the state machine of an edge
-    cloud         the state machine of the cloud
+    cloud         the state machine of the cloud, and of the masters of groups
     calls         calls to several parties, in turn or at the same time
     carrier       takes frames from party to party
+    group_carrier  takes them between masters and workers of groups
     subtree       an aggregator with all below it, as its parent meets it
-    rounds        the rounds of a deployment, as a session plays them
+    played_rounds  the rounds of a deployment, as a session plays them, whatever the topology
+    rounds        those of a tree
+    group_rounds  those of groups
     local_parties the parties of a run on this machine: folders, terms, data
     rehearsal     all parties in one process, and a run folder
     section_files reads the YAML files of a party's folder
@@ -49,6 +57,6 @@
     remote_party  a party that starts from it, and reaches others over TLS
     hops_check    `deploy check`: could a party start, does every hop answer
 
-The protocol is derived in docs/deployment.md. May be imported by ``sfumato.cli`` and ``sfumato``; imports
-``sfumato.simulation`` and what lies below it.
+The protocol is derived in docs/deployment.md, that of groups in docs/deployment-groups.md. May be imported by
+``sfumato.cli`` and ``sfumato``; imports ``sfumato.simulation`` and what lies below it.
 """

@@ -48,6 +48,17 @@ class AggregatingParty(FrameReceiver, Protocol):
         """
 
 
+def told(party: FrameReceiver, frames: Sequence[bytes]) -> Answers:
+    """What a party sends when it gets frames, one after the other, until it refuses one."""
+    sent: list[bytes] = []
+    for data in frames:
+        try:
+            sent += party.receive(data)
+        except SfumatoError as error:
+            return sent, error
+    return sent, None
+
+
 class Carrier(Protocol):
     """Carries frames."""
 
@@ -159,23 +170,15 @@ class InProcess:
             SfumatoError: an aggregator cannot do without a child.
         """
         self.bytes_down += sum(len(data) for several in asked.values() for data in several)
-        answers = self.calls([partial(self._told, child, several) for child, several in asked.items()])
+        answers = self.calls(
+            [partial(told, self.parties[child], several) for child, several in asked.items()]
+        )
         sent: list[tuple[int, bytes]] = []
         for child, (frames, error) in zip(asked, answers, strict=True):
             sent += [(child, data) for data in frames]
             if error is not None:
                 sent += self._without(self.parents[child], child, error)
         return sent
-
-    def _told(self, child: int, frames: Sequence[bytes]) -> Answers:
-        """What a child sends when it gets frames, one after the other, until it refuses one."""
-        sent: list[bytes] = []
-        for data in frames:
-            try:
-                sent += self.parties[child].receive(data)
-            except SfumatoError as error:
-                return sent, error
-        return sent, None
 
     def _without(self, parent: int, child: int, error: SfumatoError) -> list[tuple[int, bytes]]:
         """What an aggregator sends, and its number, when a child is refused or does not answer.

@@ -1,8 +1,12 @@
-"""The cloud: it asks its children once a round, and knows the sum of their answers. Bytes in, bytes out."""
+"""The cloud: it asks its children once a round, and knows the sum of their answers. Bytes in, bytes out.
+
+Masters of groups are like it: `AskingParty` is what both are.
+"""
 
 from __future__ import annotations
 
 from sfumato.deployment.collecting import Collection, with_own_noise, without_child
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.device import require_own_key
 from sfumato.deployment.masked_sums import collection_of
 from sfumato.deployment.memory import PartyMemory
@@ -14,10 +18,11 @@ from sfumato.wire.errors import OutOfOrderMessageError
 from sfumato.wire.keys import Identity
 
 
-class CloudParty:
-    """The state machine of the cloud.
+class AskingParty:
+    """The state machine of an aggregator that nobody asks: the cloud, or the master of a group.
 
     Args:
+        number: its own, in the terms.
         terms: of the run.
         identity: its signing key.
         memory: of what it released; outlives the process.
@@ -28,10 +33,15 @@ class CloudParty:
     """
 
     def __init__(
-        self, terms: DeploymentTerms, identity: Identity, memory: PartyMemory, randomness: Randomness
+        self,
+        number: int,
+        terms: CommonTerms,
+        identity: Identity,
+        memory: PartyMemory,
+        randomness: Randomness,
     ) -> None:
-        require_own_key(terms, terms.cloud, identity)
-        self.number, self._terms, self._identity = terms.cloud, terms, identity
+        require_own_key(terms, number, identity)
+        self.number, self._terms, self._identity = number, terms, identity
         self._memory, self._randomness = memory, randomness
         self._collection: Collection | None = None
         self._question = b""
@@ -46,14 +56,14 @@ class CloudParty:
             MessageError: the round was finished with another model, or it is not its turn.
             SessionMemoryError: the memory cannot be read.
         """
-        terms, position = self._terms, self._terms.at(number)
+        terms, position = self._terms, self._terms.asked_in(number, self.number)
         question = question_hash(position, model)
         earlier = self._memory.answer(terms.session, position, question)
         if earlier is not None:
             self._released, self._collection = steps_from_bytes(earlier), None
             return []
         last = self._memory.last(terms.session)
-        if number != (0 if last is None else last.round + 1):
+        if number != terms.round_after(last):
             raise OutOfOrderMessageError(f"{position}: {last or 'nothing'} was finished before")
         self._question, self._released = question, None
         self._collection = collection_of(terms, self.number, position, model, self._identity, self._memory)
@@ -67,7 +77,7 @@ class CloudParty:
             SessionMemoryError: what the round came to cannot be recorded.
         """
         if self._collection is None:
-            raise OutOfOrderMessageError("cloud: an answer to no question")
+            raise OutOfOrderMessageError(f"{self._terms.name(self.number)}: an answer to no question")
         following = self._collection.add(data)
         self._release_if_all_have_answered()
         return following
@@ -84,7 +94,7 @@ class CloudParty:
         return following
 
     def _release_if_all_have_answered(self) -> None:
-        """Add the cloud's own noise to the sum of the round, and record it, as soon as there is a sum."""
+        """Add its own noise to the sum of the round, and record it, as soon as there is a sum."""
         if self._collection is None or self._collection.missing:
             return
         position = self._collection.position
@@ -101,5 +111,14 @@ class CloudParty:
 
     @property
     def released(self) -> IntArray | None:
-        """The round's sum with the cloud's noise, in steps ``[M]``; ``None`` until all have answered."""
+        """The round's sum with its own noise, in steps ``[M]``; ``None`` until all have answered."""
         return self._released
+
+
+class CloudParty(AskingParty):
+    """The state machine of the cloud; the arguments are those of `AskingParty`."""
+
+    def __init__(
+        self, terms: DeploymentTerms, identity: Identity, memory: PartyMemory, randomness: Randomness
+    ) -> None:
+        super().__init__(terms.cloud, terms, identity, memory, randomness)

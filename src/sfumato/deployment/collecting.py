@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.messages import (
     FrameKind,
     IntArray,
@@ -17,7 +18,6 @@ from sfumato.deployment.messages import (
     encode_question,
     question_hash,
 )
-from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import RunError, SfumatoError, first_line
 from sfumato.mechanisms.discrete_gaussian import DiscreteGaussianNoise
 from sfumato.wire.errors import MalformedMessageError, OutOfOrderMessageError, ReplayedMessageError
@@ -77,7 +77,7 @@ class PlainCollection:
     """
 
     def __init__(
-        self, terms: DeploymentTerms, node: int, position: RoundPosition, model: Model, identity: Identity
+        self, terms: CommonTerms, node: int, position: RoundPosition, model: Model, identity: Identity
     ) -> None:
         self._terms, self._node, self.position = terms, node, position
         self._model, self._identity = model, identity
@@ -139,7 +139,7 @@ class PlainCollection:
 
 
 def questions_for(
-    children: Iterable[int], terms: DeploymentTerms, node: int, payload: bytes, identity: Identity
+    children: Iterable[int], terms: CommonTerms, node: int, payload: bytes, identity: Identity
 ) -> list[bytes]:
     """A question of an aggregator, as a frame for each of ``children``."""
     return [
@@ -149,7 +149,7 @@ def questions_for(
 
 
 def without_child(
-    collection: Collection | None, terms: DeploymentTerms, node: int, child: int, error: SfumatoError
+    collection: Collection | None, terms: CommonTerms, node: int, child: int, error: SfumatoError
 ) -> list[bytes]:
     """What an aggregator sends when a child does not answer, and may be lost.
 
@@ -174,7 +174,7 @@ def without_child(
     return collection.lose(child, error)
 
 
-def lost_party(terms: DeploymentTerms, child: int, error: SfumatoError) -> str:
+def lost_party(terms: CommonTerms, child: int, error: SfumatoError) -> str:
     """A child that does not answer, with the reason, for messages."""
     name = terms.name(child)
     return f"{name} ({first_line(error).removeprefix(f'{name}: ')})"
@@ -192,7 +192,7 @@ def require_position(name: str, position: RoundPosition, asked: RoundPosition) -
 
 
 def with_own_noise(
-    terms: DeploymentTerms, node: int, position: RoundPosition, total: IntArray, key: bytes
+    terms: CommonTerms, node: int, position: RoundPosition, total: IntArray, key: bytes
 ) -> IntArray:
     """A sum with the noise that the plan has its aggregator add.
 
@@ -203,12 +203,10 @@ def with_own_noise(
         total: in steps of the grid ``[M]``; private.
         key: 32 bytes; private, used once.
     """
-    tier, index = terms.place(node)
-    std = float(terms.plan.releases.steps[position.aggregation].node_std[tier][index])
-    if std == 0:
+    steps = terms.noise_steps(node, position)
+    if steps == 0:
         return total
-    grid, noised = terms.grid(position), total[None].copy()
-    steps = grid.node_steps(tier, index, std * grid.unit)
+    noised = total[None].copy()
     DiscreteGaussianNoise().add_(noised, np.array([steps]), lambda _: key)
     released: IntArray = noised[0]
     return released

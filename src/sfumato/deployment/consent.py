@@ -30,11 +30,12 @@ from pydantic import BeforeValidator, Field
 
 from sfumato.accounting import account
 from sfumato.data.dataset_sizes import declaring
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.ledger import OwnersLedger, RunCost
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.section_files import read_section
-from sfumato.deployment.terms import KEY_DIGITS, DeploymentTerms
+from sfumato.deployment.terms import KEY_DIGITS
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
@@ -44,20 +45,25 @@ from sfumato.wire.keys import digest
 
 
 def _limit(value: Any) -> Any:
-    """``value``, refused unless it is a word that stands for a limit or a number from 0 on."""
+    """``value``, refused unless it is a word that stands for a limit, a number from 0 on, or both."""
     if value in ("trusted", "any"):
         return value
+    is_both = isinstance(value, list | tuple) and len(value) == 2 and value[0] == "trusted"
     try:
-        limit = math.nan if isinstance(value, bool) else float(value)
+        figure = value[1] if is_both else value
+        limit = math.nan if isinstance(figure, bool) else float(figure)
     except (TypeError, ValueError):
         limit = math.nan
     if not 0 <= limit < math.inf:
-        allowed = "must be a number of 0 or more, trusted (whom the spec trusts sees raw updates), or any"
-        raise refuse("", value, allowed)
-    return limit
+        words = "trusted (whom the spec trusts sees raw updates), [trusted, NUMBER], or any"
+        raise refuse("", value, f"must be a number of 0 or more, {words}")
+    return ("trusted", limit) if is_both else limit
 
 
-Limit: TypeAlias = Annotated[float | Literal["trusted", "any"], BeforeValidator(_limit)]
+Limit: TypeAlias = Annotated[
+    float | Literal["trusted", "any"] | tuple[Literal["trusted"], float], BeforeValidator(_limit)
+]
+"""What an observer may learn. A pair: whom the spec trusts sees raw updates, and the number is for others."""
 _KINDS = ("device", "record")
 _MADE = "keys that whoever deployed made"
 _NEIGHBOURS = {
@@ -120,7 +126,7 @@ class Agreement:
         cost: what the run tells of its data.
     """
 
-    terms: DeploymentTerms
+    terms: CommonTerms
     device: int
     words: tuple[str, ...]
     consent: Consent
@@ -145,8 +151,7 @@ class Agreement:
         Raises:
             SessionMemoryError: a copy of this device gave another one.
         """
-        with closing(OwnersLedger(self.ledger)) as ledger:
-            ledger.note(self.terms.session, self.device, position, digest(b"sent", answer))
+        self._note(self.terms.session, position, digest(b"sent", answer))
 
     def note_survivors(self, position: RoundPosition, listed: bytes) -> None:
         """Note in the ledger that a list of survivors is signed, before it is; ``listed``: as it is packed.
@@ -154,9 +159,7 @@ class Agreement:
         Raises:
             SessionMemoryError: a copy of this device signed another one.
         """
-        signing = digest(b"signs survivors", self.terms.session)
-        with closing(OwnersLedger(self.ledger)) as ledger:
-            ledger.note(signing, self.device, position, digest(b"signed", listed))
+        self._note(digest(b"signs survivors", self.terms.session), position, digest(b"signed", listed))
 
     def note_coin(self, number: int, *, takes_part: bool, context: bytes) -> None:
         """Note in the ledger whether the device takes part in a round, before it answers.
@@ -171,8 +174,11 @@ class Agreement:
         """
         drawing = digest(b"takes part", self.terms.session)
         drawn = digest(b"drawn", context, bytes([takes_part]))
+        self._note(drawing, RoundPosition(number, 0), drawn)
+
+    def _note(self, what: bytes, position: RoundPosition, content: bytes) -> None:
         with closing(OwnersLedger(self.ledger)) as ledger:
-            ledger.note(drawing, self.device, RoundPosition(number, 0), drawn)
+            ledger.note(what, self.device, position, content)
 
     def require_within_total(self, ledger: OwnersLedger) -> None:
         """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
@@ -208,29 +214,32 @@ def read_consent(path: Path) -> Consent:
     return read_section(path, Consent)
 
 
-def proposed_consent(terms: DeploymentTerms, device: int, ledger: Path) -> Consent:
+def proposed_consent(terms: CommonTerms, device: int, ledger: Path) -> Consent:
     """What a device has to consent to, to take part in ten such runs: for its owner to read and to edit.
 
     An observer that would see raw updates though nobody trusts it is left out: so the device refuses, until
     its owner writes `any` there.
     """
     delta = terms.plan.spec.privacy.delta
-    limits: dict[str, dict[str, float | str]] = {kind: {} for kind in unit_kinds(terms.plan)}
+    figures: dict[str, dict[str, float]] = {kind: {} for kind in unit_kinds(terms.plan)}
+    raw: set[tuple[str, str]] = set()
     trusted: dict[str, str] = {}
     unnamed: set[tuple[str, str]] = set()
     largest = 0.0
     for row in _rows(terms, device, delta, unit_kinds(terms.plan)):
-        named, kind = limits[row.unit_kind], row.relation.kind
+        named, kind = figures[row.unit_kind], row.relation.kind
         if row.epsilon < math.inf:
             largest = max(largest, row.epsilon)
-            earlier = named.get(kind, 0.0)
-            if not isinstance(earlier, str):
-                named[kind] = max(earlier, math.ceil(row.epsilon * 1000 + 1) / 1000)
+            named[kind] = max(named.get(kind, 0.0), math.ceil(row.epsilon * 1000 + 1) / 1000)
         elif _is_trusted(terms, row, device):
-            named[kind] = "trusted"
-            trusted[terms.plan.tree.titled(row.observer)] = _key_of(terms, row)
+            raw.add((row.unit_kind, kind))
+            trusted[terms.plan.parties.titled(row.observer)] = _key_of(terms, row)
         else:
             unnamed.add((row.unit_kind, kind))
+    limits: dict[str, dict[str, Any]] = {unit: dict(named) for unit, named in figures.items()}
+    for unit, observer in raw:
+        figure = figures[unit].get(observer)
+        limits[unit][observer] = "trusted" if figure is None else ("trusted", figure)
     for unit, observer in unnamed:
         limits[unit].pop(observer, None)
     total = {"epsilon": max(1.0, math.ceil(10 * largest + 1)), "delta": min(0.5, 10 * delta)}
@@ -265,7 +274,7 @@ def _flat(value: Any, place: str = "") -> dict[str, str]:
     return {key: text for piece in pieces for key, text in piece.items()}
 
 
-def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -> Agreement:
+def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Agreement:
     """Compare ``terms`` with what the device's owner consents to. Nothing is booked: see `Agreement.book`.
 
     Args:
@@ -315,24 +324,21 @@ def agree(terms: DeploymentTerms, device: int, consent: Consent, ledger: Path) -
     return agreement
 
 
-def _compared(consent: Consent, terms: DeploymentTerms) -> list[str]:
+def _compared(consent: Consent, terms: CommonTerms) -> list[str]:
     """The kinds of units that the consent or the spec names."""
     return [kind for kind in _KINDS if kind in consent.epsilon or kind in unit_kinds(terms.plan)]
 
 
-def _noise_of(terms: DeploymentTerms, device: int) -> Iterator[str]:
+def _noise_of(terms: CommonTerms, device: int) -> Iterator[str]:
     """Who adds noise in this run, aggregators with their keys."""
-    plan, everybody = terms.plan, np.arange(terms.cloud, dtype=np.int64)
-    steps, made = plan.releases.steps, set(terms.made_keys or ())
-    noisy = np.any([plan.device_stds_of(index, everybody) > 0 for index in range(len(steps))], axis=0)
+    noisy, made = terms.noisy(), set(terms.made_keys or ())
     if noisy[device]:
         yield f"{terms.name(device)} itself"
-    if others := set(np.flatnonzero(noisy).tolist()) - {device}:
+    if others := set(np.flatnonzero(noisy[: terms.device_count]).tolist()) - {device}:
         known = len(others & made)
         yield f"other devices ({known:,} of {len(others):,} with {_MADE})" if known else "other devices"
-    for node in range(terms.cloud, len(terms.keys)):
-        tier, index = terms.place(node)
-        if any(step.node_std[tier][index] > 0 for step in steps):
+    for node in range(terms.device_count, len(terms.keys)):
+        if noisy[node]:
             whose = f", one of the {_MADE}" if node in made else ""
             yield f"{terms.name(node)} (key {terms.keys[node].hex()[:KEY_DIGITS]}…{whose})"
 
@@ -343,16 +349,16 @@ def _in_words(row: Guarantee) -> str:
     return f"{row.relation.words}: learns of {row.unit} at most ε = {bound} at δ = {number(row.delta)}."
 
 
-def _raw_in_words(terms: DeploymentTerms, row: Guarantee, device: int) -> str:
+def _raw_in_words(terms: CommonTerms, row: Guarantee, device: int) -> str:
     """What a trusted observer sees, a sentence."""
-    is_masked = terms.is_masked(terms.parent(device))
+    is_masked = any(map(terms.is_masked, terms.parents(device)))
     sees = f"the sum of what {row.unit} and others send" if is_masked else f"what {row.unit} sends"
     key = _key_of(terms, row)[:KEY_DIGITS]
-    observer = terms.plan.tree.titled(row.observer)
+    observer = terms.plan.parties.titled(row.observer)
     return f"{row.relation.words}, {observer} (key {key}…): is trusted, and sees {sees} raw."
 
 
-def _rows(terms: DeploymentTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
+def _rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
     """What every kind of observer learns of the units of a device of each of ``kinds``."""
     for kind in kinds:
         with declaring(terms.facts):
@@ -360,26 +366,26 @@ def _rows(terms: DeploymentTerms, device: int, delta: float, kinds: Iterable[str
         yield from rows
 
 
-def _is_trusted(terms: DeploymentTerms, row: Guarantee, device: int) -> bool:
+def _is_trusted(terms: CommonTerms, row: Guarantee, device: int) -> bool:
     """Whether the observer of a row may see what the device sends raw."""
-    return terms.plan.trusts(parse_coalition(row.observer, terms.plan.tree)[0], device)
+    return terms.plan.trusts(parse_coalition(row.observer, terms.plan.parties)[0], device)
 
 
-def _key_of(terms: DeploymentTerms, row: Guarantee) -> str:
+def _key_of(terms: CommonTerms, row: Guarantee) -> str:
     """The public key of the observer of a row, an aggregator or a device, in hexadecimal digits."""
-    party = parse_coalition(row.observer, terms.plan.tree)[0]
-    if party.kind == "device":
-        return terms.keys[party.index].hex()
-    return terms.keys[terms.cloud if party.tier == 0 else terms.edge(party.index)].hex()
+    party = parse_coalition(row.observer, terms.plan.parties)[0]
+    return terms.keys[terms.number_of(party)].hex()
 
 
 def _require_within(
-    terms: DeploymentTerms, consent: Consent, row: Guarantee, name: str, *, trusts: str | None
+    terms: CommonTerms, consent: Consent, row: Guarantee, name: str, *, trusts: str | None
 ) -> None:
     """Refuse a row that goes beyond ``consent``; ``trusts``: the key of an observer whom the spec trusts."""
     allowed = consent.epsilon.get(row.unit_kind, {}).get(row.relation.kind)  # type: ignore[call-overload]
+    if isinstance(allowed, tuple):
+        allowed = "trusted" if trusts is not None else allowed[1]
     where = f"epsilon.{row.unit_kind}.{row.relation.kind}"
-    observer = terms.plan.tree.titled(row.observer)
+    observer = terms.plan.parties.titled(row.observer)
     learns = f"{observer} would learn ε = {upper_bound(row.epsilon)} at δ = {number(row.delta)} of {row.unit}"
     if allowed == "any":
         return

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.consent import Agreement
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import IntArray, Model, RoundPosition, question_hash
 from sfumato.deployment.parent_hop import ParentHop
 from sfumato.deployment.randomness import Randomness, answer_context, round_context
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.schedule.integer_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.wire.errors import UnsafeTermsError
 from sfumato.wire.keys import Identity
@@ -48,13 +48,15 @@ class DeviceParty:
         memory: PartyMemory,
         randomness: Randomness,
     ) -> None:
-        self.number, self._terms, self._agreement = agreement.device, agreement.terms, agreement
-        require_own_key(self._terms, self.number, identity)
+        self.number, terms, self._agreement = agreement.device, agreement.terms, agreement
+        require_own_key(terms, self.number, identity)
+        assert isinstance(terms, DeploymentTerms)  # workers of groups are `worker.WorkerParty`
+        self._terms = terms
         self._data, self._identity, self._memory = data, identity, memory
         self._randomness = randomness
         self._batches: tuple[int, BatchPlan] | None = None
         noted = agreement.note_survivors
-        self._parent = ParentHop(self.number, self._terms, identity, memory, noted)
+        self._parent = ParentHop(self.number, terms.parent(self.number), terms, identity, memory, noted)
 
     def receive(self, data: bytes) -> list[bytes]:
         """Answer a question of the parent: with the whole numbers of before, if it was answered before.
@@ -85,7 +87,7 @@ class DeviceParty:
         terms, own, number = self._terms, self._identity, position.round
         if self._batches is None or self._batches[0] != number:
             context = round_context(own, terms.session, self.number, number)
-            drawn = self._randomness.batches(terms.plan, number, self._data.size, context)
+            drawn = self._randomness.batches(terms.plan, number, self._data.size, 1, context)
             self._batches = number, drawn
         message = self._data.message(position, model, self._batches[1])
         context = answer_context(own, terms.session, self.number, position, question)
@@ -106,7 +108,7 @@ class DeviceParty:
 
 
 def noised_message(
-    terms: DeploymentTerms, device: int, position: RoundPosition, message: Model, key: bytes
+    terms: CommonTerms, device: int, position: RoundPosition, message: Model, key: bytes
 ) -> IntArray:
     """A message as a device sends it, in steps of the grid ``[M]``.
 
@@ -117,17 +119,14 @@ def noised_message(
         message: clipped and weighted ``[M]``; private.
         key: 32 bytes; private, used once.
     """
-    grid, plan, leaf = terms.grid(position), terms.plan, terms.plan.tree.leaf_of(device)
-    own = np.array([device], dtype=np.int64)
-    bound = float(message_lengths(plan, position.aggregation, own, terms.parameters)[0])
-    if bound == 0:  # of weight 0: it sends nothing, as `run` has it
+    encoding = terms.encoding(device, position)
+    if encoding is None:
         return np.zeros(terms.parameters, np.int64)
-    std = float(plan.device_stds_of(position.aggregation, own)[0])
-    share = message.astype(np.float64) * grid.shares[leaf]
-    return encode(share, grid.device(leaf, bound, std), key).view(np.int64)
+    share, how = encoding
+    return encode(message.astype(np.float64) * share, how, key).view(np.int64)
 
 
-def require_own_key(terms: DeploymentTerms, number: int, identity: Identity) -> None:
+def require_own_key(terms: CommonTerms, number: int, identity: Identity) -> None:
     """Refuse an identity that is not that of party ``number``.
 
     Raises:

@@ -7,22 +7,28 @@ from __future__ import annotations
 
 import numpy as np
 
+from sfumato.deployment.common_terms import CommonTerms
+from sfumato.deployment.group_terms import GroupTerms
 from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.rounding import lower_bound, number
+from sfumato.schedule.integer_grid import IntegerGrid
 
 _CLIPPED = {"update": "its update", "step": "every gradient", "example": "the gradient of every example"}
 _FIRST = RoundPosition(0, 0)
 
 
-def duties(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
+def duties(terms: CommonTerms, party: int) -> tuple[str, ...]:
     """What ``party`` does in every round, a sentence each, from the terms that it made itself."""
+    if isinstance(terms, GroupTerms):
+        return _of_worker(terms, party) if party < terms.device_count else _of_master(terms, party)
+    assert isinstance(terms, DeploymentTerms)
     if party < terms.cloud:
         return (_of_device(terms, party), *_of_coin(terms, party), *_of_parent(terms, party))
     return _of_aggregator(terms, party)
 
 
-def taking_part(terms: DeploymentTerms, party: int) -> str:
+def taking_part(terms: CommonTerms, party: int) -> str:
     """That ``party`` is in the run, and what the data are used for, a sentence."""
     return f"{terms.name(party)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
 
@@ -55,15 +61,41 @@ def _of_device(terms: DeploymentTerms, device: int) -> str:
     clip = plan.spec.privacy.clip
     assert clip is not None  # what is refused sees to it
     share = float(grid.shares[plan.tree.leaf_of(device)])
-    std = float(plan.device_stds_of(0, own)[0]) * grid.unit * grid.inflation
-    step = f"rounds it to multiples of {number(1 / (grid.scale * share))}"
-    noise = f"adds {_noise(std)}" if std else "adds no noise"
+    std = float(plan.device_stds_of(0, own)[0])
     weight = float(plan.weights_of(own)[0])
     weighted = "" if weight == 1 else f", weighs its message by {number(weight)}"
+    clips = f"{terms.name(device)} clips {_CLIPPED[clip.kind]} to {number(clip.norm)}{weighted}"
     divided = f"its message counts in the global average divided by {number(1 / share)}"
+    return f"{clips}, {_encoded(grid, share, std)}; {divided}."
+
+
+def _of_worker(terms: GroupTerms, worker: int) -> tuple[str, ...]:
+    """What a worker does to its message to each of its masters, and where it starts from."""
+    plan, masters = terms.plan, terms.parents(worker)
+    said = []
+    for master in masters:
+        position = terms.asked_in(terms.round_after(None), master)
+        grid, group, name = terms.grid(position), position.aggregation, terms.name(master)
+        share = float(grid.shares[0])
+        std = 0.0 if plan.trusted[group] else float(plan.noise_std(position.round)[group])
+        clips = f"{terms.name(worker)} clips its update for {name} to {number(plan.bounds[group])}"
+        divided = f"it counts in the average of the group divided by {number(1 / share)}"
+        said.append(f"{clips}, {_encoded(grid, share, std)}; {divided}. {name} sees it.")
+    if len(masters) > 1:
+        rounds = f"every {plan.merge_every:,} rounds" if plan.merge_every > 1 else "every round"
+        said.append(f"It starts from the mean of its groups' models {rounds}, and sends that mean to nobody.")
+    return tuple(said)
+
+
+def _of_master(terms: GroupTerms, master: int) -> tuple[str, ...]:
+    """What the master of a group does to the sum of its messages, and to whom it sends the group's model."""
+    position = terms.asked_in(terms.round_after(None), master)
+    grid, workers = terms.grid(position), len(terms.children(master))
+    std = terms.noise_steps(master, position) / grid.scale
+    noise = f"adds {_noise(std)} to their average" if std else "adds no noise"
     return (
-        f"{terms.name(device)} clips {_CLIPPED[clip.kind]} to {number(clip.norm)}{weighted}, {step}, {noise};"
-        f" {divided}."
+        f"{terms.name(master)} adds up the messages of {workers:,} workers of its group and {noise}.",
+        "It sends the group's model to these workers, and to nobody else.",
     )
 
 
@@ -77,6 +109,15 @@ def _of_coin(terms: DeploymentTerms, device: int) -> tuple[str, ...]:
     if terms.is_masked(parent):
         seen = "masks hide which it was"
     return (f"It {coin}; otherwise it does the same work and sends zeros, and {seen}.",)
+
+
+def _encoded(grid: IntegerGrid, share: float, std: float) -> str:
+    """How a message is rounded and noised, where ``share`` of it counts in the average.
+
+    ``std``: of its noise, as declared; 0 for none.
+    """
+    noise = f"adds {_noise(std * grid.unit * grid.inflation)}" if std else "adds no noise"
+    return f"rounds it to multiples of {number(1 / (grid.scale * share))}, {noise}"
 
 
 def _of_parent(terms: DeploymentTerms, party: int) -> tuple[str, ...]:

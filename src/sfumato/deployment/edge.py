@@ -81,7 +81,7 @@ class EdgeParty:
         self._memory, self._randomness = memory, randomness
         self._round: _Round | None = None
         self._collection: Collection | None = None
-        self._parent = ParentHop(number, terms, identity, memory, on_survivors=None)
+        self._parent = ParentHop(number, terms.cloud, terms, identity, memory, on_survivors=None)
 
     def receive(self, data: bytes) -> list[bytes]:
         """Take a frame of the cloud or of a device; what is sent then.

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import Field
@@ -24,30 +24,37 @@ from sfumato.data.dataset import Dataset
 from sfumato.data.dataset_sizes import declaring
 from sfumato.deployment.calls import at_once
 from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.consent import Consent, agree, differences, proposed_consent, read_consent
 from sfumato.deployment.declared_facts import DeclaredFacts
 from sfumato.deployment.device import DeviceParty, require_own_key
 from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
+from sfumato.deployment.group_terms import GroupTerms
 from sfumato.deployment.known_consents import note_loop_agreed, require_loop_agreed, state_folder
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.loop_code import LoopCode
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.private_files import require_own, require_private, write_private
 from sfumato.deployment.randomness import SystemRandomness
+from sfumato.deployment.refusals import require_own_loop_fits
 from sfumato.deployment.rows_file import DATA, packed_rows, read_rows, rows_path, write_rows
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.sockets import AwaitedParty
 from sfumato.deployment.subtree import Subtree
 from sfumato.deployment.terms import DeploymentTerms
+from sfumato.deployment.worker import WorkerParty
 from sfumato.errors import SpecError
+from sfumato.families import GROUPS, family_of
 from sfumato.spec.base import Count, Section, Whole
+from sfumato.spec.document import Spec
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
 from sfumato.user_text import read_bytes
 from sfumato.wire.keys import KEY_BYTES, digest
 
+T = TypeVar("T", bound=CommonTerms)
 TERMS, CONSENT = "terms.yaml", "consent.yaml"
 _SPEC = "spec.yaml"
 _KEY = "key"
@@ -107,7 +114,7 @@ class Started:
 def write_invitation(
     folder: Path,
     doors: Doors,
-    terms: DeploymentTerms,
+    terms: CommonTerms,
     number: int,
     data: Dataset | None,
     loop: LoopCode | None = None,
@@ -126,7 +133,8 @@ def write_invitation(
         RunError: a file cannot be written.
         SpecError: the device has a consent that names another loop.
     """
-    children = terms.children(number) if number > terms.cloud else ()
+    is_edge = number >= terms.device_count and number not in terms.heads
+    children = terms.children(number) if is_edge else ()
     below = tuple(str(doors.reached[child]) for child in children)
     user = doors.relay_user
     relay = None if user is None else Relay(socket=str(doors.own[number]), user=user)
@@ -144,7 +152,7 @@ def write_invitation(
         note_loop_agreed(folder / CONSENT, loop)
 
 
-def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) -> None:
+def write_terms(folder: Path, terms: CommonTerms, number: int, **more: Any) -> None:
     """Write what a party has to know of a run: ``spec.yaml`` and ``terms.yaml``, with ``more`` in the latter.
 
     Raises:
@@ -165,7 +173,7 @@ def write_terms(folder: Path, terms: DeploymentTerms, number: int, **more: Any) 
 
 
 def propose_consent(
-    folder: Path, terms: DeploymentTerms, number: int, rows: str, loop: LoopCode | None = None
+    folder: Path, terms: CommonTerms, number: int, rows: str, loop: LoopCode | None = None
 ) -> Path:
     """Write a consent for a device, for its owner to read and to edit, with a ledger that goes by its rows.
 
@@ -204,7 +212,7 @@ def loop_of(folder: Path, consent: Consent) -> LoopCode | None:
     return LoopCode.read(consent.loop, folder, f"{folder / CONSENT}: loop")
 
 
-def different_from_proposed(folder: Path, said: Invitation, terms: DeploymentTerms) -> Iterator[str]:
+def different_from_proposed(folder: Path, said: Invitation, terms: CommonTerms) -> Iterator[str]:
     """Where the consent of a device is not the one that would be proposed to its owner, a sentence each.
 
     Raises:
@@ -218,7 +226,7 @@ def different_from_proposed(folder: Path, said: Invitation, terms: DeploymentTer
     yield from differences(consent, proposed.model_copy(update={"data": _led_to(folder, said.data)}))
 
 
-def _proposed(folder: Path, terms: DeploymentTerms, number: int, rows: str) -> Consent:
+def _proposed(folder: Path, terms: CommonTerms, number: int, rows: str) -> Consent:
     """What is proposed to the owner of a device with these rows; its ledger need not be there yet."""
     data = read_rows(rows_path(folder, rows))
     ledger = _ledger_of(packed_rows(data) if len(data.train_labels) else b"%d of none" % number)
@@ -260,12 +268,17 @@ def ledger_path(consent: Consent, folder: Path) -> Path:
 
 
 def read_terms(folder: Path) -> tuple[Invitation, DeploymentTerms]:
-    """What a party's folder says of the run, and the terms that the party makes of it.
+    """What a party's folder says of the run of a tree, and the terms that the party makes of it.
 
     Raises:
-        SpecError: a file cannot be read or does not fit the others.
+        SpecError: a file cannot be read or does not fit the others, or the run is of groups.
         RunError: others could change the files.
     """
+    return _terms_in(folder, lambda spec: DeploymentTerms)
+
+
+def _terms_in(folder: Path, kind_of: Callable[[Spec], type[T]]) -> tuple[Invitation, T]:
+    """The same, of terms of the kind that ``kind_of`` says for the spec."""
     for file in (folder, folder / TERMS, folder / _SPEC):
         require_own(file)
     said = read_section(folder / TERMS, Invitation)
@@ -277,7 +290,7 @@ def read_terms(folder: Path) -> tuple[Invitation, DeploymentTerms]:
         raise SpecError(f"{folder / TERMS}: made_keys", said.made_keys, "must be numbers of parties")
     spec = load_spec(folder / _SPEC)
     with declaring(said.facts.facts(spec.data.source)):
-        terms = DeploymentTerms.of(
+        terms = kind_of(spec).of(
             spec,
             parameters=said.parameters,
             purpose=said.purpose,
@@ -309,18 +322,23 @@ def start_party(
         SfumatoError: its key or its memory cannot be used, or others could change its files, or the loop was
             not agreed to.
     """
-    said, terms = read_terms(folder)
-    if said.number == terms.cloud:
+    said, terms = _terms_in(folder, _kind_of_terms)
+    if said.number in terms.heads:
         raise SpecError(f"{folder / TERMS}: number", said.number, "must be that of a device or an edge")
     own = PartyFolder.open(folder)
     try:
         require_own_key(terms, said.number, own.identity)
-        if said.number < terms.cloud:
+        if said.number < terms.device_count:
             return _started_device(folder, said, terms, own, say)
+        assert isinstance(terms, DeploymentTerms)  # others have no edges
         return _started_edge(folder, said, terms, own, below)
     except BaseException:
         own.close()
         raise
+
+
+def _kind_of_terms(spec: Spec) -> type[CommonTerms]:
+    return GroupTerms if family_of(spec) is GROUPS else DeploymentTerms
 
 
 def _started_edge(
@@ -349,12 +367,13 @@ def _started_edge(
 def _started_device(
     folder: Path,
     said: Invitation,
-    terms: DeploymentTerms,
+    terms: CommonTerms,
     own: PartyFolder,
     say: Callable[[str], object],
 ) -> Started:
     from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
     from sfumato.deployment.own_loop import OwnLoop
+    from sfumato.deployment.worker_data import WorkerData
 
     number = said.number
     if (folder / CONSENT).exists():
@@ -366,9 +385,15 @@ def _started_device(
     words = [*agreement.words, f"{terms.name(number)} reads the {len(found.train_labels):,} rows of {rows}."]
     loop = None
     if (code := loop_of(folder, consent)) is not None:
+        require_own_loop_fits(terms.plan.spec)
         require_loop_agreed(folder / CONSENT, code)
         loop = OwnLoop.of(code)
         words.append(loop.in_words(terms.name(number)))
-    data = LocalData(number, terms, found, loop, say)
-    device = DeviceParty(agreement, data, own.identity, own.memory, SystemRandomness())
+    device: FrameReceiver
+    of_itself = own.identity, own.memory, SystemRandomness()
+    if isinstance(terms, GroupTerms):
+        device = WorkerParty(agreement, WorkerData(number, terms, found), *of_itself)
+    else:
+        assert isinstance(terms, DeploymentTerms)
+        device = DeviceParty(agreement, LocalData(number, terms, found, loop, say), *of_itself)
     return Started(device, own, said.relay, tuple(words))

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from sfumato.data.dataset import Dataset
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.messages import Model, RoundPosition
 from sfumato.deployment.own_loop import LoopTraining, OwnLoop
 from sfumato.deployment.terms import DeploymentTerms
@@ -25,8 +26,49 @@ from sfumato.protocols.tree.local_work import batches_before, keep_within_, loca
 from sfumato.simulation.training_inputs import checked_loss, initial_model
 
 
-class LocalData:
-    """What one device holds, and trains with the engine that `run` has, or with a loop of its owner's.
+class OwnRows:
+    """What one device holds, and the model that it trains.
+
+    Args:
+        device: its number.
+        terms: of the run.
+        data: a data set whose training rows are the device's own.
+
+    Raises:
+        DataError: there are not as many rows as the spec declares.
+        SpecError: the model is not the one of the terms, or has dropout layers.
+    """
+
+    def __init__(self, device: int, terms: CommonTerms, data: Dataset) -> None:
+        plan, self.size = terms.plan, len(data.train_labels)
+        if (declared := int(terms.examples[device])) != self.size:
+            has = f"{terms.name(device)} holds {self.size:,} examples"
+            raise DataError(f"{has}; the spec was accounted for with {declared:,}")
+        self._model = initial_model(plan.spec, data)
+        if masks_of(self._model) is not None:
+            raise SpecError(
+                "model.kind", plan.spec.model.kind, "must be without dropout: it is not deployed yet"
+            )
+        length = ParameterLayout.of(self._model).total
+        if length != terms.parameters:
+            raise SpecError("model.kind", plan.spec.model.kind, f"must have {terms.parameters:,} parameters")
+        features = torch.from_numpy(data.train_features)
+        if plan.spec.data.vocabulary is None:
+            features = features.float()  # whole numbers are token ids only where the spec has tokens
+        elif features.is_floating_point():
+            raise DataError(f"features of {terms.name(device)} must be token ids, which are whole numbers")
+        self._features, self._targets = features, torch.from_numpy(data.learnt(plan.spec.data.task)[0])
+        self._loss = checked_loss(plan.spec, self._model, features, self._targets)
+
+    def _made_engine(self) -> Engine:
+        """Sfumato's engine, which trains on these rows."""
+        settings = EngineSettings.default()
+        return engine_of(self._model, self._features, self._targets, settings, self._loss)
+
+
+class LocalData(OwnRows):
+    """What one device of a tree holds, and trains with the engine that `run` has, or with a loop of its
+    owner's.
 
     Args:
         device: its number.
@@ -36,9 +78,8 @@ class LocalData:
         say: called with a sentence when the loop fails.
 
     Raises:
-        DataError: there are not as many rows as the spec declares.
-        SpecError: the model is not the one of the terms, or has dropout layers; the spec does not go with a
-            loop, or the loop fails on made-up rows.
+        DataError: see `OwnRows`.
+        SpecError: see `OwnRows`; or the spec does not go with a loop, or the loop fails on made-up rows.
     """
 
     def __init__(
@@ -49,34 +90,16 @@ class LocalData:
         loop: OwnLoop | None = None,
         say: Callable[[str], object] = lambda sentence: None,
     ) -> None:
-        plan, self.size = terms.plan, len(data.train_labels)
-        if (declared := int(terms.examples[device])) != self.size:
-            has = f"{terms.name(device)} holds {self.size:,} examples"
-            raise DataError(f"{has}; the spec was accounted for with {declared:,}")
+        super().__init__(device, terms, data)
         self._terms = terms
         self._device = np.array([device], dtype=np.int64)
-        model = initial_model(plan.spec, data)
-        if masks_of(model) is not None:
-            raise SpecError(
-                "model.kind", plan.spec.model.kind, "must be without dropout: it is not deployed yet"
-            )
-        length = ParameterLayout.of(model).total
-        if length != terms.parameters:
-            raise SpecError("model.kind", plan.spec.model.kind, f"must have {terms.parameters:,} parameters")
-        features = torch.from_numpy(data.train_features)
-        if plan.spec.data.vocabulary is None:
-            features = features.float()  # whole numbers are token ids only where the spec has tokens
-        elif features.is_floating_point():
-            raise DataError(f"features of {terms.name(device)} must be token ids, which are whole numbers")
-        targets = torch.from_numpy(data.learnt(plan.spec.data.task)[0])
-        loss = checked_loss(plan.spec, model, features, targets)
         self._engine: Engine | None = None
         self._own: LoopTraining | None = None
         if loop is None:
-            self._engine = engine_of(model, features, targets, EngineSettings.default(), loss)
+            self._engine = self._made_engine()
         else:
-            rows = TensorDataset(features, targets)
-            self._own = LoopTraining(loop, device, terms, model, rows, data.facts.outputs, say)
+            rows = TensorDataset(self._features, self._targets)
+            self._own = LoopTraining(loop, device, terms, self._model, rows, data.facts.outputs, say)
 
     def message(self, position: RoundPosition, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
         """The message before rounding and noise ``[M]``: the clipped, weighted update. Private.

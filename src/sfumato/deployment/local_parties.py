@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from sfumato.data.dataset import Dataset
 from sfumato.data.features import take_rows
 from sfumato.data.partition import Partition
 from sfumato.deployment.calls import Calls, in_turn
 from sfumato.deployment.carrier import FrameReceiver, InProcess
-from sfumato.deployment.cloud import CloudParty
+from sfumato.deployment.cloud import AskingParty, CloudParty
+from sfumato.deployment.common_terms import CommonTerms
+from sfumato.deployment.group_carrier import BetweenGroups
+from sfumato.deployment.group_rounds import DeployedGroupRounds
+from sfumato.deployment.group_terms import GroupTerms
 from sfumato.deployment.party_folder import PartyFolder, folder_names
+from sfumato.deployment.played_rounds import PlayedRounds
 from sfumato.deployment.randomness import Randomness
-from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.rounds import DeployedRounds
 from sfumato.deployment.terms import DeploymentTerms, new_label
 from sfumato.durable_files import replacing
+from sfumato.families import GROUPS, family_of
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.network.groups import Groups
+from sfumato.network.tree import Tree
+from sfumato.protocols.groups.base import GroupedProtocol
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.simulation.training_loop import Session
 from sfumato.user_text import read_text
 from sfumato.wire.keys import digest
 
+T = TypeVar("T", bound=CommonTerms)
 
-class LocalParties:
-    """The folders of all parties of one run, open. It must be closed.
+
+class PartyFolders(ABC, Generic[T]):
+    """The folders of all parties of one run on this machine, open. It must be closed.
 
     Args:
+        kind: of terms.
         session: that would simulate the run.
         folder: of the parties' folders; those that are there already are of parties that take part again.
         run: the run folder.
@@ -41,16 +54,19 @@ class LocalParties:
         SfumatoError: a folder cannot be read or written, or is open in another process.
     """
 
-    def __init__(self, session: Session, folder: Path, run: Path, purpose: str, *, resume: bool) -> None:
+    def __init__(
+        self, kind: type[T], session: Session, folder: Path, run: Path, purpose: str, *, resume: bool
+    ) -> None:
         self._session = session
         parameters = ParameterLayout.of(session.model).total
-        tree = require_deployable(session.plan, parameters).tree
-        self.places = [folder / name for name in folder_names(tree)]
+        parties = kind.deployable(session.plan, parameters).parties
+        assert isinstance(parties, Tree | Groups)
+        self.places = [folder / name for name in folder_names(parties)]
         self.folders: dict[int, PartyFolder] = {}
         try:
             for number, place in enumerate(self.places):
                 self.folders[number] = PartyFolder.open_or_create(place)
-            self.terms = DeploymentTerms.of(
+            self.terms = kind.of(
                 session.plan.spec,
                 parameters=parameters,
                 purpose=purpose,
@@ -64,30 +80,25 @@ class LocalParties:
     def rows(self) -> list[Dataset]:
         """What every device holds, as data sets whose training rows are its own."""
         made = TrainingInputs.of(self.terms.plan)
-        return [rows_of(made.data, made.partition, device) for device in range(self.terms.cloud)]
+        return [rows_of(made.data, made.partition, device) for device in range(self.terms.device_count)]
 
+    @abstractmethod
     def rounds(
         self,
-        parties: dict[int, FrameReceiver],
-        randomness: Randomness,
+        parties: Mapping[int, FrameReceiver],
+        randomness: Callable[[int], Randomness],
         sources: Collection[str],
         calls: Calls = in_turn,
-    ) -> DeployedRounds:
+    ) -> PlayedRounds[Any]:
         """The rounds of the run.
 
         Args:
-            parties: all but the cloud, or its children with all below them, by number; the cloud is added.
-            randomness: of the cloud.
+            parties: all but the heads, by number; or the heads' children, each with all below it. The heads
+                are added.
+            randomness: of a head, by its number.
             sources: of all parties' secret choices.
-            calls: makes calls to them: see `InProcess`.
+            calls: makes calls to parties: see `InProcess`.
         """
-        terms, own = self.terms, self.folders[self.terms.cloud]
-        cloud = CloudParty(terms, own.identity, own.memory, randomness)
-        parents = {number: terms.parent(number) for number in parties}
-        simulated = self._session.protocol
-        assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
-        carrier = InProcess({**parties, terms.cloud: cloud}, parents, calls)
-        return DeployedRounds(terms, cloud, carrier, simulated, sources, "one machine")
 
     def forget(self, number: int) -> None:
         """Close the folder of a party and let go of its key: its own process has them from now on."""
@@ -97,6 +108,61 @@ class LocalParties:
         """Close all folders."""
         for opened in self.folders.values():
             opened.close()
+
+
+class LocalParties(PartyFolders[DeploymentTerms]):
+    """Those of a tree; for the arguments see `PartyFolders`."""
+
+    def __init__(self, session: Session, folder: Path, run: Path, purpose: str, *, resume: bool) -> None:
+        super().__init__(DeploymentTerms, session, folder, run, purpose, resume=resume)
+
+    def rounds(
+        self,
+        parties: Mapping[int, FrameReceiver],
+        randomness: Callable[[int], Randomness],
+        sources: Collection[str],
+        calls: Calls = in_turn,
+    ) -> DeployedRounds:
+        """The rounds of the run; see `PartyFolders.rounds`."""
+        terms, own = self.terms, self.folders[self.terms.cloud]
+        cloud = CloudParty(terms, own.identity, own.memory, randomness(terms.cloud))
+        parents = {number: terms.parent(number) for number in parties}
+        simulated = self._session.protocol
+        assert isinstance(simulated, TreeProtocol)  # what can be deployed is played by it
+        carrier = InProcess({**parties, terms.cloud: cloud}, parents, calls)
+        return DeployedRounds(terms, cloud, carrier, simulated, sources, "one machine")
+
+
+class LocalGroups(PartyFolders[GroupTerms]):
+    """Those of groups; for the arguments see `PartyFolders`."""
+
+    def __init__(self, session: Session, folder: Path, run: Path, purpose: str, *, resume: bool) -> None:
+        super().__init__(GroupTerms, session, folder, run, purpose, resume=resume)
+
+    def rounds(
+        self,
+        parties: Mapping[int, FrameReceiver],
+        randomness: Callable[[int], Randomness],
+        sources: Collection[str],
+        calls: Calls = in_turn,
+    ) -> DeployedGroupRounds:
+        """The rounds of the run; see `PartyFolders.rounds`."""
+        terms, masters = self.terms, dict[int, AskingParty]()
+        for number in terms.heads:
+            own = self.folders[number]
+            masters[number] = AskingParty(number, terms, own.identity, own.memory, randomness(number))
+        simulated = self._session.protocol
+        assert isinstance(simulated, GroupedProtocol)  # what can be deployed is played by it
+        carrier = BetweenGroups(masters, parties, {one: terms.parents(one) for one in parties}, calls)
+        return DeployedGroupRounds(terms, list(masters.values()), carrier, simulated, sources, "one machine")
+
+
+def local_parties_of(
+    session: Session, folder: Path, run: Path, purpose: str, *, resume: bool
+) -> LocalParties | LocalGroups:
+    """The folders of all parties, of a tree or of groups; see `PartyFolders`."""
+    kind = LocalGroups if family_of(session.plan.spec) is GROUPS else LocalParties
+    return kind(session, folder, run, purpose, resume=resume)
 
 
 def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:

@@ -1,5 +1,7 @@
 """`deploy --local`: every device and edge in a process of its own on this machine; the cloud in this one.
 
+The masters of groups are in this one too, as it writes the models of all groups into the run folder.
+
 An edge's process connects to those of its devices. So the cloud's process never has a frame between them.
 
 The standard input of every party's process is a pipe whose other end only this process has. However this
@@ -14,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sfumato.arguments import Argument
 from sfumato.deployment.calls import at_once
@@ -22,11 +25,11 @@ from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties
 from sfumato.deployment.flower.relays import FlowerRelays
 from sfumato.deployment.invitation import write_invitation
-from sfumato.deployment.local_parties import LocalParties
+from sfumato.deployment.local_parties import PartyFolders, local_parties_of
 from sfumato.deployment.loop_code import LoopCode
+from sfumato.deployment.played_rounds import PlayedRounds
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.refusals import require_own_loop_fits
-from sfumato.deployment.rounds import DeployedRounds
+from sfumato.deployment.refusals import refuse_groups, require_own_loop_fits
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
 from sfumato.interrupts import wait_or_kill
@@ -60,11 +63,9 @@ def deploy_locally(
     Args:
         spec: as loaded.
         out: the run folder.
-        parties: the folder of the parties' own folders. Parties that are there already take part again: with
-            their keys, their consent, and what they remember.
+        parties: the folder of the parties' own folders. Those that are there already take part again.
         purpose: what the data are used for.
-        command: starts the party of a folder, in a process that answers at its socket, and ends when its
-            standard input does.
+        command: starts the party of a folder: a process at its socket that ends when its standard input does.
         flower: the folder of Flower's environment: Flower carries all frames; left out: nobody is in between.
         loop: ``FILE.py:function``, which trains every device in the place of Sfumato's engine (`own_loop`);
             whoever calls this agrees to it for all owners. Left out: what each consent says.
@@ -82,18 +83,20 @@ def deploy_locally(
     opened = ExitStack()
     code = None if loop is None else LoopCode.read(loop, Path.cwd(), Argument("loop"))
 
-    def played_by(session: Session) -> DeployedRounds:
+    def played_by(session: Session) -> PlayedRounds[Any]:
         _require_few(session.plan.parties.device_count, flower)
+        if flower is not None:
+            refuse_groups(session.plan.spec)
         if code is not None:
             require_own_loop_fits(session.plan.spec)
-        local = LocalParties(session, parties, out, purpose, resume=resume)
+        local = local_parties_of(session, parties, out, purpose, resume=resume)
         opened.callback(local.close)
         there = _all_started(local, command, flower, code, opened, on_step, on_words)
-        for sentence in duties(local.terms, local.terms.cloud):
+        for sentence in (said for head in local.terms.heads for said in duties(local.terms, head)):
             on_words(sentence)
         on_step("training")
         draws = SystemRandomness()  # that of all parties' processes too
-        return local.rounds(there, draws, {draws.source}, at_once)
+        return local.rounds(there, lambda head: draws, {draws.source}, at_once)
 
     with opened:
         rounds = partial(run_rounds, spec, out=out, device="cpu", on_step=on_step, played_by=played_by)
@@ -115,7 +118,7 @@ def _require_few(devices: int, flower: Path | None) -> None:
 
 
 def _all_started(
-    local: LocalParties,
+    local: PartyFolders[Any],
     command: Callable[[Path], Sequence[str]],
     flower: Path | None,
     loop: LoopCode | None,
@@ -123,11 +126,11 @@ def _all_started(
     on_step: Callable[[str], object],
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """The cloud's children; all parties, and Flower if it is to carry frames, end when ``opened`` does."""
+    """The children of the heads; all parties, and Flower if it carries frames, end when ``opened`` does."""
     relays = None
     if flower is not None:
         terms, names = local.terms, [place.name for place in local.places]
-        parents = {number: terms.parent(number) for number in range(len(names)) if number != terms.cloud}
+        parents = {number: terms.parent(number) for number in range(len(names)) if number not in terms.heads}
         relays = FlowerRelays(flower, names, parents, local.places[0].with_name("flower.log"))
         opened.callback(relays.close)
     doors = Doors.of_folders(local.places) if relays is None else relays.doors
@@ -141,35 +144,35 @@ def _all_started(
     return there
 
 
-def _invite(local: LocalParties, doors: Doors, loop: LoopCode | None) -> None:
-    """Write the folders of all parties but the cloud, and close them: their own processes open them."""
+def _invite(local: PartyFolders[Any], doors: Doors, loop: LoopCode | None) -> None:
+    """Write the folders of all parties but the heads, and close them: their own processes open them."""
     rows, terms = local.rows(), local.terms
     for number, place in enumerate(local.places):
-        if number != terms.cloud:
-            data = rows[number] if number < terms.cloud else None
+        if number not in terms.heads:
+            data = rows[number] if number < terms.device_count else None
             write_invitation(place, doors, terms, number, data, loop)
             local.forget(number)
 
 
 def _started(
-    local: LocalParties,
+    local: PartyFolders[Any],
     doors: Doors,
     command: Callable[[Path], Sequence[str]],
     opened: ExitStack,
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """The cloud's children; all parties are processes that answer now, and end when ``opened`` does."""
+    """The children of the heads; all parties are processes that answer now, and end when ``opened`` does."""
     processes = {
         number: opened.enter_context(_Process(place, doors.own[number], command(place)))
         for number, place in enumerate(local.places)
-        if number != local.terms.cloud
+        if number not in local.terms.heads
     }
     there: dict[int, FrameReceiver] = {}
-    most = local.terms.largest_answer(local.terms.cloud)
+    most = max(map(local.terms.largest_answer, local.terms.heads))
     for number, process in processes.items():
         name = local.terms.name(number)
         process.await_answer(name, doors.relay_user)
-        if local.terms.parent(number) == local.terms.cloud:
+        if local.terms.parents(number)[0] in local.terms.heads:
             reached, user = doors.reached[number], doors.relay_user
             there[number] = remote = AwaitedParty(reached, name, most, relay_user=user)
             opened.callback(remote.close)

@@ -14,6 +14,7 @@ from sfumato.deployment.collecting import (
     questions_for,
     require_position,
 )
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.masked_hops import masked_terms
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
@@ -177,7 +178,7 @@ class MaskedCollection:
 
 
 def collection_of(
-    terms: DeploymentTerms,
+    terms: CommonTerms,
     node: int,
     position: RoundPosition,
     model: Model,
@@ -185,6 +186,6 @@ def collection_of(
     memory: PartyMemory,
 ) -> Collection:
     """The collection of an aggregator, over the hop that it has; arguments as of `MaskedCollection`."""
-    if terms.is_masked(node):
+    if isinstance(terms, DeploymentTerms) and terms.is_masked(node):  # others have no masks
         return MaskedCollection(terms, node, position, model, identity, memory)
     return PlainCollection(terms, node, position, model, identity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.masked_hops import MaskedChild, SurvivorsNoted
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
@@ -19,10 +20,11 @@ from sfumato.wire.keys import Identity
 
 
 class ParentHop:
-    """The side of a device, or of an edge, of the hop to its parent.
+    """The side of a device, or of an edge, of the hop to a parent.
 
     Args:
         number: of the party.
+        parent: whom it answers to.
         terms: of the run.
         identity: its signing key.
         memory: of its answers.
@@ -32,15 +34,16 @@ class ParentHop:
     def __init__(
         self,
         number: int,
-        terms: DeploymentTerms,
+        parent: int,
+        terms: CommonTerms,
         identity: Identity,
         memory: PartyMemory,
         on_survivors: SurvivorsNoted | None,
     ) -> None:
         self._number, self._terms, self._identity = number, terms, identity
-        self._parent = terms.parent(number)
+        self._parent = parent
         self._masked: MaskedChild | None = None
-        if terms.is_masked(self._parent):
+        if isinstance(terms, DeploymentTerms) and terms.is_masked(parent):  # others have no masks
             self._masked = MaskedChild(number, terms, identity, memory, on_survivors)
 
     def masks(self, data: bytes) -> list[bytes] | None:

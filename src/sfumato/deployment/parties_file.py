@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pydantic import Field
 
+from sfumato.deployment.common_terms import require_shown_as_is
 from sfumato.deployment.hops_file import address_of
 from sfumato.deployment.party_folder import folder_names
 from sfumato.deployment.section_files import read_section
-from sfumato.deployment.terms import require_shown_as_is
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree
 from sfumato.spec.base import Section

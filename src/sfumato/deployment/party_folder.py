@@ -9,6 +9,7 @@ from pathlib import Path
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.private_files import require_own, require_private, write_private
 from sfumato.errors import RunError
+from sfumato.network.groups import Groups
 from sfumato.network.tree import Tree
 from sfumato.user_text import read_bytes
 from sfumato.wire.keys import KEY_BYTES, Identity
@@ -17,10 +18,12 @@ _KEY, _MEMORY = "key", "memory"
 _MISSING = "is missing: a party takes part with the key that is registered"
 
 
-def folder_names(tree: Tree) -> list[str]:
-    """The names of all parties' folders, by number: devices, the cloud, edges."""
-    edges = range(tree.leaf_count if tree.depth > 1 else 0)
-    devices = [f"device-{number}" for number in range(tree.device_count)]
+def folder_names(parties: Tree | Groups) -> list[str]:
+    """The names of all parties' folders, by number: devices, the cloud, edges; of groups devices, masters."""
+    devices = [f"device-{number}" for number in range(parties.device_count)]
+    if isinstance(parties, Groups):
+        return [*devices, *(f"master-{number}" for number in range(parties.count))]
+    edges = range(parties.leaf_count if parties.depth > 1 else 0)
     return [*devices, "cloud", *(f"edge-{number}" for number in edges)]
 
 

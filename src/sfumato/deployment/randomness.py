@@ -17,12 +17,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.deployment.messages import RoundPosition
+from sfumato.families import TREE, family_of
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.tree import TreePlan
 from sfumato.wire.key_stream import KeyStream
 from sfumato.wire.keys import KEY_BYTES, Identity, digest
@@ -44,10 +46,17 @@ class Randomness(Protocol):
         ``context`` is of `answer_context`.
         """
 
-    def batches(self, plan: TreePlan, number: int, size: int, context: bytes) -> BatchPlan:
-        """The mini-batches of round ``number`` of a device that holds ``size`` examples, of rows from 0.
+    def batches(
+        self, plan: TreePlan | GroupPlan, number: int, size: int, times: int, context: bytes
+    ) -> BatchPlan:
+        """The mini-batches of a device for all that it trains in round ``number``, of rows from 0.
 
-        ``context`` is of `round_context`; the same one always has the same batches.
+        Args:
+            plan: of the run.
+            number: of the round.
+            size: so many examples the device holds.
+            times: how often it trains, each time with mini-batches of its own: for every group that it is in.
+            context: of `round_context`; the same one always has the same batches.
         """
 
     def takes_part(self, plan: TreePlan, number: int, context: bytes) -> bool:
@@ -81,17 +90,21 @@ class SystemRandomness:
         """A fresh key; see `Randomness`."""
         return digest(b"answer", os.urandom(KEY_BYTES), context)
 
-    def batches(self, plan: TreePlan, number: int, size: int, context: bytes) -> BatchPlan:
+    def batches(
+        self, plan: TreePlan | GroupPlan, number: int, size: int, times: int, context: bytes
+    ) -> BatchPlan:
         """Mini-batches that follow from ``context``; see `Randomness`."""
         from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
 
         draws = SecretDraws(digest(b"batches", context))
+        steps, passes = _work_of(plan)
         return plan_batches(
             plan.spec.training,
-            [np.arange(size)],
-            steps=plan.aggregations[-1].step,
+            [np.arange(size)] * times,
+            steps=steps,
+            passes=passes,
             draws=draws,
-            draws_of_each=[draws],
+            draws_of_each=[draws] * times,
         )
 
     def takes_part(self, plan: TreePlan, number: int, context: bytes) -> bool:
@@ -109,6 +122,15 @@ def secret_coin(key: bytes, rate: float) -> bool:
     bits = of.bit_length() - 1
     size = (bits + 7) // 8
     return int.from_bytes(KeyStream(key).take(size), "big") >> (8 * size - bits) < below
+
+
+def _work_of(plan: TreePlan | GroupPlan) -> tuple[int, int]:
+    """Local steps that a device trains at a time, where they are counted, and for how many rounds."""
+    if family_of(plan.spec) is TREE:
+        return cast(TreePlan, plan).aggregations[-1].step, 1
+    plan = cast(GroupPlan, plan)
+    rounds = plan.merge_every if plan.by_interval else 1
+    return (plan.spec.training.local_steps or 1) * rounds, rounds
 
 
 class SecretDraws:

@@ -34,17 +34,27 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         SpecError: it cannot be deployed; the message names the key.
         DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
-    if family_of(plan.spec) is not TREE:
-        raise SpecError("topology.kind", plan.spec.topology.kind, "must be star or tree to be deployed")
+    refuse_groups(plan.spec)
     plan = cast(TreePlan, plan)
     plan.require_one_tree("networks that change are not deployed yet")
-    refuse_first(_of_spec(plan.spec))
+    refuse_first(refused_in_any_topology(plan.spec))
     refuse_first(_of_tree(plan))
     if known_examples(plan.spec, plan.tree.devices) is None:
         allowed = "must be one that settles how much data a device has: it compares its own with that"
         raise SpecError("data.partition", plan.spec.data.partition.kind, allowed)
     _require_grids(plan, parameters)
     return plan
+
+
+def refuse_groups(spec: Spec) -> None:
+    """Refuse groups: they are deployed in one process and in processes of one machine only.
+
+    Raises:
+        SpecError: the topology is no tree.
+    """
+    if family_of(spec) is not TREE:
+        only = "must be star or tree here; groups are deployed on one machine only, and not over Flower"
+        raise SpecError("topology.kind", spec.topology.kind, only)
 
 
 def require_own_loop_fits(spec: Spec) -> None:
@@ -64,6 +74,8 @@ def _of_own_loop(spec: Spec) -> Refusals:
     kind = None if clip is None else clip.kind
     updates = "must be update with an own loop, whose gradients nobody clips"
     yield kind != "update", "privacy.clip.kind", kind, updates
+    groups = "must be star or tree with an own loop, which trains no workers of groups yet"
+    yield family_of(spec) is not TREE, "topology.kind", spec.topology.kind, groups
     drawn = "must be shuffled with an own loop: it draws none, and the ε of records would count on it"
     yield spec.training.batches == "poisson", "training.batches", "poisson", drawn
 
@@ -113,7 +125,7 @@ def _require_noise_fits(
             raise SpecError("privacy.noise", None, allowed)
 
 
-def _of_spec(spec: Spec) -> Refusals:
+def refused_in_any_topology(spec: Spec) -> Refusals:
     """What single keys must not say."""
     training, privacy = spec.training, spec.privacy
     hops = [hop for hop in spec.transport if spec.transport[hop] == "air"]
@@ -129,8 +141,6 @@ def _of_spec(spec: Spec) -> Refusals:
     kind, place = training.participation.kind, "training.participation"
     drawn = "must be all or poisson: a fixed number is drawn by the aggregator that the draw protects from"
     yield kind == "fixed", place, kind, drawn
-    coins = "must be all in groups: coins of their workers are not deployed yet"
-    yield kind == "poisson" and family_of(spec) is not TREE, place, kind, coins
     listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
     yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"

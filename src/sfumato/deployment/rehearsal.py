@@ -6,19 +6,24 @@ What parties do is what they will do on machines of their own; only what carries
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from sfumato.deployment.carrier import FrameReceiver
-from sfumato.deployment.consent import Consent, agree
+from sfumato.deployment.consent import Agreement, Consent, agree
 from sfumato.deployment.device import DeviceParty
 from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.invitation import ledger_path
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
-from sfumato.deployment.local_parties import LocalParties
+from sfumato.deployment.local_parties import LocalGroups, LocalParties, PartyFolders, local_parties_of
 from sfumato.deployment.own_loop import OwnLoop, TrainingLoop
+from sfumato.deployment.played_rounds import PlayedRounds
 from sfumato.deployment.randomness import Randomness, SystemRandomness
-from sfumato.deployment.rounds import DeployedRounds
+from sfumato.deployment.refusals import require_own_loop_fits
+from sfumato.deployment.worker import WorkerParty
+from sfumato.deployment.worker_data import WorkerData
 from sfumato.run_folder.reader import RunFolder, load_run
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
@@ -60,25 +65,56 @@ def rehearse(
         ConsentRefusedError: a device does not agree.
         SfumatoError: a party refuses a frame, or a folder cannot be written.
     """
-    opened: list[LocalParties] = []
+    opened = ExitStack()
 
-    def played_by(session: Session) -> DeployedRounds:
-        local = LocalParties(session, parties, out, purpose, resume=resume)
-        opened.append(local)
+    def played_by(session: Session) -> PlayedRounds[Any]:
+        local = local_parties_of(session, parties, out, purpose, resume=resume)
+        opened.callback(local.close)
         draws = {number: randomness(number) for number in local.folders}
         own = None if loop is None else OwnLoop.given(loop)
-        there = _parties_of(local, consent, own, draws, on_words)
-        return local.rounds(there, draws[local.terms.cloud], {one.source for one in draws.values()})
+        if isinstance(local, LocalGroups):
+            there = _workers_of(local, consent, own, draws, on_words)
+        else:
+            there = _parties_of(local, consent, own, draws, on_words)
+        return local.rounds(there, draws.__getitem__, {one.source for one in draws.values()})
 
-    try:
+    with opened:
         for result in run_rounds(
             spec, out=out, device="cpu", resume=resume, force=force, played_by=played_by
         ):
             on_round(result)
-    finally:
-        for local in opened:
-            local.close()
     return load_run(out)
+
+
+def _workers_of(
+    local: LocalGroups,
+    consent: Consent,
+    loop: OwnLoop | None,
+    draws: Mapping[int, Randomness],
+    on_words: Callable[[str], object],
+) -> dict[int, FrameReceiver]:
+    """All workers of groups; every one has agreed."""
+    if loop is not None:
+        require_own_loop_fits(local.terms.plan.spec)
+    there: dict[int, FrameReceiver] = {}
+    for worker, rows in enumerate(local.rows()):
+        own, data = local.folders[worker], WorkerData(worker, local.terms, rows)
+        agreement = _agreed(local, worker, consent, on_words)
+        there[worker] = WorkerParty(agreement, data, own.identity, own.memory, draws[worker])
+    return there
+
+
+def _agreed(
+    local: PartyFolders[Any], device: int, consent: Consent, on_words: Callable[[str], object]
+) -> Agreement:
+    """The agreement of a device, whose ledger is made if it is missing."""
+    ledger = Path(f"{ledger_path(consent, local.places[device])}-{device}")
+    if not ledger.exists():
+        OwnersLedger.create(ledger)
+    agreement = agree(local.terms, device, consent, ledger)
+    for sentence in agreement.words:
+        on_words(sentence)
+    return agreement
 
 
 def _parties_of(
@@ -94,13 +130,9 @@ def _parties_of(
     there: dict[int, FrameReceiver] = {}
     for number, own in local.folders.items():
         if number < terms.cloud:
-            ledger = Path(f"{ledger_path(consent, local.places[number])}-{number}")
-            if not ledger.exists():
-                OwnersLedger.create(ledger)
-            agreement = agree(terms, number, consent, ledger)
-            more = () if loop is None else (loop.in_words(terms.name(number)),)
-            for sentence in (*agreement.words, *more):
-                on_words(sentence)
+            agreement = _agreed(local, number, consent, on_words)
+            if loop is not None:
+                on_words(loop.in_words(terms.name(number)))
             there[number] = DeviceParty(agreement, data[number], own.identity, own.memory, draws[number])
         elif number > terms.cloud:
             there[number] = EdgeParty(number, terms, own.identity, own.memory, draws[number])

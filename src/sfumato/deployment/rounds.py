@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,21 +12,16 @@ from torch import Tensor
 
 from sfumato.deployment.carrier import Carrier
 from sfumato.deployment.cloud import CloudParty
+from sfumato.deployment.played_rounds import Machines, PlayedRounds
 from sfumato.deployment.terms import DeploymentTerms
-from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.errors import RunError
-from sfumato.protocols.base import PilotNorms, RoundStats
-from sfumato.protocols.evaluator import Evaluator
-from sfumato.protocols.tree.local_work import server_optimizer
+from sfumato.protocols.base import RoundStats
 from sfumato.protocols.tree.rounds import TreeProtocol
-from sfumato.protocols.tree.state import DeployedState
+from sfumato.protocols.tree.state import DeployedState, TreeState
 from sfumato.schedule.integer_grid import IntegerGrid
 
-Machines: TypeAlias = Literal["one machine", "machines of their own"]
-"""Where parties are: of one machine, whoever starts them has all keys and rows."""
 
-
-class DeployedRounds:
+class DeployedRounds(PlayedRounds[TreeState]):
     """Plays the rounds of a tree with real parties; all else is as in a simulation.
 
     Args:
@@ -49,11 +44,8 @@ class DeployedRounds:
         sources: Collection[str],
         on: Machines,
     ) -> None:
-        self._terms, self._cloud, self._carrier = terms, cloud, carrier
-        self._simulated, self._sources, self._on = simulated, sorted(sources), on
-        self.ranks: Ranks = ALONE
-        self._server = server_optimizer(terms.plan.spec.training.server)
-        self._session = terms.session.hex()
+        super().__init__(terms, carrier, simulated, sources, on)
+        self._terms, self._cloud = terms, cloud
 
     def initial(self, model: Tensor) -> DeployedState:
         """The state before the first round, from the initial model ``[M]``."""
@@ -67,9 +59,7 @@ class DeployedRounds:
             RunError: somebody did not answer, or parties of other terms began the run.
             SfumatoError: a party refuses.
         """
-        if state.session != self._session:
-            other = f"began in the session {state.session[:12]}, and these terms are of {self._session[:12]}"
-            raise RunError(f"the run {other}: another spec, version, purpose, label or list of keys")
+        self._require_session(state)
         plan, carrier = self._terms.plan, self._carrier
         up, down = carrier.bytes_up, carrier.bytes_down
         carrier.carry(self._cloud.ask(state.round, state.model.numpy()))
@@ -99,46 +89,16 @@ class DeployedRounds:
             return math.nan
         return math.sqrt(sum(plan.global_noise)) * grid.unit * grid.inflation
 
-    def rounds_expected(self, state: DeployedState) -> int:
-        """As many as the spec asks for."""
-        return self._simulated.rounds_expected(state)
+    def _simulated_state(self, state: DeployedState) -> TreeState:
+        """What a simulation remembers in the place of ``state``."""
+        return state
 
-    def spent(self, state: DeployedState) -> None:
-        """The plan declares every round: there is no table beside it."""
-
-    def model(self, state: DeployedState) -> Tensor:
-        """The global model."""
-        return state.model
-
-    def artifacts(self, state: DeployedState) -> dict[str, Tensor]:
-        """Nothing: the global model is all there is."""
-        return {}
+    def _steps(self) -> list[float]:
+        """The step of every aggregation's grid: all have the same."""
+        terms = self._terms
+        return [1 / terms.grid(terms.at(0)).scale] * (terms.last + 1)
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """That the run was deployed: its terms, the grid, whence draws come, on whose machines.
-
-        Who took part is not in it where that is drawn: nobody who reads the run folder is to know.
-        """
-        terms = self._terms
-        step = 1 / terms.grid(terms.at(0)).scale
-        return ({"participations": None} if terms.plan.is_sampled else {}) | {
-            "sum_steps": [None] * (terms.last + 1),
-            "deployed": {"session": self._session, "purpose": terms.purpose, "step": step}
-            | {"draws": self._sources, "on": self._on},
-        }
-
-    def is_finite(self, state: DeployedState) -> bool:
-        """Whether the global model has not blown up."""
-        return self._simulated.is_finite(state)
-
-    def scores(self, state: DeployedState, examination: Evaluator) -> dict[str, float]:
-        """Accuracy, loss and further metrics of the global model on the test set of the cloud."""
-        return self._simulated.scores(state, examination)
-
-    def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of messages cannot be had of real parties: they leak.
-
-        Raises:
-            RunError: always.
-        """
-        raise RunError("a pilot looks at messages without noise: simulate it on public data")
+        """As of any deployment; without who took part, where that is drawn: no reader is to know."""
+        drawn = {"participations": None} if self._terms.plan.is_sampled else {}
+        return drawn | super().realised_facts(state)

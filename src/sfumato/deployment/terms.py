@@ -1,7 +1,6 @@
-"""What all parties of a deployment know and agree on before the first message.
+"""What all parties of a deployed tree know and agree on before the first message.
 
-Whoever has other terms (another spec, version, purpose, list of keys, or of those that whoever deployed made)
-is in another session: its frames are refused (`wire.frames`).
+What terms of other topologies have too is in `common_terms`.
 """
 
 from __future__ import annotations
@@ -9,38 +8,24 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.data.builtin_datasets import DatasetFacts
-from sfumato.data.dataset_sizes import dataset_facts, known_examples
-from sfumato.deployment.messages import RoundPosition, largest_answer
+from sfumato.deployment.common_terms import CommonTerms
+from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.refusals import require_deployable
-from sfumato.errors import SpecError
-from sfumato.schedule.integer_grid import IntArray, IntegerGrid, integer_grid_of, message_lengths
+from sfumato.privacy.observers import Party
+from sfumato.schedule.base import Plan
+from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
 from sfumato.schedule.participation import threshold_of
-from sfumato.schedule.resolve import resolve
 from sfumato.schedule.tree import TreePlan
-from sfumato.spec.document import Spec
-from sfumato.spec.frozen import FrozenSpec, versions
+from sfumato.secure_aggregation.quantisation import QuantisationPlan
 from sfumato.wire.errors import OutOfOrderMessageError
-from sfumato.wire.keys import digest
 
 KEY_DIGITS = 32
 """So many digits of a key, or of a session, are compared by people: 128 bits."""
-
-
-def require_shown_as_is(purpose: str, place: str) -> None:
-    """Refuse a purpose with signs that change how it is shown; the message names ``place``.
-
-    Raises:
-        SpecError: it has some.
-    """
-    if not purpose.isprintable():
-        raise SpecError(place, purpose, "must be printable: it is read before consent")
 
 
 def new_label(name: str) -> str:
@@ -49,87 +34,31 @@ def new_label(name: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class DeploymentTerms:
-    """The terms of one run. Parties are numbered: devices first, then the cloud, then the edges.
+class DeploymentTerms(CommonTerms):
+    """The terms of one run of a tree. Parties are numbered: devices first, then the cloud, then the edges.
 
-    Attributes:
-        plan: resolved, and one that can be deployed.
-        fingerprint: of the resolved spec.
-        parameters: M, length of the model's flat vector.
-        purpose: what the data are used for.
-        label: of this run; no two runs have the same.
-        facts: the sizes of the spec's data set.
-        examples: what these come to for every device, ``[devices]``.
-        keys: public key of every party, by number.
-        made_keys: whose secret keys whoever deployed made, as it says itself, by number; ``None``: not said.
+    The attributes are those of `CommonTerms`.
     """
 
     plan: TreePlan
-    fingerprint: str
-    parameters: int
-    purpose: str
-    label: str
-    facts: DatasetFacts
-    examples: IntArray
-    keys: tuple[bytes, ...]
-    made_keys: tuple[int, ...] | None = None
 
-    @classmethod
-    def of(
-        cls,
-        spec: Spec,
-        *,
-        parameters: int,
-        purpose: str,
-        label: str,
-        keys: tuple[bytes, ...],
-        made_keys: tuple[int, ...] | None = None,
-    ) -> DeploymentTerms:
-        """The terms of ``spec``; see the attributes. Every party makes them for itself.
+    @staticmethod
+    def deployable(plan: Plan, parameters: int) -> TreePlan:
+        """``plan``, if its parties can be real; see `require_deployable`."""
+        return require_deployable(plan, parameters)
 
-        Raises:
-            SpecError: the spec cannot be deployed, there is not one key for every party, or the purpose would
-                not be shown as it is.
-        """
-        require_shown_as_is(purpose, "purpose")
-        plan = require_deployable(resolve(spec), parameters)
-        parties = plan.tree.device_count + sum(tier.size for tier in plan.tree.tiers)
-        if len(keys) != parties or len(set(keys)) != parties:
-            raise SpecError("keys", len(set(keys)), f"must be {parties} different keys, one for every party")
-        fingerprint = FrozenSpec.of(plan.spec, {}, versions()).fingerprint
-        facts = dataset_facts(plan.spec.data, plan.tree.device_count)
-        examples = known_examples(plan.spec, plan.tree.devices)
-        assert examples is not None  # what is refused sees to it
-        return cls(plan, fingerprint, parameters, purpose, label, facts, examples, keys, made_keys)
+    @staticmethod
+    def aggregators_of(plan: Plan) -> int:
+        """How many aggregators there are."""
+        return sum(tier.size for tier in cast(TreePlan, plan).tree.tiers)
 
-    @cached_property
-    def session(self) -> bytes:
-        """What all frames of the run name, 32 bytes: a hash of the terms and of the version of Sfumato.
-
-        It commits to what the spec was resolved to as well: sizes of data that stand in a file beside it, and
-        the noise, bounds and rates of the releases that are accounted.
-        """
-        made = "not said" if self.made_keys is None else ",".join(map(str, sorted(set(self.made_keys))))
-        texts = (
-            versions()["sfumato"],
-            self.fingerprint,
-            str(self.parameters),
-            self.purpose,
-            self.label,
-            made,
-        )
-        return digest(b"deployment", *(text.encode() for text in texts), *self._resolved(), *self.keys)
-
-    def _resolved(self) -> Iterator[bytes]:
-        """The figures that the plan was resolved to, as bytes; always equally many pieces."""
+    def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
+        """See `CommonTerms`."""
         plan, everybody = self.plan, np.arange(self.plan.tree.device_count, dtype=np.int64)
-        facts: list[npt.NDArray[Any] | None] = [self.examples, plan.tree.devices, plan.weights_of(everybody)]
-        facts.append(plan.releases.batches.rates)
+        yield from (self.examples, plan.tree.devices, plan.weights_of(everybody), plan.releases.batches.rates)
         for index, step in enumerate(plan.releases.steps):
             lengths = message_lengths(plan, index, everybody, self.parameters)
-            facts += [lengths, plan.device_stds_of(index, everybody), *step.node_std]
-        for fact in facts:
-            yield b"" if fact is None else np.asarray(fact, "<f8").tobytes()
+            yield from (lengths, plan.device_stds_of(index, everybody), *step.node_std)
 
     @property
     def cloud(self) -> int:
@@ -144,11 +73,15 @@ class DeploymentTerms:
         """The tier and the index of an aggregator."""
         return (0, 0) if node == self.cloud else (1, node - self.cloud - 1)
 
-    def name(self, party: int) -> str:
-        """``device:3``, ``edge:0`` or ``cloud``, by the name that the topology gives."""
-        tree = self.plan.tree
-        is_device = party < tree.device_count
-        return tree.titled(f"device:{party}" if is_device else tree.node_name(*self.place(party)))
+    def _aggregator_name(self, node: int) -> str:
+        """``edge:0``, ``cloud``."""
+        return self.plan.tree.node_name(*self.place(node))
+
+    def number_of(self, party: Party) -> int:
+        """The number of an observer that is a device, an edge or the cloud."""
+        if party.kind == "device":
+            return party.index
+        return self.cloud if party.tier == 0 else self.edge(party.index)
 
     def parent(self, party: int) -> int:
         """Whom a device or an edge answers to."""
@@ -156,6 +89,15 @@ class DeploymentTerms:
         if party >= tree.device_count or tree.depth == 1:
             return self.cloud
         return self.edge(tree.leaf_of(party))
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The cloud."""
+        return (self.cloud,)
+
+    def parents(self, party: int) -> tuple[int, ...]:
+        """Whom a device or an edge answers to."""
+        return (self.parent(party),)
 
     def children(self, node: int) -> Mapping[int, bytes]:
         """Whom an aggregator asks, and their keys."""
@@ -193,10 +135,6 @@ class DeploymentTerms:
         children = len(self.children(node))
         return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
 
-    def largest_answer(self, node: int) -> int:
-        """More bytes than any frame between an aggregator and a child has, up or down."""
-        return largest_answer(self.parameters, len(self.children(node)))
-
     def colluders(self, node: int) -> int:
         """How many children may do anything together with an aggregator, so that masks still hide all but
         one sum: c = min(2t − n − 1, t − 2), with t = `fewest` of n; see `masked_hops`."""
@@ -211,6 +149,14 @@ class DeploymentTerms:
     def at(self, number: int) -> RoundPosition:
         """The global aggregation of round ``number``."""
         return RoundPosition(number, self.last)
+
+    def asked_in(self, number: int, node: int) -> RoundPosition:
+        """The global aggregation of round ``number``: the cloud's."""
+        return self.at(number)
+
+    def round_after(self, last: RoundPosition | None) -> int:
+        """The round that comes after another one; ``None``: the first."""
+        return 0 if last is None else last.round + 1
 
     def require_turn(
         self, position: RoundPosition, last: RoundPosition | None, *, skips: bool = False
@@ -240,3 +186,30 @@ class DeploymentTerms:
         """The grid of an aggregation."""
         everybody = np.arange(self.plan.tree.device_count, dtype=np.int64)
         return integer_grid_of(self.plan, position.round, position.aggregation, everybody, self.parameters)
+
+    def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:
+        """What a message of ``device`` is multiplied by, and how it is rounded and noised; ``None``: it has
+        weight 0, and sends nothing, as `run` has it.
+        """
+        grid, plan, leaf = self.grid(position), self.plan, self.plan.tree.leaf_of(device)
+        own = np.array([device], dtype=np.int64)
+        bound = float(message_lengths(plan, position.aggregation, own, self.parameters)[0])
+        if bound == 0:
+            return None
+        std = float(plan.device_stds_of(position.aggregation, own)[0])
+        return float(grid.shares[leaf]), grid.device(leaf, bound, std)
+
+    def noise_steps(self, node: int, position: RoundPosition) -> float:
+        """The std of the noise that an aggregator adds to its sum, in steps of the grid; 0 for none."""
+        tier, index = self.place(node)
+        std = float(self.plan.releases.steps[position.aggregation].node_std[tier][index])
+        grid = self.grid(position)
+        return grid.node_steps(tier, index, std * grid.unit) if std else 0.0
+
+    def noisy(self) -> npt.NDArray[np.bool_]:
+        """Whether each party adds noise in any round, ``[parties]``."""
+        plan, everybody = self.plan, np.arange(self.cloud, dtype=np.int64)
+        steps = plan.releases.steps
+        of_devices = [plan.device_stds_of(index, everybody) > 0 for index in range(len(steps))]
+        of_nodes = [np.concatenate(step.node_std) > 0 for step in steps]
+        return np.concatenate([np.any(of_devices, axis=0), np.any(of_nodes, axis=0)])

@@ -14,7 +14,7 @@ for all. Derivations: docs/hdp.md, "Integers".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.network.tree import Tree
+from sfumato.network.tree import Tree, star
 from sfumato.radio.secagg_traffic import RING_BITS
 from sfumato.schedule.grid import WIDEST, Grid
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
 from sfumato.wire.errors import QuantisationError
@@ -160,12 +161,57 @@ def integer_grid_of(
     lengths, noises = bounds * shares[leaf] * unit, stds * shares[leaf] * unit
     secure = tuple(hop == "secure-aggregation" for hop in plan.hops)
     sums = list(_largest_masked_sums(plan, index, secure, lengths, noises, unit, weights))
-    exponent = math.floor(math.log2(2.0**40 / lengths.max()))
     by_gradient = _moves_by_gradient(plan)
     moves = lengths
     if by_gradient:  # that of the last step moves a message least: one of an example, two of a step
         gradients = 1 if plan.spec.privacy.clips_examples else 2
         moves = gradients * plan.weights_of(everybody) * shares[leaf] * unit
+    grid, inflation = _finest_grid(lengths, moves, sums, dimension, by_gradient=by_gradient)
+    room = 2 * math.sqrt(dimension) if by_gradient else 0.0
+    ring = IntegerGrid(tree, secure, shares, grid, inflation, unit, dimension, room)
+    _require_fine_enough(ring, [noises, *_node_noises(plan, index, unit, weights)])
+    return ring
+
+
+def group_integer_grid(plan: GroupPlan, number: int, group: int, dimension: int) -> IntegerGrid:
+    """The grid of one group's release: that of a star of the group's workers, whose average is the group's.
+
+    Args:
+        plan: that clips whole messages and adds noise to them or to sums.
+        number: of the round that ends with the release.
+        group: whose it is.
+        dimension: coordinates.
+
+    Raises:
+        SpecError: no grid is fine enough.
+    """
+    tree = star(int(plan.groups.sizes[group]))
+    shares = 1 / plan.denominators[group : group + 1]
+    lengths, noises = plan.bounds[group] * shares, plan.noise_std(number)[group] * shares
+    grid, inflation = _finest_grid(lengths, lengths, (), dimension, by_gradient=False)
+    ring = IntegerGrid(tree, (False,), shares, grid, inflation, 1.0, dimension)
+    _require_fine_enough(ring, [noises])
+    return ring
+
+
+def _finest_grid(
+    lengths: FloatArray,
+    moves: FloatArray,
+    sums: Collection[tuple[int, float, float]],
+    dimension: int,
+    *,
+    by_gradient: bool,
+) -> tuple[Grid, float]:
+    """The finest grid on which every masked sum fits its ring, and noise to add over the declared noise.
+
+    Args:
+        lengths: l2 lengths of messages, in units of the average that is released.
+        moves: how far what is charged moves a message, likewise; 0 for what is not.
+        sums: the largest masked ones, as of `_largest_masked_sums`.
+        dimension: coordinates.
+        by_gradient: whether a message is moved by single gradients, and so is never rounded again.
+    """
+    exponent = math.floor(math.log2(2.0**40 / lengths.max()))
     shortest = float(moves[moves > 0].min())
     for power in range(exponent, exponent - WIDEST, -1):
         grid = Grid(-power, WIDEST)
@@ -186,25 +232,27 @@ def integer_grid_of(
             for parties, most, std in sums
         ):
             break
-    room = 2 * math.sqrt(dimension) if by_gradient else 0.0
-    ring = IntegerGrid(tree, secure, shares, grid, inflation, unit, dimension, room)
-    _require_fine_enough(plan, index, ring, noises)
-    return ring
+    return grid, inflation
 
 
-def _require_fine_enough(plan: TreePlan, index: int, ring: IntegerGrid, noises: FloatArray) -> None:
+def _node_noises(
+    plan: TreePlan, index: int, unit: float, weights: tuple[FloatArray, ...]
+) -> Iterator[FloatArray]:
+    """For every tier, the std of each node's noise at aggregation ``index``, in units of the global average,
+    ``[nodes]``; ``unit``: of the declared figures; ``weights``: of `average_weights`.
+    """
+    for tier in range(plan.tree.depth):
+        yield plan.releases.steps[index].node_std[tier] * unit * weights[tier]
+
+
+def _require_fine_enough(ring: IntegerGrid, noises: Iterable[FloatArray]) -> None:
     """Raise a `SpecError` if noise on the grid is no Gaussian, or rounding costs too much noise.
 
     Args:
-        plan: of the tree.
-        index: of the aggregation.
-        ring: the grid of its messages.
-        noises: std of every device's noise, in units of the global average, ``[devices]``.
+        ring: the grid of messages.
+        noises: std of every source of noise, in units of the average that is released; 0 for none.
     """
-    quietest = [noises[noises > 0] * ring.scale * ring.inflation]
-    for tier in range(plan.tree.depth):
-        std = plan.releases.steps[index].node_std[tier]
-        quietest.append(std[std > 0] * ring.unit * ring.weights[tier][std > 0] * ring.scale * ring.inflation)
+    quietest = [std[std > 0] * ring.scale * ring.inflation for std in noises]
     fewest = min((float(q.min()) for q in quietest if len(q)), default=math.inf)
     if fewest < FEWEST_STEPS or ring.inflation > 2:
         bits = RING_BITS if any(ring.secure) else ring.grid.bits

@@ -46,7 +46,8 @@ from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.message_grid import group_grid
 
 IntArray = npt.NDArray[np.int64]
-_ROUNDING = 1e-4
+ROUNDING = 1e-4
+"""What float32 may make of a clipped message's norm, as a share of the bound."""
 
 
 class GroupOperations:
@@ -194,7 +195,7 @@ class GroupOperations:
             piece, bound = updates[start:stop], float(bounds[start])
             changed += int(FlatClip(bound).clip_(piece).clipped.sum())
             largest = float(row_norms(piece).max())
-            if not largest <= bound * (1 + _ROUNDING):
+            if not largest <= bound * (1 + ROUNDING):
                 raise EnvelopeError(
                     f"a message has norm {largest:.6g}, but the schedule declared at most {bound:.6g}"
                 )

@@ -1,0 +1,122 @@
+"""What the rounds of real parties have in common, whatever the topology: all but how a round is played."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
+
+from torch import Tensor
+
+from sfumato.deployment.carrier import Carrier
+from sfumato.deployment.common_terms import CommonTerms
+from sfumato.distributed.ranks import ALONE, Ranks
+from sfumato.errors import RunError
+from sfumato.protocols.base import FederatedProtocol, PilotNorms, RoundStats, State
+from sfumato.protocols.evaluator import Evaluator
+from sfumato.protocols.tree.local_work import server_optimizer
+from sfumato.protocols.tree.state import DeployedState
+
+Machines: TypeAlias = Literal["one machine", "machines of their own"]
+"""Where parties are: of one machine, whoever starts them has all keys and rows."""
+
+S = TypeVar("S", bound=State)
+
+
+class PlayedRounds(ABC, Generic[S]):
+    """Plays the rounds of a plan with real parties; all else is as in a simulation.
+
+    Args:
+        terms: of the run.
+        carrier: of frames.
+        simulated: the protocol that would play the same plan.
+        sources: where all parties' secret choices come from, for the run folder.
+        on: whose machines the parties are on, for the run folder.
+    """
+
+    metrics: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self,
+        terms: CommonTerms,
+        carrier: Carrier,
+        simulated: FederatedProtocol[S],
+        sources: Collection[str],
+        on: Machines,
+    ) -> None:
+        self._carrier, self._simulated = carrier, simulated
+        self._sources, self._on, self._purpose = sorted(sources), on, terms.purpose
+        self.ranks: Ranks = ALONE
+        self._server = server_optimizer(terms.plan.spec.training.server)
+        self._session = terms.session.hex()
+
+    @abstractmethod
+    def initial(self, model: Tensor) -> DeployedState:
+        """The state before the first round, from the initial model, a flat vector."""
+
+    @abstractmethod
+    def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
+        """Run round ``state.round``.
+
+        Raises:
+            RunError: somebody did not answer, or parties of other terms began the run.
+            SfumatoError: a party refuses.
+        """
+
+    @abstractmethod
+    def _simulated_state(self, state: DeployedState) -> S:
+        """What a simulation remembers in the place of ``state``."""
+
+    @abstractmethod
+    def _steps(self) -> list[float]:
+        """The step of every aggregation's grid in the first round."""
+
+    def _require_session(self, state: DeployedState) -> None:
+        """Refuse a state of other terms.
+
+        Raises:
+            RunError: parties of other terms began the run.
+        """
+        if state.session != self._session:
+            other = f"began in the session {state.session[:12]}, and these terms are of {self._session[:12]}"
+            raise RunError(f"the run {other}: another spec, version, purpose, label or list of keys")
+
+    def rounds_expected(self, state: DeployedState) -> int:
+        """As many as the spec asks for."""
+        return self._simulated.rounds_expected(self._simulated_state(state))
+
+    def spent(self, state: DeployedState) -> None:
+        """The plan declares every round: there is no table beside it."""
+
+    def model(self, state: DeployedState) -> Tensor:
+        """The one model that a finished run keeps."""
+        return self._simulated.model(self._simulated_state(state))
+
+    def artifacts(self, state: DeployedState) -> dict[str, Tensor]:
+        """What it keeps beside that: of groups the model of each; of a tree nothing."""
+        return self._simulated.artifacts(self._simulated_state(state))
+
+    def realised_facts(self, state: DeployedState) -> dict[str, Any]:
+        """That the run was deployed: its terms, the coarsest grid, whence draws come, on whose machines."""
+        steps = self._steps()
+        return {
+            "sum_steps": [None] * len(steps),
+            "deployed": {"session": self._session, "purpose": self._purpose, "step": max(steps)}
+            | {"draws": self._sources, "on": self._on},
+        }
+
+    def is_finite(self, state: DeployedState) -> bool:
+        """Whether no model has blown up."""
+        return self._simulated.is_finite(self._simulated_state(state))
+
+    def scores(self, state: DeployedState, examination: Evaluator) -> dict[str, float]:
+        """Accuracy, loss and further metrics on the test set of whoever writes the run folder."""
+        return self._simulated.scores(self._simulated_state(state), examination)
+
+    def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
+        """Norms of messages cannot be had of real parties: they leak.
+
+        Raises:
+            RunError: always.
+        """
+        raise RunError("a pilot looks at messages without noise: simulate it on public data")
