@@ -38,6 +38,14 @@ def test_the_last_part_of_the_list_is_slow_and_not_run_by_ci(chosen: str, passed
     ran(text, "-m", chosen).assert_outcomes(passed=passed, deselected=2 - passed)
 
 
+@pytest.mark.parametrize(("chosen", "passed"), [("not slow", 0), ("slow", 2), ("not slow or listed", 1)])
+def test_a_function_stands_for_its_cases_but_those_that_are_not_run_by_ci(
+    chosen: str, passed: int, ran
+) -> None:
+    text = f"test_of.py::test_one\n{slow.NOT_IN_CI}\ntest_of.py::test_one[1]\n"
+    ran(text, "-m", chosen).assert_outcomes(passed=passed, deselected=2 - passed)
+
+
 @pytest.mark.parametrize(("chosen", "passed"), [("not slow", 1), ("not slow or listed", 3)])
 def test_make_test_runs_the_first_cases_of_a_rule_and_ci_all(
     chosen: str, passed: int, ran, pytester: pytest.Pytester
@@ -59,9 +67,10 @@ def test_the_list_is_made_from_what_pytest_prints(
     monkeypatch.setattr(slow, "LIST", tmp_path / "slow.txt")
     printed = "1.20s setup    a.py::test[x y]\n0.90s call     a.py::test[x y]\n1.9s call  b.py::quick\n"
     printed += "9s call d.py::kept\nnoise\n"
+    printed += "3s call e.py::many[1]\n1.5s call e.py::many[2]\n3s call f.py::few[1]\n.5s call f.py::few[2]\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO(printed))
     monkeypatch.setattr(sys, "argv", ["slow.py", "2"])
     slow.main()
     head, *names = capsys.readouterr().out.splitlines()
     assert head.startswith("# Cases that took more than 2 seconds")
-    assert names == ["a.py::test[x y]", slow.NOT_IN_CI, "d.py::kept"]
+    assert names == ["a.py::test[x y]", "e.py::many", "f.py::few[1]", slow.NOT_IN_CI, "d.py::kept"]
