@@ -14,7 +14,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.fixture
 def ran(pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    pytester.makeini("[pytest]\nmarkers = slow\n    listed\ntestpaths = .")
+    pytester.makeini("[pytest]\nmarkers = slow\n    listed\n    quick\ntestpaths = .")
     pytester.makepyfile(test_of="import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_one(n): pass")
 
     def run(listed: str, *arguments: str) -> pytest.RunResult:
@@ -46,13 +46,14 @@ def test_a_function_stands_for_its_cases_but_those_that_are_not_run_by_ci(
     ran(text, "-m", chosen).assert_outcomes(passed=passed, deselected=2 - passed)
 
 
-@pytest.mark.parametrize(("chosen", "passed"), [("not slow", 1), ("not slow or listed", 3)])
-def test_make_test_runs_the_first_cases_of_a_rule_and_ci_all(
-    chosen: str, passed: int, ran, pytester: pytest.Pytester
+@pytest.mark.parametrize(("chosen", "passed"), [("not slow", 1), ("not slow or listed", 3), ("slow", 3)])
+@pytest.mark.parametrize("names", ["", "test_of.py::test_one\n"], ids=["", "the list names them"])
+def test_make_test_runs_the_first_cases_of_a_rule_and_ci_more(
+    names: str, chosen: str, passed: int, ran, pytester: pytest.Pytester
 ) -> None:
-    parametrized = "@pytest.mark.parametrize('n', slow.first_quick(range(3), 1))"
+    parametrized = "@pytest.mark.parametrize('n', slow.first_quick(range(4), 1, 3))"
     pytester.makepyfile(test_of=f"import pytest, slow\n{parametrized}\ndef test_one(n): pass")
-    ran("", "-m", chosen).assert_outcomes(passed=passed, deselected=3 - passed)
+    ran(names, "-m", chosen).assert_outcomes(passed=passed, deselected=4 - passed)
 
 
 def test_names_of_no_test_are_refused_where_all_are_collected(ran) -> None:

@@ -10,8 +10,8 @@ a function that the first part names. Tests that take minutes are not
 listed: they carry the mark ``slow`` where they stand, and only `make test-slow` runs them. A family
 of them that takes hours has its first part there; the rest is marked ``long`` as well (`make test-long`).
 
-A rule that many random cases test is tested by a few of them in `make test`, and CI runs the rest
-(`first_quick`).
+A rule that many random cases test is tested by a few of them in `make test`, by more in CI and by all in
+`make test-slow` (`first_quick`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,17 @@ def first_of(count: int, slow: int) -> list[ParameterSet]:
     return [pytest.param(n, marks=[pytest.mark.long] if n >= slow else []) for n in range(count)]
 
 
-def first_quick(values: Iterable[Any], quick: int) -> list[ParameterSet]:
-    """``values`` for `parametrize`; those after the first ``quick`` are treated as listed.
+def first_quick(values: Iterable[Any], quick: int, in_ci: int) -> list[ParameterSet]:
+    """``values`` for `parametrize`: `make test` runs the first ``quick``, CI the first ``in_ci``.
 
-    For random cases of one rule, each of which fails where the rule is broken.
+    For random cases of one rule, each of which fails where the rule is broken. The first ones are run by
+    `make test` even where the list names them.
     """
-    marks = [pytest.mark.slow, pytest.mark.listed]
-    return [pytest.param(value, marks=marks if n >= quick else []) for n, value in enumerate(values)]
+    slow, listed = pytest.mark.slow, pytest.mark.listed
+    return [
+        pytest.param(value, marks=pytest.mark.quick if n < quick else [slow, listed] if n < in_ci else slow)
+        for n, value in enumerate(values)
+    ]
 
 
 def listed() -> tuple[list[str], list[str]]:
@@ -69,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         lost -= names
         if names & by_hand:
             item.add_marker(pytest.mark.slow)
-        elif names & by_ci:
+        elif names & by_ci and not any(map(item.get_closest_marker, ("quick", "slow"))):
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.listed)
     if lost and config.args == config.getini("testpaths"):
