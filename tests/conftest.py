@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["needs", "slow"]
+pytest_plugins = ["needs", "slow", "no_fsync"]
 
 # a test is not wrong because the machine is busy
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-LOADED = ["sfumato.simulation.run", "sfumato.sweeps.point_result", "sfumato.report.page.sections"]
+LOADED = ["no_fsync", "sfumato.simulation.run", "sfumato.sweeps.point_result", "sfumato.report.page.sections"]
 
 
 class ForkedExecutor(ProcessPoolExecutor):  # type: ignore[misc]
