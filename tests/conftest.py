@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from no_report import without_report
 
 pytest_plugins = ["needs", "slow", "no_fsync"]
 
@@ -32,25 +33,15 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs end with a page of one word and without TensorBoard: both take longer than a small run."""
-    _without_report(monkeypatch)
+    without_report(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def no_report_in_module() -> Iterator[None]:
     """The same for all tests of a module, and for runs that they share."""
     with pytest.MonkeyPatch.context() as patch:
-        _without_report(patch)
+        without_report(patch)
         yield
-
-
-def _without_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sfumato.run_folder.reader import REPORT_FILE, write_text
-    from sfumato.simulation import folder_writer
-
-    monkeypatch.setattr(
-        folder_writer, "_write_report", lambda folder: write_text(folder / REPORT_FILE, "report\n")
-    )
-    monkeypatch.setattr(folder_writer, "find_spec", lambda name: None)
 
 
 @pytest.fixture
