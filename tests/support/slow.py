@@ -11,7 +11,7 @@ listed: they carry the mark ``slow`` where they stand, and only `make test-slow`
 of them that takes hours has its first part there; the rest is marked ``long`` as well (`make test-long`).
 
 A rule that many random cases test is tested by a few of them in `make test`, by more in CI and by all in
-`make test-slow` (`first_quick`).
+`make test-slow` (`first_quick`). What carries the mark ``quick`` is run by `make test` though it is listed.
 """
 
 from __future__ import annotations
