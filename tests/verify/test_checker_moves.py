@@ -36,7 +36,7 @@ SCHEDULED_AND_DRAWN = DRAWN | {
 
 RECORDS = MOVING | {
     "training": MOVING["training"] | {"batches": "poisson", "edge_every": [2, 2, 4]},
-    "privacy": MOVING["privacy"] | {"unit": "record", "noise": {"multiplier": 3.0}},
+    "privacy": MOVING["privacy"] | {"unit": "record", "noise": {"multiplier": 20.0}},
 }
 """With little noise an account of hidden draws takes long."""
 RECORDS_AT_STEPS = RECORDS | {
