@@ -92,8 +92,11 @@ def test_by_keyboard_alone_and_with_a_screen_reader(page):
     page.keyboard.type("2")
     page.keyboard.press("Enter")
     expect(page.locator("#summary")).to_contain_text("cloud2public")
-    changes = ("trust.trusted_edges=[0, 2]", "privacy.noise.epsilon=2")
-    assert cells(page) == said_by_account(*changes)
+    wanted = said_by_account("trust.trusted_edges=[0, 2]", "privacy.noise.epsilon=2")
+    for figure in wanted:  # the heatmap is drawn after the summary is written
+        exactly = re.compile(f"^{re.escape(figure)}$")
+        expect(page.locator("#heatmap .heatmap-label").filter(has_text=exactly).first).to_be_attached()
+    assert cells(page) == wanted
     for _ in range(60):
         if page.get_by_role("button", name="Undo all changes").evaluate("e => e === document.activeElement"):
             break
