@@ -1,6 +1,7 @@
 # make demo          install and run the quickstart, with and without noise; says where the report is
 # make test          lint, types, import rules and tests at once (sets itself up first); CHOSEN="not slow or listed" as CI does
-# make test-slow     the tests that make test leaves out: long statistical ones, and those of tests/slow.txt
+# make test-slow     the tests that make test leaves out: long statistical ones, those of tests/slow.txt (CI leaves its last
+#                    part out, too), and all random cases of a rule
 # make test-long     the rest of the families that make test-slow runs the first part of: hours, before a release
 # make test-lowest   the tests that bear on figures, with the least versions that pyproject.toml allows
 # make frozen        whether all specs compute what they did at another commit: make frozen BASE=main

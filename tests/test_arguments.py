@@ -37,6 +37,7 @@ def texts(tree: ast.Module) -> Iterator[str]:
             yield node.value
 
 
+@pytest.mark.quick
 def test_only_the_command_line_knows_its_options() -> None:
     option, found = re.compile(r"(?<![\w-])--[a-z]"), set()
     for name, tree, text in modules():

@@ -205,6 +205,7 @@ def documented_arguments(text: str) -> list[str]:
     return re.findall(r"^ {4}(\S[^:]*):", section[1], re.MULTILINE) if section else []
 
 
+@pytest.mark.quick
 def test_documented_arguments_are_those_of_the_function():
     """Otherwise the site is not built: griffe warns, and ``make docs`` is strict."""
     other = {}

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from source_tree import SOURCE, modules, nodes
 
+pytestmark = pytest.mark.quick  # the first of them reads all files
+
 MAX_FILE, MAX_FUNCTION = 400, 60
 
 PYTHON = re.compile(r"^```python[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -17,7 +17,7 @@ import pytest
 import ranked
 from places import TESTS
 from ranked import MAIN, arguments, differences, ended, played, start, written
-from resumed_specs import CONTROLLED, GROUPED, PFELS, VARIANTS, spec_of
+from resumed_specs import CONTROLLED, GROUPED, PFELS, TRAINING, VARIANTS, spec_of
 
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.metrics_table import read_metrics
@@ -26,7 +26,9 @@ from sfumato.spec.document import Spec
 
 TINY = spec_of(topology={"kind": "tree", "edges": 2, "devices_per_edge": [3, 4]}, evaluate_every=4)
 ENDS = spec_of(
-    model={"kind": "failing_models:ends"}, topology={"kind": "tree", "edges": 2, "devices_per_edge": [4, 4]}
+    model={"kind": "failing_models:ends"},
+    topology={"kind": "tree", "edges": 2, "devices_per_edge": [4, 4]},
+    watch=(),  # what was spent takes longer than the rounds
 )
 LONGER = {
     "sums alone": TINY,
@@ -39,7 +41,8 @@ SECONDS_TO_END = 20.0
 
 
 def test_torchrun_gives_the_bytes_of_one_process(tmp_path: Path) -> None:
-    spec = written(spec_of(model={"kind": "mlp", "hidden": 2000}), tmp_path)  # several tiles of a usual size
+    wide = {"kind": "mlp", "hidden": 2000}  # several tiles of a usual size
+    spec = written(spec_of(model=wide, training=TRAINING | {"rounds": 2}, watch=()), tmp_path)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command = [
         *torchrun,

@@ -25,7 +25,7 @@ def of_all_settings(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
 LONGEST_LAST = (0, 1, 2, 3, 4, 5, 8, 10, 11, 6, 7, 9)
 
 
-@pytest.mark.parametrize("number", first_quick(LONGEST_LAST, 9))
+@pytest.mark.parametrize("number", first_quick(LONGEST_LAST, 5, 9))
 def test_the_same_bits_over_threads_memory_and_parts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_TILE_BYTES", 1 << 19)
     of_all_settings(number, monkeypatch)

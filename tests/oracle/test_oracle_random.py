@@ -18,7 +18,7 @@ from slow import first_quick
 PIECE, PIECES = 5, 24
 
 
-@pytest.mark.parametrize("piece", first_quick(range(PIECES), 13))
+@pytest.mark.parametrize("piece", first_quick(range(PIECES), 3, 9))
 def test_no_row_is_below_and_no_part_learns_more(piece: int) -> None:
     numbers = range(piece * PIECE, (piece + 1) * PIECE)
     for one in drawn(12, numbers, pairs=2, monotone=True):

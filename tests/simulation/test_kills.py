@@ -47,8 +47,8 @@ def kill(name: str, kills: int, folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_few_kills(tmp_path: Path) -> None:
-    found = kill("h2fdp", 4, tmp_path)
+def test_two_kills(tmp_path: Path) -> None:
+    found = kill("h2fdp", 2, tmp_path)
     assert found["found"]["resumed"] > 0
 
 

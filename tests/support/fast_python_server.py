@@ -127,6 +127,8 @@ def execute(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    import no_fsync  # noqa: F401
+
     import sfumato
 
     load(sfumato)

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
+from no_report import without_report_as_asked
 
-LOADED = ["sfumato.simulation.run", "sfumato.sweeps.point_result", "sfumato.report.page.sections"]
+LOADED = ["no_fsync", "sfumato.simulation.run", "sfumato.sweeps.point_result", "sfumato.report.page.sections"]
 
 
 class ForkedExecutor(ProcessPoolExecutor):  # type: ignore[misc]
@@ -31,6 +32,7 @@ class ForkedExecutor(ProcessPoolExecutor):  # type: ignore[misc]
 def _begin(environment: dict[str, str], initializer: Callable[..., None], initargs: tuple[Any, ...]) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    without_report_as_asked()
     initializer(*initargs)
 
 

@@ -15,7 +15,7 @@ SMALL = ["topology.edges=2", "topology.devices_per_edge=4", "training.rounds=2",
          "training.edge_every=3", "training.batch_size=4", "data.partition=iid"]  # fmt: skip
 TARGETS = {"cloud": 50.0}
 OVER = {"training.rounds": [1, 4], "training.batch_size": [4]}
-pytestmark = [pytest.mark.usefixtures("fast_workers"), pytest.mark.needs("plan")]
+pytestmark = [pytest.mark.usefixtures("fast_workers", "no_report"), pytest.mark.needs("plan")]
 
 
 def scanned(folder: Path, accuracy: float, **options: object) -> PilotPlan:

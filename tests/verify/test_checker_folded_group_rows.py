@@ -78,12 +78,12 @@ def check_random_groups(folder: Path, seeds: Iterable[int]) -> None:
 
 
 def test_random_groups_pass(tmp_path: Path) -> None:
-    check_random_groups(tmp_path, range(4))
+    check_random_groups(tmp_path, range(2))
 
 
 @pytest.mark.slow
 def test_many_random_groups_pass(tmp_path: Path) -> None:
-    check_random_groups(tmp_path, range(4, 80))
+    check_random_groups(tmp_path, range(2, 80))
 
 
 # --- rows that are left out, and counts that are moved ------------------------------------------------------

@@ -42,7 +42,7 @@ GROUPS = certified_folders.GROUPS | {
 }
 RECORD = TREE | {
     "training": TREE["training"] | {"batches": "poisson"},
-    "privacy": TREE["privacy"] | {"unit": "record"},
+    "privacy": TREE["privacy"] | {"unit": "record", "noise": {"multiplier": 3.0}},
 }
 
 
@@ -60,8 +60,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     specs["links"] = GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "all"}}}
     star = STAR["training"] | {"batches": "poisson", "batch_size": 1}
-    loud = TREE["privacy"] | {"unit": "record", "noise": {"multiplier": 3.0}}
-    specs["blind"] = STAR | {"training": star, "privacy": loud}
+    specs["blind"] = STAR | {"training": star, "privacy": RECORD["privacy"]}
     for name, spec in specs.items():
         found[name] = certified_folder(at / name, sf.load_spec(spec))
         assert check_run(found[name]).problems == []

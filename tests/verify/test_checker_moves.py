@@ -36,8 +36,9 @@ SCHEDULED_AND_DRAWN = DRAWN | {
 
 RECORDS = MOVING | {
     "training": MOVING["training"] | {"batches": "poisson", "edge_every": [2, 2, 4]},
-    "privacy": MOVING["privacy"] | {"unit": "record"},
+    "privacy": MOVING["privacy"] | {"unit": "record", "noise": {"multiplier": 20.0}},
 }
+"""With little noise an account of hidden draws takes long."""
 RECORDS_AT_STEPS = RECORDS | {
     "privacy": RECORDS["privacy"]
     | {"clip": {"kind": "example", "norm": 1.0}, "noise": {"multiplier": 2.0, "at": "step"}}

@@ -124,7 +124,7 @@ LONG = (73,)
 """Numbers of specs whose account takes minutes."""
 
 
-@pytest.mark.parametrize("number", first_quick(QUICK, 8))
+@pytest.mark.parametrize("number", first_quick(QUICK, 4, 10))
 def test_an_honest_folder_passes(number: int, tmp_path: Path) -> None:
     assert_passes(number, tmp_path)
 

@@ -84,7 +84,7 @@ def test_audits_stay_below() -> None:
     assert 0 < found.lower.epsilon <= found.upper
 
 
-@pytest.mark.parametrize("seed", first_quick(range(6), 2))
+@pytest.mark.parametrize("seed", first_quick(range(6), 2, 4))
 def test_random_groups(seed: int) -> None:
     """A record's ε is no larger than towards the coalition that closes the unit's groups."""
     rng = np.random.default_rng(seed)
