@@ -144,7 +144,7 @@ def test_parties_that_do_not_fit_are_refused(
     assert len(told.splitlines()) == 1
 
 
-POISSON = STAR["training"] | {"participation": {"kind": "poisson", "rate": 0.5}}
+FIXED = STAR["training"] | {"participation": {"kind": "fixed", "count": 2}}
 GROUPS = STAR | {
     "protocol": "dp-ogl",
     "topology": {"kind": "groups", "structure": "list", "groups": [[0, 1, 2], [2, 3, 4]]},
@@ -155,11 +155,11 @@ GROUPS = STAR | {
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        (STAR | {"training": POISSON}, "training.participation: got 'poisson'; must be all"),
+        (STAR | {"training": FIXED}, "training.participation: got 'fixed'; must be all or poisson"),
         (GROUPS, "topology.kind: got 'groups'; must be star or tree here"),
         (ROOT / "examples" / "persons" / "clinics.yaml", "privacy.unit: got 'person'; must be device"),
     ],
-    ids=["drawn participants", "groups", "persons"],
+    ids=["a fixed number of participants", "groups", "persons"],
 )
 def test_what_is_not_there_yet_is_refused_before_anything_is_written(
     document: dict[str, Any] | Path, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
