@@ -106,7 +106,7 @@ def test_both_units_and_another_relation():
         "Protected is a whole device (all its data together) and one record (one row, or one example,"
         in words
     )
-    assert "Hidden is which data a certain record has;" in words
+    assert "Hidden is which data a certain device or record has; which devices there are is public." in words
     assert "The device itself–has the data" in words
     assert "The device that holds the data–has the data" in words
     assert "A device as a whole is not protected" not in words
