@@ -6,7 +6,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -178,19 +178,91 @@ def test_a_device_that_starts_again_keeps_its_coin(tmp_path: Path) -> None:
             assert [bool(steps.any()) for steps in mine.values()] == [says] * (stage.terms.last + 1)
 
 
-def test_a_memory_that_was_put_back_with_another_coin_answers_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("document", [DRAWN_STAR, MASKED], ids=["plain", "masked"])
+@pytest.mark.parametrize("put_back", ["without the coin", "with the coin"])
+@pytest.mark.parametrize("was", [True, False])
+def test_a_memory_that_was_put_back_answers_nothing_whatever_the_coin(
+    document: dict[str, Any], put_back: str, was: bool, tmp_path: Path
+) -> None:
+    """If only one of the coins were refused, whoever sees a run stop would learn it.
+
+    After an answer was sent the memory is that of before the coin, or of between coin and answer; and the
+    next coin, if there is one, may say either.
+    """
+    with staged(document, tmp_path) as stage:
+        decide(stage, d0=was)
+        if put_back == "with the coin":
+            assert stage.device(0)._takes_part(0) == was
+        stage.restart(0)
+        shutil.copy(tmp_path / "memory-0", tmp_path / "earlier")
+        decide(stage, d0=was)
+        (question, *_) = stage.cloud().ask(0, model_of(stage))
+        assert stage.device(0).receive(question)
+        for says in (True, False):
+            stage.restart(0)
+            shutil.copy(tmp_path / "earlier", tmp_path / "memory-0")
+            decide(stage, d0=says)
+            for _ in range(2):
+                with pytest.raises(SessionMemoryError, match="another copy of this device"):
+                    stage.device(0).receive(question)
+
+
+@pytest.mark.parametrize("was", [True, False])
+def test_a_memory_of_before_a_coin_that_was_noted_answers_nothing(was: bool, tmp_path: Path) -> None:
+    """Nothing was sent yet: the note of the coin alone refuses, whatever is drawn now."""
     with staged(DRAWN_STAR, tmp_path) as stage:
         stage.memory(0)
         stage.restart(0)
         shutil.copy(tmp_path / "memory-0", tmp_path / "earlier")
-        decide(stage, d0=True)
+        decide(stage, d0=was)
         (question, *_) = stage.cloud().ask(0, model_of(stage))
         stage.device(0)._takes_part(0)
-        stage.restart(0)
-        shutil.copy(tmp_path / "earlier", tmp_path / "memory-0")
-        decide(stage, d0=False)
-        with pytest.raises(SessionMemoryError, match="another copy of this device"):
+        for says in (True, False):
+            stage.restart(0)
+            shutil.copy(tmp_path / "earlier", tmp_path / "memory-0")
+            decide(stage, d0=says)
+            with pytest.raises(SessionMemoryError, match="another copy of this device"):
+                stage.device(0).receive(question)
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_a_device_that_died_between_its_memory_and_the_ledger_goes_on(says: bool, tmp_path: Path) -> None:
+    with staged(DRAWN_STAR, tmp_path) as stage:
+        (question, *_) = stage.cloud().ask(0, model_of(stage))
+        ledger = stage.ledger(0)
+        sent = []
+        for table in ("", "DELETE FROM sent WHERE session = ?"):  # the second time: the answer is not noted
+            if table:
+                with closing(OwnersLedger(ledger)) as opened:
+                    opened._file.execute(table, (stage.terms.session,))
+            else:
+                stage.memory(0).keep_coin(stage.terms.session, 0, takes_part=says)  # nor is the coin
+            stage.restart(0)
+            decide(stage, d0=not says)
+            sent.append(stage.device(0).receive(question))
+        assert sent[0] == sent[1]
+        ((_, steps),) = answers(sent[0], stage).items()
+        assert steps.any() == says
+
+
+@pytest.mark.parametrize("document", [DRAWN_STAR, MASKED], ids=["plain", "masked"])
+def test_the_ledger_does_not_tell_the_coin_to_who_has_the_key(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    """Two devices of one key and of the same answers, zeros, note other hashes: nothing can be tried out."""
+    key, noted, kept = Identity(), [], []
+    for copy in ("one", "other"):
+        (tmp_path / copy).mkdir()
+        with staged(document, tmp_path / copy, first=key) as stage:
+            decide(stage, d0=False)
+            (question, *_) = stage.cloud().ask(0, model_of(stage))
             stage.device(0).receive(question)
+            kept.append(recorded(stage, 0))
+            with closing(OwnersLedger(stage.ledger(0))) as ledger:
+                noted.append({row[0] for row in ledger._file.execute("SELECT answer FROM sent")})
+    assert not kept[0].any()
+    assert not kept[1].any()
+    assert len(noted[0] | noted[1]) == 4
 
 
 @pytest.mark.parametrize("who", [(False, False, False, False), (True, False, True, True), (True,) * 4])

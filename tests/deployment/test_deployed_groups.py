@@ -135,6 +135,27 @@ def test_a_worker_never_answers_a_round_with_other_bytes(tmp_path: Path) -> None
             stage.worker(0).receive(asked[0])
 
 
+def test_a_worker_whose_memory_was_put_back_answers_nothing_even_the_same(tmp_path: Path) -> None:
+    """One that died between its memory and the ledger goes on. Whoever is refused must not depend on what
+    it answers, so the same bytes, made again, are refused as well.
+    """
+    with staged_groups(GROUPS, tmp_path) as stage:
+        asked = [data for data in stage.questions(0, models_of(stage)) if parse_frame(data).recipient == 0]
+        worker, session, own = stage.worker(0), stage.terms.session, RoundPosition(0, 0)
+        for data in asked:
+            worker.receive(data)
+        with closing(OwnersLedger(stage.ledger(0))) as ledger:
+            assert ledger._file.execute("DELETE FROM sent").rowcount == 1
+        answer = worker.receive(asked[0])
+        kept = stage.memory(0).answer(session, own, _ALL)
+        assert kept is not None
+        stage.memory(0)._file.execute("DELETE FROM answers")
+        stage.memory(0).record(session, own, _ALL, kept)
+        with pytest.raises(SessionMemoryError, match="another copy of this device"):
+            worker.receive(asked[0])
+        assert answer[0] in kept
+
+
 def test_a_worker_that_was_killed_while_it_waited_draws_once(tmp_path: Path) -> None:
     """Nothing was sent before all masters had asked: it begins anew, and the round comes to an end."""
     with staged_groups(GROUPS, tmp_path) as stage:
