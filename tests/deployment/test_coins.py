@@ -40,6 +40,8 @@ DRAWN_TREE = TREE | {"training": TREE["training"] | DRAWN}
 """Devices 2 and 3 add noise; edge 0 adds that of devices 0 and 1."""
 QUIET_DEVICES = DRAWN_TREE | {"trust": {"trusted_edges": [0, 1]}}
 """Both edges are trusted: all noise is theirs, so the account amplifies what the cloud sees."""
+QUIET_STAR = DRAWN_STAR | {"trust": {"cloud": True}}
+MASKED_EDGES = DRAWN_TREE | {"transport": {"devices_to_edge": "secure-aggregation"}}
 MASKED = DRAWN_STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}
 
 
@@ -362,13 +364,34 @@ def test_the_sheet_and_the_words_of_a_consent_say_it(tmp_path: Path) -> None:
             "It takes part in a round with probability 0.3, by a coin of its own; otherwise it does the same"
         )
         said = duties(stage.terms, 2)[1]
-        assert said == f"{coin} work and sends zeros, and only edge:1 sees which it was."
+        told = "how many took part, and so whether all or none did."
+        noise = f"edge:1 sees which it was, and others may tell from the noise {told}"
+        assert said == f"{coin} work and sends zeros, and {noise}"
+        assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and only edge:0 sees which it was."
         pinned = UNLIMITED.model_copy(update={"trusted": stage.pins()})
         words = agree(stage.terms, 2, pinned, stage.ledger(2)).words
         assert said in words
+        assert any("device:2 itself, other devices when they are drawn, edge:0 (key" in one for one in words)
     (tmp_path / "masked").mkdir()
     with staged(MASKED, tmp_path / "masked") as stage:
-        assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and masks hide which it was."
+        hidden = f"masks hide which it was, but others may tell {told}"
+        assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and {hidden}"
+
+
+@pytest.mark.parametrize("document", [DRAWN_STAR, DRAWN_TREE, QUIET_DEVICES, QUIET_STAR, MASKED, MASKED_EDGES])
+def test_words_say_that_only_the_parent_sees_it_exactly_where_the_account_says_so(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    with staged(document, tmp_path) as stage:
+        terms = stage.terms
+        for device in range(terms.cloud):
+            parent = terms.parent(device)
+            rows = account(terms.plan.spec, unit=f"device:{device}").guarantees
+            unseen = all("unseen" in row.why for row in rows if row.observer != terms.name(parent))
+            assert ("only" in duties(terms, device)[1].split("; ")[1]) == unseen
+            sees = [words for words in duties(terms, parent) if words.startswith("It sees which of them")]
+            assert len(sees) == (not terms.is_masked(parent))
+            assert any("must keep that secret" in words for words in sees) == unseen
 
 
 def test_a_run_is_booked_before_the_first_answer_whatever_the_coin(tmp_path: Path) -> None:

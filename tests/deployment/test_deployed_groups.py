@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sfumato.accounting import account
 from sfumato.deployment.consent import ConsentRefusedError, agree, proposed_consent
 from sfumato.deployment.duties import duties
 from sfumato.deployment.group_carrier import BetweenGroups
+from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.messages import (
     FrameKind,
     RoundPosition,
@@ -23,6 +25,7 @@ from sfumato.deployment.messages import (
     decode_question,
     encode_question,
 )
+from sfumato.deployment.worker import _ALL
 from sfumato.errors import SfumatoError
 from sfumato.wire.errors import (
     DuplicateMessageError,
@@ -30,6 +33,7 @@ from sfumato.wire.errors import (
     MisroutedMessageError,
     OutOfOrderMessageError,
     ReplayedMessageError,
+    SessionMemoryError,
     UnknownSenderError,
 )
 from sfumato.wire.frames import Frame, parse_frame, seal_frame

@@ -305,7 +305,8 @@ def _noise_of(terms: CommonTerms, device: int) -> Iterator[str]:
         yield f"{terms.name(device)} itself"
     if others := set(np.flatnonzero(noisy[: terms.device_count]).tolist()) - {device}:
         known = len(others & made)
-        yield f"other devices ({known:,} of {len(others):,} with {_MADE})" if known else "other devices"
+        whose = f" ({known:,} of {len(others):,} with {_MADE})" if known else ""
+        yield f"other devices{' when they are drawn' if terms.plan.is_sampled else ''}{whose}"
     for node in range(terms.device_count, len(terms.keys)):
         if noisy[node]:
             whose = f", one of the {_MADE}" if node in made else ""
