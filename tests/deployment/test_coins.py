@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from deployed_parties import Stage, staged
+from drawn_devices import (
+    DRAWN_STAR,
+    DRAWN_TREE,
+    MASKED,
+    MASKED_EDGES,
+    QUIET_DEVICES,
+    QUIET_STAR,
+    RATE,
+    decide,
+)
 from losing_devices import model_of, recorded
-from rehearsals import STAR, TREE, UNLIMITED, SimulatedRandomness, rehearsed, spec_of
+from rehearsals import UNLIMITED, SimulatedRandomness, rehearsed, spec_of
 from scipy.stats import binomtest
 
 from sfumato.accounting import account
@@ -28,37 +39,10 @@ from sfumato.run_folder.reader import RunFolder
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.messages import MessageKind, decode_vector
 from sfumato.verify.checker import check_run
-from sfumato.wire.errors import SessionMemoryError
 from sfumato.wire.frames import parse_frame
 from sfumato.wire.keys import Identity
 
 ERROR = 1e-7
-RATE = 0.3
-DRAWN = {"participation": {"kind": "poisson", "rate": RATE}}
-DRAWN_STAR = STAR | {"training": STAR["training"] | DRAWN}
-DRAWN_TREE = TREE | {"training": TREE["training"] | DRAWN}
-"""Devices 2 and 3 add noise; edge 0 adds that of devices 0 and 1."""
-QUIET_DEVICES = DRAWN_TREE | {"trust": {"trusted_edges": [0, 1]}}
-"""Both edges are trusted: all noise is theirs, so the account amplifies what the cloud sees."""
-QUIET_STAR = DRAWN_STAR | {"trust": {"cloud": True}}
-MASKED_EDGES = DRAWN_TREE | {"transport": {"devices_to_edge": "secure-aggregation"}}
-MASKED = DRAWN_STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}
-
-
-class Coins(SystemRandomness):
-    """Coins that a test decides, and all else from the operating system."""
-
-    def __init__(self, *, takes_part: bool) -> None:
-        self.says = takes_part
-
-    def takes_part(self, *_: object) -> bool:
-        return self.says
-
-
-def decide(stage: Stage, **says: bool) -> None:
-    """Start devices whose next coins say ``d0=True`` and so on."""
-    for name, one in says.items():
-        stage.device(int(name[1:]))._randomness = Coins(takes_part=one)
 
 
 def answers(frames: list[bytes], stage: Stage) -> dict[tuple[int, RoundPosition], IntArray]:
@@ -180,93 +164,6 @@ def test_a_device_that_starts_again_keeps_its_coin(tmp_path: Path) -> None:
             assert [bool(steps.any()) for steps in mine.values()] == [says] * (stage.terms.last + 1)
 
 
-@pytest.mark.parametrize("document", [DRAWN_STAR, MASKED], ids=["plain", "masked"])
-@pytest.mark.parametrize("put_back", ["without the coin", "with the coin"])
-@pytest.mark.parametrize("was", [True, False])
-def test_a_memory_that_was_put_back_answers_nothing_whatever_the_coin(
-    document: dict[str, Any], put_back: str, was: bool, tmp_path: Path
-) -> None:
-    """If only one of the coins were refused, whoever sees a run stop would learn it.
-
-    After an answer was sent the memory is that of before the coin, or of between coin and answer; and the
-    next coin, if there is one, may say either.
-    """
-    with staged(document, tmp_path) as stage:
-        decide(stage, d0=was)
-        if put_back == "with the coin":
-            assert stage.device(0)._takes_part(0) == was
-        stage.restart(0)
-        shutil.copy(tmp_path / "memory-0", tmp_path / "earlier")
-        decide(stage, d0=was)
-        (question, *_) = stage.cloud().ask(0, model_of(stage))
-        assert stage.device(0).receive(question)
-        for says in (True, False):
-            stage.restart(0)
-            shutil.copy(tmp_path / "earlier", tmp_path / "memory-0")
-            decide(stage, d0=says)
-            for _ in range(2):
-                with pytest.raises(SessionMemoryError, match="another copy of this device"):
-                    stage.device(0).receive(question)
-
-
-@pytest.mark.parametrize("was", [True, False])
-def test_a_memory_of_before_a_coin_that_was_noted_answers_nothing(was: bool, tmp_path: Path) -> None:
-    """Nothing was sent yet: the note of the coin alone refuses, whatever is drawn now."""
-    with staged(DRAWN_STAR, tmp_path) as stage:
-        stage.memory(0)
-        stage.restart(0)
-        shutil.copy(tmp_path / "memory-0", tmp_path / "earlier")
-        decide(stage, d0=was)
-        (question, *_) = stage.cloud().ask(0, model_of(stage))
-        stage.device(0)._takes_part(0)
-        for says in (True, False):
-            stage.restart(0)
-            shutil.copy(tmp_path / "earlier", tmp_path / "memory-0")
-            decide(stage, d0=says)
-            with pytest.raises(SessionMemoryError, match="another copy of this device"):
-                stage.device(0).receive(question)
-
-
-@pytest.mark.parametrize("says", [True, False])
-def test_a_device_that_died_between_its_memory_and_the_ledger_goes_on(says: bool, tmp_path: Path) -> None:
-    with staged(DRAWN_STAR, tmp_path) as stage:
-        (question, *_) = stage.cloud().ask(0, model_of(stage))
-        ledger = stage.ledger(0)
-        sent = []
-        for table in ("", "DELETE FROM sent WHERE session = ?"):  # the second time: the answer is not noted
-            if table:
-                with closing(OwnersLedger(ledger)) as opened:
-                    opened._file.execute(table, (stage.terms.session,))
-            else:
-                stage.memory(0).keep_coin(stage.terms.session, 0, takes_part=says)  # nor is the coin
-            stage.restart(0)
-            decide(stage, d0=not says)
-            sent.append(stage.device(0).receive(question))
-        assert sent[0] == sent[1]
-        ((_, steps),) = answers(sent[0], stage).items()
-        assert steps.any() == says
-
-
-@pytest.mark.parametrize("document", [DRAWN_STAR, MASKED], ids=["plain", "masked"])
-def test_the_ledger_does_not_tell_the_coin_to_who_has_the_key(
-    document: dict[str, Any], tmp_path: Path
-) -> None:
-    """Two devices of one key and of the same answers, zeros, note other hashes: nothing can be tried out."""
-    key, noted, kept = Identity(), [], []
-    for copy in ("one", "other"):
-        (tmp_path / copy).mkdir()
-        with staged(document, tmp_path / copy, first=key) as stage:
-            decide(stage, d0=False)
-            (question, *_) = stage.cloud().ask(0, model_of(stage))
-            stage.device(0).receive(question)
-            kept.append(recorded(stage, 0))
-            with closing(OwnersLedger(stage.ledger(0))) as ledger:
-                noted.append({row[0] for row in ledger._file.execute("SELECT answer FROM sent")})
-    assert not kept[0].any()
-    assert not kept[1].any()
-    assert len(noted[0] | noted[1]) == 4
-
-
 @pytest.mark.parametrize("who", [(False, False, False, False), (True, False, True, True), (True,) * 4])
 def test_the_cloud_sees_nothing_of_who_takes_part_below_an_edge(
     tmp_path: Path, who: tuple[bool, ...]
@@ -349,6 +246,22 @@ def test_the_run_folder_is_verified_and_does_not_tell_who_took_part(folder: RunF
     assert metrics["bytes_up"].nunique() == metrics["bytes_down"].nunique() == 1
     stated = statement(folder.path, folder.path.parent / "statement.html").read_text("utf-8")
     assert "takes part in a round with probability 0.3, by a draw of its own." in stated
+    assert "Devices take part by coins, and figures are over all ways that these may fall." in stated
+    assert "Who and which rows were drawn stays secret." in stated
+    assert "the memories of the parties, the ledgers of the devices' owners" in unescape(stated)
+    assert "Keep ledger.json" not in stated
+    checkpoint = torch.load(folder.path / "checkpoint.pt", weights_only=True)
+    assert not checkpoint["participations"].any()
+
+
+@pytest.mark.slow
+def test_a_run_with_coins_has_its_real_report_and_statement(tmp_path: Path) -> None:
+    for name, document in (("noisy", DRAWN_TREE), ("quiet", QUIET_DEVICES)):
+        folder = rehearsed(spec_of(document), tmp_path / name, simulated=False)
+        assert check_run(folder.path).problems == []
+        assert "probability 0.3" in unescape((folder.path / "report.html").read_text("utf-8"))
+        stated = statement(folder.path, tmp_path / f"{name}.html").read_text("utf-8")
+        assert "Devices take part by coins, and figures are over all ways that these may fall." in stated
 
 
 def test_the_noise_in_the_model_is_told_where_it_does_not_depend_on_the_coins(
@@ -378,7 +291,9 @@ def test_the_sheet_and_the_words_of_a_consent_say_it(tmp_path: Path) -> None:
         assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and {hidden}"
 
 
-@pytest.mark.parametrize("document", [DRAWN_STAR, DRAWN_TREE, QUIET_DEVICES, QUIET_STAR, MASKED, MASKED_EDGES])
+@pytest.mark.parametrize(
+    "document", [DRAWN_STAR, DRAWN_TREE, QUIET_DEVICES, QUIET_STAR, MASKED, MASKED_EDGES]
+)
 def test_words_say_that_only_the_parent_sees_it_exactly_where_the_account_says_so(
     document: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -130,7 +130,9 @@ def _of_draws_below(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
     if not (terms.plan.is_sampled and is_above_devices) or terms.is_masked(node):
         return ()
     if _is_draw_unseen(terms, node):
-        return ("It sees which of them take part in a round, and must keep that secret: every ε relies on it.",)
+        return (
+            "It sees which of them take part in a round, and must keep that secret: every ε relies on it.",
+        )
     return ("It sees which of them take part in a round.",)
 
 
