@@ -248,7 +248,7 @@ def test_the_run_folder_is_verified_and_does_not_tell_who_took_part(folder: RunF
     assert "takes part in a round with probability 0.3, by a draw of its own." in stated
     assert "Devices take part by coins, and figures are over all ways that these may fall." in stated
     assert "Who and which rows were drawn stays secret." in stated
-    assert "the memories of the parties, the ledgers of the devices' owners" in unescape(stated)
+    assert "Keep secret the keys and the memories of the parties" in stated
     assert "Keep ledger.json" not in stated
     checkpoint = torch.load(folder.path / "checkpoint.pt", weights_only=True)
     assert not checkpoint["participations"].any()

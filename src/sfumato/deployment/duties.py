@@ -130,9 +130,8 @@ def _of_draws_below(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
     if not (terms.plan.is_sampled and is_above_devices) or terms.is_masked(node):
         return ()
     if _is_draw_unseen(terms, node):
-        return (
-            "It sees which of them take part in a round, and must keep that secret: every ε relies on it.",
-        )
+        secret = "must keep that secret: the figures towards others rely on it"
+        return (f"It sees which of them take part in a round, and {secret}.",)
     return ("It sees which of them take part in a round.",)
 
 

@@ -40,7 +40,8 @@ COIN = -1
 """The aggregation by which a memory knows whether a device takes part in a round: before the first one."""
 _TABLES = (
     "CREATE TABLE answers (session BLOB NOT NULL, round INTEGER NOT NULL, aggregation INTEGER NOT NULL,"
-    " question BLOB NOT NULL, answer BLOB NOT NULL, nonce BLOB NOT NULL, UNIQUE (session, round, aggregation))",
+    " question BLOB NOT NULL, answer BLOB NOT NULL, nonce BLOB NOT NULL,"
+    " UNIQUE (session, round, aggregation))",
     CLAIMS_TABLE,
 )
 _QUERIES = (

@@ -2,8 +2,8 @@
 
 The ledger refuses a second, other note of the same kind about an aggregation. Answers and coins are noted by
 commitments of the device's memory (`PartyMemory.commitment`), which only that memory can make again: a device
-that was killed between its memory and the ledger goes on, and one whose memory was put back does not, whatever
-it answers or draws then. A list of survivors is noted by its hash: it is told to all who are on it.
+that was killed between its memory and the ledger goes on, and one whose memory was put back does not,
+whatever it answers or draws then. A list of survivors is noted by its hash: it is told to all who are on it.
 """
 
 from __future__ import annotations

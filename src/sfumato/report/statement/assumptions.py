@@ -76,8 +76,8 @@ OF_DRAWS = Assumed(
 """Where a draw that observers do not know hides units."""
 OF_DEPLOYED_DRAWS = Assumed(
     "Who and which rows were drawn stays secret.",
-    "Whoever knows who was drawn learns more than the figures say. Keep the keys and the memories of the "
-    "parties, the ledgers of the devices' owners, and what those receive to whom devices send.",
+    "Whoever knows who was drawn learns more than the figures say. Keep secret the keys and the memories of "
+    "the parties, and what those receive to whom devices send.",
 )
 """The same of a run of real parties."""
 OF_SEEN_COINS = Assumed(
