@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,11 +109,24 @@ def test_a_commitment_stays_and_what_is_kept_again_has_another_one(
     assert not {digest(b"commitment", bytes([0])), digest(b"commitment", b"a")} & set(found)
 
 
-def test_answers_that_were_let_go_are_not_left_in_the_file(memory: PartyMemory, tmp_path: Path) -> None:
+def test_answers_that_were_let_go_are_not_left_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where SQLite was built to leave them there."""
+    connect = sqlite3.connect
+
+    def leaving(*of: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*of, **options)
+        connection.execute("PRAGMA secure_delete = OFF")
+        return connection
+
+    monkeypatch.setattr("sfumato.wire.owned_file.sqlite3.connect", leaving)
+    memory = PartyMemory.create(tmp_path / "memory")
     memory.record(ONE, RoundPosition(0, 0), b"q", b"an answer that is let go")
     assert b"an answer that is let go" in (tmp_path / "memory").read_bytes()
     memory.record(ONE, RoundPosition(1, 0), b"q", b"the next")
     assert b"an answer that is let go" not in (tmp_path / "memory").read_bytes()
+    memory.close()
 
 
 def test_only_its_owner_reads_it_and_damage_is_noticed(memory: PartyMemory, tmp_path: Path) -> None:
