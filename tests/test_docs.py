@@ -123,9 +123,11 @@ def test_the_table_of_epsilons_is_right():
 
 
 def test_pictures_are_small():
-    sizes = {path.name: path.stat().st_size for path in (DOCS / "images").iterdir()}
+    images = DOCS / "images"
+    files = [path for path in images.rglob("*") if path.is_file()]
+    sizes = {path.relative_to(images).as_posix(): path.stat().st_size for path in files}
     assert {name: size for name, size in sizes.items() if size > 150_000} == {}
-    shown = {name for page in TEXTS for name in re.findall(r"images/([\w-]+\.png)", text_of(page))}
+    shown = {name for page in TEXTS for name in re.findall(r"images/([\w/-]+\.png)", text_of(page))}
     assert shown == set(sizes)
 
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from deployed_parties import Stage, staged
+from drawn_devices import (
+    DRAWN_STAR,
+    DRAWN_TREE,
+    MASKED,
+    MASKED_EDGES,
+    QUIET_DEVICES,
+    QUIET_STAR,
+    RATE,
+    decide,
+)
 from losing_devices import model_of, recorded
-from rehearsals import STAR, TREE, UNLIMITED, SimulatedRandomness, rehearsed, spec_of
+from rehearsals import UNLIMITED, SimulatedRandomness, rehearsed, spec_of
 from scipy.stats import binomtest
 
 from sfumato.accounting import account
@@ -28,35 +39,10 @@ from sfumato.run_folder.reader import RunFolder
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.messages import MessageKind, decode_vector
 from sfumato.verify.checker import check_run
-from sfumato.wire.errors import SessionMemoryError
 from sfumato.wire.frames import parse_frame
 from sfumato.wire.keys import Identity
 
 ERROR = 1e-7
-RATE = 0.3
-DRAWN = {"participation": {"kind": "poisson", "rate": RATE}}
-DRAWN_STAR = STAR | {"training": STAR["training"] | DRAWN}
-DRAWN_TREE = TREE | {"training": TREE["training"] | DRAWN}
-"""Devices 2 and 3 add noise; edge 0 adds that of devices 0 and 1."""
-QUIET_DEVICES = DRAWN_TREE | {"trust": {"trusted_edges": [0, 1]}}
-"""Both edges are trusted: all noise is theirs, so the account amplifies what the cloud sees."""
-MASKED = DRAWN_STAR | {"transport": {"devices_to_cloud": "secure-aggregation"}}
-
-
-class Coins(SystemRandomness):
-    """Coins that a test decides, and all else from the operating system."""
-
-    def __init__(self, *, takes_part: bool) -> None:
-        self.says = takes_part
-
-    def takes_part(self, *_: object) -> bool:
-        return self.says
-
-
-def decide(stage: Stage, **says: bool) -> None:
-    """Start devices whose next coins say ``d0=True`` and so on."""
-    for name, one in says.items():
-        stage.device(int(name[1:]))._randomness = Coins(takes_part=one)
 
 
 def answers(frames: list[bytes], stage: Stage) -> dict[tuple[int, RoundPosition], IntArray]:
@@ -178,21 +164,6 @@ def test_a_device_that_starts_again_keeps_its_coin(tmp_path: Path) -> None:
             assert [bool(steps.any()) for steps in mine.values()] == [says] * (stage.terms.last + 1)
 
 
-def test_a_memory_that_was_put_back_with_another_coin_answers_nothing(tmp_path: Path) -> None:
-    with staged(DRAWN_STAR, tmp_path) as stage:
-        stage.memory(0)
-        stage.restart(0)
-        shutil.copy(tmp_path / "memory-0", tmp_path / "earlier")
-        decide(stage, d0=True)
-        (question, *_) = stage.cloud().ask(0, model_of(stage))
-        stage.device(0)._takes_part(0)
-        stage.restart(0)
-        shutil.copy(tmp_path / "earlier", tmp_path / "memory-0")
-        decide(stage, d0=False)
-        with pytest.raises(SessionMemoryError, match="another copy of this device"):
-            stage.device(0).receive(question)
-
-
 @pytest.mark.parametrize("who", [(False, False, False, False), (True, False, True, True), (True,) * 4])
 def test_the_cloud_sees_nothing_of_who_takes_part_below_an_edge(
     tmp_path: Path, who: tuple[bool, ...]
@@ -275,6 +246,22 @@ def test_the_run_folder_is_verified_and_does_not_tell_who_took_part(folder: RunF
     assert metrics["bytes_up"].nunique() == metrics["bytes_down"].nunique() == 1
     stated = statement(folder.path, folder.path.parent / "statement.html").read_text("utf-8")
     assert "takes part in a round with probability 0.3, by a draw of its own." in stated
+    assert "Devices take part by coins, and figures are over all ways that these may fall." in stated
+    assert "Who and which rows were drawn stays secret." in stated
+    assert "Keep secret the keys and the memories of the parties" in stated
+    assert "Keep ledger.json" not in stated
+    checkpoint = torch.load(folder.path / "checkpoint.pt", weights_only=True)
+    assert not checkpoint["participations"].any()
+
+
+@pytest.mark.slow
+def test_a_run_with_coins_has_its_real_report_and_statement(tmp_path: Path) -> None:
+    for name, document in (("noisy", DRAWN_TREE), ("quiet", QUIET_DEVICES)):
+        folder = rehearsed(spec_of(document), tmp_path / name, simulated=False)
+        assert check_run(folder.path).problems == []
+        assert "probability 0.3" in unescape((folder.path / "report.html").read_text("utf-8"))
+        stated = statement(folder.path, tmp_path / f"{name}.html").read_text("utf-8")
+        assert "Devices take part by coins, and figures are over all ways that these may fall." in stated
 
 
 def test_the_noise_in_the_model_is_told_where_it_does_not_depend_on_the_coins(
@@ -290,13 +277,36 @@ def test_the_sheet_and_the_words_of_a_consent_say_it(tmp_path: Path) -> None:
             "It takes part in a round with probability 0.3, by a coin of its own; otherwise it does the same"
         )
         said = duties(stage.terms, 2)[1]
-        assert said == f"{coin} work and sends zeros, and only edge:1 sees which it was."
+        told = "how many took part, and so whether all or none did."
+        noise = f"edge:1 sees which it was, and others may tell from the noise {told}"
+        assert said == f"{coin} work and sends zeros, and {noise}"
+        assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and only edge:0 sees which it was."
         pinned = UNLIMITED.model_copy(update={"trusted": stage.pins()})
         words = agree(stage.terms, 2, pinned, stage.ledger(2)).words
         assert said in words
+        assert any("device:2 itself, other devices when they are drawn, edge:0 (key" in one for one in words)
     (tmp_path / "masked").mkdir()
     with staged(MASKED, tmp_path / "masked") as stage:
-        assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and masks hide which it was."
+        hidden = f"masks hide which it was, but others may tell {told}"
+        assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and {hidden}"
+
+
+@pytest.mark.parametrize(
+    "document", [DRAWN_STAR, DRAWN_TREE, QUIET_DEVICES, QUIET_STAR, MASKED, MASKED_EDGES]
+)
+def test_words_say_that_only_the_parent_sees_it_exactly_where_the_account_says_so(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    with staged(document, tmp_path) as stage:
+        terms = stage.terms
+        for device in range(terms.cloud):
+            parent = terms.parent(device)
+            rows = account(terms.plan.spec, unit=f"device:{device}").guarantees
+            unseen = all("unseen" in row.why for row in rows if row.observer != terms.name(parent))
+            assert ("only" in duties(terms, device)[1].split("; ")[1]) == unseen
+            sees = [words for words in duties(terms, parent) if words.startswith("It sees which of them")]
+            assert len(sees) == (not terms.is_masked(parent))
+            assert any("must keep that secret" in words for words in sees) == unseen
 
 
 def test_a_run_is_booked_before_the_first_answer_whatever_the_coin(tmp_path: Path) -> None:

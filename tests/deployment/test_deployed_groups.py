@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sfumato.accounting import account
 from sfumato.deployment.consent import ConsentRefusedError, agree, proposed_consent
 from sfumato.deployment.duties import duties
 from sfumato.deployment.group_carrier import BetweenGroups
+from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.messages import (
     FrameKind,
     RoundPosition,
@@ -23,6 +25,7 @@ from sfumato.deployment.messages import (
     decode_question,
     encode_question,
 )
+from sfumato.deployment.worker import _ALL
 from sfumato.errors import SfumatoError
 from sfumato.wire.errors import (
     DuplicateMessageError,
@@ -30,6 +33,7 @@ from sfumato.wire.errors import (
     MisroutedMessageError,
     OutOfOrderMessageError,
     ReplayedMessageError,
+    SessionMemoryError,
     UnknownSenderError,
 )
 from sfumato.wire.frames import Frame, parse_frame, seal_frame
@@ -133,6 +137,27 @@ def test_a_worker_never_answers_a_round_with_other_bytes(tmp_path: Path) -> None
         stage.play(1, models)
         with pytest.raises(ReplayedMessageError):
             stage.worker(0).receive(asked[0])
+
+
+def test_a_worker_whose_memory_was_put_back_answers_nothing_even_the_same(tmp_path: Path) -> None:
+    """One that died between its memory and the ledger goes on. Whoever is refused must not depend on what
+    it answers, so the same bytes, made again, are refused as well.
+    """
+    with staged_groups(GROUPS, tmp_path) as stage:
+        asked = [data for data in stage.questions(0, models_of(stage)) if parse_frame(data).recipient == 0]
+        worker, session, own = stage.worker(0), stage.terms.session, RoundPosition(0, 0)
+        for data in asked:
+            worker.receive(data)
+        with closing(OwnersLedger(stage.ledger(0))) as ledger:
+            assert ledger._file.execute("DELETE FROM sent").rowcount == 1
+        answer = worker.receive(asked[0])
+        kept = stage.memory(0).answer(session, own, _ALL)
+        assert kept is not None
+        stage.memory(0)._file.execute("DELETE FROM answers")
+        stage.memory(0).record(session, own, _ALL, kept)
+        with pytest.raises(SessionMemoryError, match="another copy of this device"):
+            worker.receive(asked[0])
+        assert answer[0] in kept
 
 
 def test_a_worker_that_was_killed_while_it_waited_draws_once(tmp_path: Path) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.memory import COIN, PartyMemory
 from sfumato.deployment.messages import RoundPosition
 from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError, SessionMemoryError
+from sfumato.wire.keys import digest
 
 ONE, OTHER = bytes(32), b"s" * 32
 
@@ -82,6 +85,48 @@ def test_the_first_coin_of_a_round_stays_until_the_next_round_is_answered(
     (left,) = again._file.execute("SELECT COUNT(*) FROM answers WHERE session = ?", (ONE,)).fetchone()
     assert left == 2
     again.close()
+
+
+def test_a_commitment_stays_and_what_is_kept_again_has_another_one(
+    memory: PartyMemory, tmp_path: Path
+) -> None:
+    here, coin = RoundPosition(0, 0), RoundPosition(0, COIN)
+    found = []
+    for path in (tmp_path / "memory", tmp_path / "again"):
+        if path != tmp_path / "memory":
+            memory = PartyMemory.create(path)
+        memory.keep_coin(ONE, 0, takes_part=False)
+        memory.record(ONE, here, b"q", b"a")
+        first = [memory.commitment(ONE, one) for one in (coin, here)]
+        memory.close()
+        with closing(PartyMemory(path)) as reopened:
+            reopened.keep_coin(ONE, 0, takes_part=True)
+            assert [reopened.commitment(ONE, one) for one in (coin, here)] == first
+            with pytest.raises(SessionMemoryError, match="damaged"):
+                reopened.commitment(ONE, RoundPosition(0, 1))
+        found += first
+    assert len(set(found)) == 4
+    assert not {digest(b"commitment", bytes([0])), digest(b"commitment", b"a")} & set(found)
+
+
+def test_answers_that_were_let_go_are_not_left_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where SQLite was built to leave them there."""
+    connect = sqlite3.connect
+
+    def leaving(*of: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*of, **options)
+        connection.execute("PRAGMA secure_delete = OFF")
+        return connection
+
+    monkeypatch.setattr("sfumato.wire.owned_file.sqlite3.connect", leaving)
+    memory = PartyMemory.create(tmp_path / "memory")
+    memory.record(ONE, RoundPosition(0, 0), b"q", b"an answer that is let go")
+    assert b"an answer that is let go" in (tmp_path / "memory").read_bytes()
+    memory.record(ONE, RoundPosition(1, 0), b"q", b"the next")
+    assert b"an answer that is let go" not in (tmp_path / "memory").read_bytes()
+    memory.close()
 
 
 def test_only_its_owner_reads_it_and_damage_is_noticed(memory: PartyMemory, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@
     private_files files that others must not read, or not change: looked at, and written
     memory        a party's answers, on disk
     ledger        what the runs that a data owner agreed to tell of a device's data
+    owners_notes  what a device notes there before it sends
     party_folder  a party's key and memory
     randomness    a party's secret choices, from the operating system
     duties        what a party does to numbers, in words

@@ -33,7 +33,7 @@ from sfumato.data.dataset_sizes import declaring
 from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.ledger import OwnersLedger, RunCost
-from sfumato.deployment.messages import RoundPosition
+from sfumato.deployment.owners_notes import OwnersNotes
 from sfumato.deployment.section_files import read_section
 from sfumato.deployment.terms import KEY_DIGITS
 from sfumato.errors import SfumatoError
@@ -41,7 +41,6 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
 from sfumato.schedule.rows.observers import parse_coalition, unit_kinds
 from sfumato.spec.base import OpenUnit, Positive, Section, refuse
-from sfumato.wire.keys import digest
 
 
 def _limit(value: Any) -> Any:
@@ -145,40 +144,10 @@ class Agreement:
                 self.require_within_total(ledger)
                 ledger.book(self.cost)
 
-    def note(self, position: RoundPosition, answer: bytes) -> None:
-        """Note in the ledger that an answer is sent, before it is; ``answer``: all that is kept of it.
-
-        Raises:
-            SessionMemoryError: a copy of this device gave another one.
-        """
-        self._note(self.terms.session, position, digest(b"sent", answer))
-
-    def note_survivors(self, position: RoundPosition, listed: bytes) -> None:
-        """Note in the ledger that a list of survivors is signed, before it is; ``listed``: as it is packed.
-
-        Raises:
-            SessionMemoryError: a copy of this device signed another one.
-        """
-        self._note(digest(b"signs survivors", self.terms.session), position, digest(b"signed", listed))
-
-    def note_coin(self, number: int, *, takes_part: bool, context: bytes) -> None:
-        """Note in the ledger whether the device takes part in a round, before it answers.
-
-        Args:
-            number: of the round.
-            takes_part: as its memory keeps it.
-            context: of `round_context`, a secret: without it the note does not tell which it is.
-
-        Raises:
-            SessionMemoryError: a copy of this device drew otherwise.
-        """
-        drawing = digest(b"takes part", self.terms.session)
-        drawn = digest(b"drawn", context, bytes([takes_part]))
-        self._note(drawing, RoundPosition(number, 0), drawn)
-
-    def _note(self, what: bytes, position: RoundPosition, content: bytes) -> None:
-        with closing(OwnersLedger(self.ledger)) as ledger:
-            ledger.note(what, self.device, position, content)
+    @property
+    def notes(self) -> OwnersNotes:
+        """What the ledger notes of this device's messages in the run, before they are sent."""
+        return OwnersNotes(self.ledger, self.terms.session, self.device)
 
     def require_within_total(self, ledger: OwnersLedger) -> None:
         """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
@@ -336,7 +305,8 @@ def _noise_of(terms: CommonTerms, device: int) -> Iterator[str]:
         yield f"{terms.name(device)} itself"
     if others := set(np.flatnonzero(noisy[: terms.device_count]).tolist()) - {device}:
         known = len(others & made)
-        yield f"other devices ({known:,} of {len(others):,} with {_MADE})" if known else "other devices"
+        whose = f" ({known:,} of {len(others):,} with {_MADE})" if known else ""
+        yield f"other devices{' when they are drawn' if terms.plan.is_sampled else ''}{whose}"
     for node in range(terms.device_count, len(terms.keys)):
         if noisy[node]:
             whose = f", one of the {_MADE}" if node in made else ""

@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.consent import Agreement
-from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.memory import COIN, PartyMemory
 from sfumato.deployment.messages import IntArray, Model, RoundPosition, question_hash
 from sfumato.deployment.parent_hop import ParentHop
 from sfumato.deployment.randomness import Randomness, answer_context, round_context
@@ -55,7 +55,7 @@ class DeviceParty:
         self._data, self._identity, self._memory = data, identity, memory
         self._randomness = randomness
         self._batches: tuple[int, BatchPlan] | None = None
-        noted = agreement.note_survivors
+        noted = agreement.notes.survivors
         self._parent = ParentHop(self.number, terms.parent(self.number), terms, identity, memory, noted)
 
     def receive(self, data: bytes) -> list[bytes]:
@@ -75,11 +75,11 @@ class DeviceParty:
         kept = memory.answer(terms.session, position, question)
         if kept is None:
             terms.require_turn(position, memory.last(terms.session), skips=terms.devices_may_be_lost)
+            self._agreement.book()  # does nothing where this run is booked
             steps = self._steps(position, model, question)
             kept = parent.kept(position, question, steps)
-            self._agreement.book()  # does nothing where this run is booked
             memory.record(terms.session, position, question, kept)
-        self._agreement.note(position, kept)
+        self._agreement.notes.answer(position, memory.commitment(terms.session, position))
         return parent.answered(position, question, attempt, kept)
 
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
@@ -103,7 +103,8 @@ class DeviceParty:
         context = round_context(self._identity, session, self.number, number)
         drawn = self._randomness.takes_part(plan, number, context)
         kept = self._memory.keep_coin(session, number, takes_part=drawn)
-        self._agreement.note_coin(number, takes_part=kept, context=context)
+        coin = self._memory.commitment(session, RoundPosition(number, COIN))
+        self._agreement.notes.coin(number, coin)
         return kept
 
 

@@ -105,10 +105,34 @@ def _of_coin(terms: DeploymentTerms, device: int) -> tuple[str, ...]:
     if not plan.is_sampled:
         return ()
     coin = f"takes part in a round with probability {number(plan.participants.rate)}, by a coin of its own"
-    seen = f"only {terms.name(parent)} sees which it was"
+    told = "how many took part, and so whether all or none did"
     if terms.is_masked(parent):
-        seen = "masks hide which it was"
+        seen = f"masks hide which it was, but others may tell {told}"
+    elif _is_draw_unseen(terms, parent):
+        seen = f"only {terms.name(parent)} sees which it was"
+    else:
+        seen = f"{terms.name(parent)} sees which it was, and others may tell from the noise {told}"
     return (f"It {coin}; otherwise it does the same work and sends zeros, and {seen}.",)
+
+
+def _is_draw_unseen(terms: DeploymentTerms, parent: int) -> bool:
+    """Whether only ``parent``, which is above devices, learns who of them takes part.
+
+    Not where one of them adds noise: its variance over the coordinates of their sum, which everybody gets in
+    the end, tells how many were drawn. There `account` amplifies nothing.
+    """
+    return not (terms.is_masked(parent) or terms.noisy()[list(terms.children(parent))].any())
+
+
+def _of_draws_below(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
+    """Whether an aggregator sees which devices take part, and has to keep that secret."""
+    is_above_devices = min(terms.children(node)) < terms.device_count
+    if not (terms.plan.is_sampled and is_above_devices) or terms.is_masked(node):
+        return ()
+    if _is_draw_unseen(terms, node):
+        secret = "must keep that secret: the figures towards others rely on it"
+        return (f"It sees which of them take part in a round, and {secret}.",)
+    return ("It sees which of them take part in a round.",)
 
 
 def _encoded(grid: IntegerGrid, share: float, std: float) -> str:
@@ -143,6 +167,7 @@ def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
     if terms.may_lose_children(node):
         fewest = f", with at least {terms.fewest(node):,} of them" if terms.is_masked(node) else ""
         said.append(f"It goes on without devices that do not answer{fewest}.")
+    said += _of_draws_below(terms, node)
     if node == terms.cloud:
         return tuple(said)
     average = f"Its average counts in the global one with weight {number(weight)}."

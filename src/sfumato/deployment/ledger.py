@@ -3,9 +3,10 @@
 `consent.yaml` says where it is. The parties' folders of a run can be thrown away and made anew; the sum over
 runs is not. A missing file is refused: only a proposed consent, or its owner, makes a new one.
 
-It also notes which answers were sent, by a hash. So it notices copies of a device's folder, each of which
-would answer the same question with noise of its own, and an older copy of a memory that was put back.
-Lists of survivors that a device signs (`masked_hops`) are noted in the same way: one for an aggregation.
+It also notes which answers were sent (`owners_notes`), by a commitment of the device's memory. So it notices
+copies of a device's folder, each of which would answer the same question with noise of its own, and an older
+copy of a memory that was put back. What a device draws of its taking part, and the lists of survivors that it
+signs (`masked_hops`), are noted in the same way: one for a round, one for an aggregation.
 """
 
 from __future__ import annotations
@@ -136,13 +137,13 @@ class OwnersLedger:
             )
 
     def note(self, session: bytes, device: int, position: RoundPosition, answer: bytes) -> None:
-        """Note an answer, of the hash ``answer``, before it is sent; the same one may be sent again.
+        """Note an answer, by the commitment ``answer``, before it is sent; the same one may be sent again.
 
         Args:
             session: of the run; or, for another kind of answer than vectors, a hash of it and of the kind.
             device: its number there.
             position: that it is about.
-            answer: its hash.
+            answer: a commitment to it, or its hash.
 
         Raises:
             SessionMemoryError: another answer was noted, or a later one: another copy of the device gave it.

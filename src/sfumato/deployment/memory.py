@@ -12,7 +12,12 @@ No file can notice that an older copy of itself was put back. Do not restore it 
 lost it gets a new key, which is another session.
 
 It also keeps whether a device takes part in a round, from the first draw on: in the row of aggregation
-`_COIN`, which is let go with the round's answers.
+`COIN`, which is let go with the round's answers.
+
+With everything that it keeps it draws 32 bytes. A hash of both is a commitment: a memory of before that was
+put back makes another one, whatever is answered or drawn then, and the commitment alone does not tell what
+was. So the ledger of a device's owner, which notes them, refuses what is made again without a look at what it
+is: whether a device is refused after its folder was put back does not tell whether it takes part.
 
 It is the memory of the party's key too (`wire.session_memory`): of the sessions of secure aggregation that it
 joined, and of what it said there. And of the one list of survivors that it knows for an aggregation, in
@@ -21,23 +26,26 @@ whichever attempt: see `masked_hops`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sfumato.deployment.messages import RoundPosition
 from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError, SessionMemoryError
-from sfumato.wire.keys import digest
+from sfumato.wire.keys import KEY_BYTES, digest
 from sfumato.wire.owned_file import OwnedFile, create_owned_file
 from sfumato.wire.session_memory import CLAIMS_QUERY, CLAIMS_TABLE, claim_in
 
 _WHAT = "memory of a party"
-_COIN = -1
+COIN = -1
+"""The aggregation by which a memory knows whether a device takes part in a round: before the first one."""
 _TABLES = (
     "CREATE TABLE answers (session BLOB NOT NULL, round INTEGER NOT NULL, aggregation INTEGER NOT NULL,"
-    " question BLOB NOT NULL, answer BLOB NOT NULL, UNIQUE (session, round, aggregation))",
+    " question BLOB NOT NULL, answer BLOB NOT NULL, nonce BLOB NOT NULL,"
+    " UNIQUE (session, round, aggregation))",
     CLAIMS_TABLE,
 )
 _QUERIES = (
-    "SELECT session, round, aggregation, question, answer FROM answers LIMIT 1",
+    "SELECT session, round, aggregation, question, answer, nonce FROM answers LIMIT 1",
     CLAIMS_QUERY,
 )
 
@@ -70,7 +78,7 @@ class PartyMemory:
         row = self._file.first(
             "SELECT round, aggregation FROM answers WHERE session = ? AND aggregation > ?"
             " ORDER BY round DESC, aggregation DESC",
-            (session, _COIN),
+            (session, COIN),
         )
         return None if row is None else RoundPosition(*row)
 
@@ -107,9 +115,8 @@ class PartyMemory:
         Raises:
             SessionMemoryError: it was answered before, or cannot be recorded: there must be no answer.
         """
-        self._file.execute(
-            "INSERT INTO answers VALUES (?, ?, ?, ?, ?)", (session, *position, question, answer)
-        )
+        row = (session, *position, question, answer, os.urandom(KEY_BYTES))
+        self._file.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
 
     def keep_coin(self, session: bytes, number: int, *, takes_part: bool) -> bool:
@@ -123,15 +130,31 @@ class PartyMemory:
         Raises:
             SessionMemoryError: that cannot be recorded: there must be no answer.
         """
-        here = (session, number, _COIN)
-        row = (*here, b"", bytes([takes_part]))
-        self._file.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?)", row)
+        here = (session, number, COIN)
+        row = (*here, b"", bytes([takes_part]), os.urandom(KEY_BYTES))
+        self._file.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
         kept = self._file.first(
             "SELECT answer FROM answers WHERE session = ? AND round = ? AND aggregation = ?", here
         )
         if kept is None:
             raise SessionMemoryError(f"{self._file.path}: the memory of a party is damaged")
         return bool(kept[0] == b"\x01")
+
+    def commitment(self, session: bytes, position: RoundPosition) -> bytes:
+        """A hash of what is kept about ``position``, an answer or `COIN`, and of 32 bytes drawn with it.
+
+        The same one for as long as that is kept; another one if it is forgotten and the same is kept again.
+
+        Raises:
+            SessionMemoryError: nothing is kept about it, or the file cannot be read.
+        """
+        row = self._file.first(
+            "SELECT nonce, answer FROM answers WHERE session = ? AND round = ? AND aggregation = ?",
+            (session, *position),
+        )
+        if row is None:
+            raise SessionMemoryError(f"{self._file.path}: the memory of a party is damaged")
+        return digest(b"commitment", *map(bytes, row))
 
     def keep_survivors(self, session: bytes, node: int, position: RoundPosition, listed: bytes) -> bytes:
         """The list of survivors of an aggregation that was kept first: ``listed``, if there was none.

@@ -71,7 +71,8 @@ class DeployedRounds(PlayedRounds[TreeState]):
         change = torch.from_numpy(released / grid.scale).float()
         server, model = self._server.step(state.server, state.model, change)
         stats = RoundStats(
-            participants=np.arange(plan.tree.device_count, dtype=np.int64),
+            # where devices draw by themselves whether they take part, nobody tells who did
+            participants=np.arange(0 if plan.is_sampled else plan.tree.device_count, dtype=np.int64),
             clip_fraction=math.nan,
             noise_std=self._noise_std(grid),
             energy_j=math.nan,

@@ -98,7 +98,7 @@ class WorkerParty:
         _, answered, _ = decode_answer(parse_frame(frame).payload, terms.parameters)
         if answered != question_hash(position, model):
             raise DuplicateMessageError(f"{position}: another question was answered before")
-        self._agreement.note(own, kept)
+        self._agreement.notes.answer(own, self._memory.commitment(session, own))
         return [frame]
 
     def _answer_to(self, master: int, kept: bytes) -> bytes:

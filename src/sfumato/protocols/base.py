@@ -56,7 +56,8 @@ class RoundStats:
     """What happened in one round.
 
     Attributes:
-        participants: devices that took part: somebody learnt what they sent, alone or in a sum.
+        participants: devices that are known to have taken part: somebody learnt what they sent, alone or in a
+            sum. None, where real devices draw that by themselves.
         clip_fraction: share of messages (or of gradients) that clipping changed; simulator-only. NaN without
             clipping or without participants.
         noise_std: standard deviation a coordinate of all the noise that is in the global average this round

@@ -99,6 +99,7 @@ class OwnedFile:
         try:
             self._file.execute("PRAGMA journal_mode = DELETE")
             self._file.execute("PRAGMA synchronous = EXTRA")
+            self._file.execute("PRAGMA secure_delete = ON")  # what was let go is not left in the file
             for query in queries:
                 self._file.execute(query)
             found = self._file.execute("PRAGMA integrity_check").fetchone()  # rows against their index too

@@ -74,6 +74,18 @@ OF_DRAWS = Assumed(
     "each took part, and the keys of the parties.",
 )
 """Where a draw that observers do not know hides units."""
+OF_DEPLOYED_DRAWS = Assumed(
+    "Who and which rows were drawn stays secret.",
+    "Whoever knows who was drawn learns more than the figures say. Keep secret the keys and the memories of "
+    "the parties, and what those receive to whom devices send.",
+)
+"""The same of a run of real parties."""
+OF_SEEN_COINS = Assumed(
+    "Devices take part by coins, and figures are over all ways that these may fall.",
+    "Towards those who see who takes part, a device that happened to take part in more rounds than most, or "
+    "in all of them, has told more than the figure says.",
+)
+"""Where real devices draw by themselves whether they take part in a round: no run folder says how often."""
 
 
 def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:

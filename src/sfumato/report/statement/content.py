@@ -216,7 +216,7 @@ class Statement:
             *assumed.of_ciphers(hops_in_words(self.network), least_of_sums(self.spec, self.network)),
             *([assumed.OF_RECEIVERS] if self.network.over_air else []),
             assumed.of_noise(self._played, self.draws),
-            *([assumed.OF_DRAWS] if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else []),
+            *self._of_draws(),
             assumed.of_files(played=self.run is not None),
             *(
                 assumed.of_persons(self.spec["data"]["person_column"], self.place)
@@ -224,6 +224,14 @@ class Statement:
                 else ()
             ),
         )
+
+    def _of_draws(self) -> Iterator[Assumed]:
+        """What is assumed of draws of participants and rows, where there are any."""
+        if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees):
+            yield assumed.OF_DEPLOYED_DRAWS if self.draws else assumed.OF_DRAWS
+        part = self.spec["training"].get("participation") or {"kind": "all"}
+        if self.draws and part["kind"] != "all":
+            yield assumed.OF_SEEN_COINS
 
     @property
     def unchecked(self) -> tuple[Assumed, ...]:
