@@ -39,6 +39,10 @@ from sfumato.wire.errors import (
 from sfumato.wire.frames import Frame, parse_frame, seal_frame
 
 ALL_TRUSTED = GROUPS | {"trust": {"trusted_aggregators": [0, 1, 2]}}
+UNEVEN = GROUPS | {
+    "topology": {"kind": "groups", "structure": "list", "devices": 6, "groups": [[0, 1, 2], [2, 3, 4, 5]]},
+    "trust": {"trusted_aggregators": [0, 1]},
+}
 LOCAL = GROUPS | {"protocol": "dp-ogl-local", "training": GROUPS["training"] | {"rounds": 5}}
 """Masters ask in rounds 2 and 4; a fifth round is left over."""
 
@@ -279,6 +283,26 @@ def test_a_worker_agrees_to_the_figures_of_account(tmp_path: Path) -> None:
         another = proposed.model_copy(update={"trusted": {"master:0": terms.keys[0].hex()}})
         with pytest.raises(ConsentRefusedError, match=r"does not pin this key at trusted\.master:0"):
             agree(terms, 0, another, ledger)
+
+
+@pytest.mark.parametrize("document", [ALL_TRUSTED, UNEVEN])
+def test_every_trusted_master_is_pinned_and_told(document: dict[str, Any], tmp_path: Path) -> None:
+    """A row of `account` may stand for two of them: each gets raw updates, and has a key of its own."""
+    with staged_groups(document, tmp_path) as stage:
+        terms, device = stage.terms, 2
+        pinned = {terms.name(master): terms.keys[master].hex() for master in terms.parents(device)}
+        assert len(pinned) == 2
+        proposed = proposed_consent(terms, device, stage.ledger(device))
+        assert proposed.trusted == pinned
+        words = agree(terms, device, proposed, stage.ledger(device)).words
+        for master, key in pinned.items():
+            sees = f"is trusted, and sees what device:{device} sends raw."
+            assert words.count(f"own master, {master} (key {key[:32]}…): {sees}") == 1
+            without = {name: known for name, known in pinned.items() if name != master}
+            for trusted in (without, pinned | {master: "00" * 32}):
+                other = proposed.model_copy(update={"trusted": trusted})
+                with pytest.raises(ConsentRefusedError, match=rf"does not pin this key at trusted\.{master}"):
+                    agree(terms, device, other, stage.ledger(device))
 
 
 def test_words_of_workers_and_masters(tmp_path: Path) -> None:

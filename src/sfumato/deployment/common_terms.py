@@ -137,8 +137,11 @@ class CommonTerms(ABC):
 
     def name(self, party: int) -> str:
         """``device:3``, ``cloud`` and the like, by the name that the topology gives."""
-        plain = f"device:{party}" if party < self.device_count else self._aggregator_name(party)
-        return self.plan.parties.titled(plain)
+        return self.plan.parties.titled(self.plain_name(party))
+
+    def plain_name(self, party: int) -> str:
+        """``device:3``, ``edge:1`` and the like, by kind and number, as rows of `account` name a party."""
+        return f"device:{party}" if party < self.device_count else self._aggregator_name(party)
 
     @abstractmethod
     def _aggregator_name(self, node: int) -> str:

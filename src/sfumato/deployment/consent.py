@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -329,11 +329,26 @@ def _raw_in_words(terms: CommonTerms, row: Guarantee, device: int) -> str:
 
 
 def _rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
-    """What every kind of observer learns of the units of a device of each of ``kinds``."""
+    """What every kind of observer learns of the units of a device of each of ``kinds``.
+
+    In groups a row may stand for several trusted masters of the device. Each gets raw updates and has its own
+    key, so each has a row here.
+    """
+    trusted = _trusted_parents(terms, device)
     for kind in kinds:
         with declaring(terms.facts):
             rows = account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
         yield from rows
+        if untold := set(trusted) - {row.observer for row in rows}:
+            theirs = max((row for row in rows if row.observer in trusted), key=lambda row: row.epsilon)
+            yield from (replace(theirs, observer=name) for name in sorted(untold))
+
+
+def _trusted_parents(terms: CommonTerms, device: int) -> list[str]:
+    """Whom a device answers to and the spec trusts, as rows of `account` name them."""
+    names = map(terms.plain_name, terms.parents(device))
+    parties = terms.plan.parties
+    return [name for name in names if terms.plan.trusts(parse_coalition(name, parties)[0], device)]
 
 
 def _is_trusted(terms: CommonTerms, row: Guarantee, device: int) -> bool:
