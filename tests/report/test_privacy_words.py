@@ -54,9 +54,11 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
         run_folder("elsewhere", elsewhere, frame=other),
     ]
     (said,) = cost_of_privacy(load_series(folders))
-    assert said.startswith("Privacy costs 2.5 points of accuracy: private ends at 87.5 %, and silent")
+    assert said.startswith(
+        "The noise costs 2.5 points of accuracy (clipping is in both): private ends at 87.5 %, and silent"
+    )
     assert cost_of_privacy(load_series(folders[:1])) == []
-    assert "Privacy costs 2.5 points" in page_of(load_series(folders), tmp_path)
+    assert "The noise costs 2.5 points" in page_of(load_series(folders), tmp_path)
     alone = page_of(load_series(folders[:1]), tmp_path)
     assert "and the run in the folder silent beside it, which has no noise, at 90.0&nbsp;%" in alone
     assert "--set privacy.noise=none" not in alone
@@ -65,7 +67,9 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
     assert "--set privacy.noise=none" not in page_of(load_series(folders[2:]), tmp_path)
 
 
-@pytest.mark.parametrize(("reached", "said"), [(0.3, "Privacy costs 0.05 of MAE: "), (0.25, "No cost of ")])
+@pytest.mark.parametrize(
+    ("reached", "said"), [(0.3, "The noise costs 0.05 of MAE (clipping is in both): "), (0.25, "No cost of ")]
+)
 def test_a_run_without_accuracy_is_judged_by_its_own_score(
     run_folder: Make, reached: float, said: str
 ) -> None:
@@ -87,7 +91,9 @@ def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> 
         run_folder("private", quickstart_spec(name="private"), frame=private),
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
-    assert cost_of_privacy(load_series(folders))[0].startswith("No cost of privacy is seen: ")
+    assert cost_of_privacy(load_series(folders))[0].startswith(
+        "No cost of the noise is seen (clipping is in both): "
+    )
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,19 @@ def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
     table = metrics(15, epsilons={"edge:0": INF})
     page = page_of(run_folder("one", quickstart_spec(), frame=table))
     assert "epsilon" not in figures_of(page)
-    assert "No ε towards a watched observer is finite: the worst device has ∞ towards edge 0." in page
+    assert "The largest ε of a device towards edge 0 is ∞, so it has no curve." in page
+
+
+def test_how_many_have_a_finite_epsilon_towards_a_cloud_without_a_curve(run_folder: Make) -> None:
+    """An infinite largest ε says nothing of the other devices, so these are counted."""
+    privacy = star()
+    privacy["guarantees"] = [
+        guarantee("device:0", "cloud", INF, 30, "no noise", relation="cloud"),
+        guarantee("device:30", "cloud", 2.643, 70, relation="cloud"),
+    ]
+    frame = metrics(15, epsilons={"cloud": INF})
+    page = page_of(run_folder("one", quickstart_spec(), frame=frame, privacy=privacy))
+    assert "Towards the cloud 70 of 100 devices have a finite one." in page
 
 
 def test_several_runs_are_compared_first(run_folder: Make) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.pareto.axis import ACCURACY, SCORES, title_of
 from sfumato.report.pareto.knee import knee_sentences

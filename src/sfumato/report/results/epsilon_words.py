@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import epsilon, how_many
 from sfumato.rounding import certainty
@@ -81,7 +81,7 @@ def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
     after, row = max(larger, key=lambda pair: pair[0].epsilon)
     rounds = how_many(after.participations, "round")
     return [
-        "That holds before the run, whoever will be drawn. Given that it took part in "
+        "This ε counts the chance of being drawn. Given that it took part in "
         f"{rounds}, a {row.unit_kind} has ε = {epsilon(after.epsilon)} towards {_with_article(row)}, which "
         "knows who was drawn."
     ]

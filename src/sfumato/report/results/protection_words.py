@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import date
 from string import Template
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.html import asset, bullet_list, section
