@@ -104,7 +104,7 @@ def test_batches_of_everybody_lose_the_draw(visits: Path) -> None:
 def test_epsilon_above_ten_is_large() -> None:
     assert large_epsilon([row(10.0), row(math.inf)]) is None
     text = str(large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
-    assert "up to 45.45 (δ = 1e-5; device:0 towards cloud)" in text
+    assert "up to 45.45 where it is finite (δ = 1e-5; device:0 towards cloud)" in text
     assert text.startswith(
         "ε is above 10 for 37 of 87 devices towards the cloud, up to 45.45 where it is finite"
     )

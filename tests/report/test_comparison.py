@@ -209,7 +209,7 @@ def test_infinite_epsilons_are_counted_in_table_and_words(run_folder: Make) -> N
     cell = "99.62; ∞ for 120 of 200 devices (trusted); ∞ for 30 of 200 devices"
     assert f"<td>ε, own edge</td><td>{cell}</td><td>{cell}</td>" in table_of(series)
     assert largest_epsilons_in_words(series)[0] == (
-        "a: the largest ε of one device is 99.62, towards its own edge. No guarantee (∞) towards its own "
+        "a: the largest finite ε of one device is 99.62, towards its own edge. No guarantee (∞) towards its own "
         "edge for 120 of 200 devices (trusted) and for 30 of 200 devices."
     )
     assert largest_epsilons_in_words([*series, *series, *series]) == []

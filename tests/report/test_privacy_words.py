@@ -17,7 +17,7 @@ from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.sections import page_of
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.cost_of_privacy import cost_of_privacy
-from sfumato.report.results.epsilon_words import epsilon_in_words, unit_sentences
+from sfumato.report.results.epsilon_words import draw_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.series import load_series
 from sfumato.rounding import certainty
 
@@ -197,3 +197,15 @@ def test_a_record_is_told_with_how_many_a_device_has_and_who_is_protected_less()
         "A person with several is protected less, and a site as a whole, with all its data, has no finite ε."
     )
     assert unit_sentences(spec, "record", "site")[0] == "A record is one example, and its site sees it."
+
+
+def test_the_draw_of_records_that_epsilon_rests_on_is_told() -> None:
+    """With the steps where everybody takes part in all of them; nothing where nothing is drawn."""
+    training = {"rounds": 10, "local_steps": 4}
+    assert draw_sentence(training, [0.11111, 0.1115], "record") == [
+        "For each of the 40 local steps a record is drawn with probability 0.1111 to 0.1115; these ε hold "
+        "while nobody sees the draw."
+    ]
+    some = training | {"participation": {"kind": "poisson", "rate": 0.5}}
+    assert draw_sentence(some, [0.25], "person")[0].startswith("For a local step a person is drawn with ")
+    assert draw_sentence(training, [], "record") == draw_sentence(training, [1.0], "record") == []

@@ -205,7 +205,7 @@ def test_noise_at_steps_is_counted_where_all_take_part(run_folder: Make, part: s
     first = first_of(shown(run_folder("a", spec, privacy=privacy)))
     assert said in first
     assert "in all" not in first
-    same = "It is the same towards all, as noise is in every gradient"
+    same = "No less is proven towards any of them, as noise is in every gradient"
     assert same in first
     unequal = privacy | {"guarantees": [*equal[:2], guarantee("record:0", "device:1", 1.0, 5)]}
     assert same not in first_of(shown(run_folder("b", spec, privacy=unequal)))

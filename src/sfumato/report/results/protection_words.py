@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
-from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
+from sfumato.report.results.epsilon_words import (
+    after_run_sentence,
+    draw_sentence,
+    epsilon_in_words,
+    unit_sentences,
+)
 from sfumato.report.results.held import held_in_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.series import Series
@@ -25,8 +30,8 @@ from sfumato.run_folder.recorded_privacy import RawDevices
 _MOST_CLASSES = 3  # of devices to name in a sentence
 _MOST_SITES = 6
 _ALL_FROM_GRADIENTS = (
-    "It is the same towards all, as noise is in every gradient: whatever anybody receives follows from "
-    "noised gradients."
+    "No less is proven towards any of them, as noise is in every gradient: whatever anybody receives follows "
+    "from noised gradients."
 )
 
 
@@ -54,6 +59,8 @@ def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
     if within is not None:
         held = held_in_run(series.first, within).each
         units = unit_sentences(series.first.spec_dict, within, series.network.device_word, held)
+        rates = (series.first.ledger.get("batches") or {}).get("rate_per_device") or ()
+        units += draw_sentence(series.first.spec_dict["training"], rates, within)
     paragraphs = bare, protected, units, _worker_sentences(series, matrix, main, at)
     return [" ".join(sentences) for sentences in paragraphs if sentences]
 

@@ -68,30 +68,43 @@ OF_RECEIVERS = Assumed(
     "than the figures say.",
 )
 """Where messages are added over the air."""
-OF_DRAWS = Assumed(
-    "Who and which rows were drawn stays secret.",
-    "Whoever knows who was drawn learns more than the figures say. Keep ledger.json, which says how often "
-    "each took part, and the keys of the parties.",
-)
-"""Where a draw that observers do not know hides units."""
 
 
-def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:
-    """What is assumed of those who compute.
+def of_draws(played: Played, *, parties: bool) -> Assumed:
+    """What is assumed where a draw that observers do not know hides units.
+
+    Args:
+        played: by whom the training was, or that it was not yet.
+        parties: whether it is drawn who takes part in a round, and not rows alone.
+    """
+    what = "Who and which rows were drawn stays secret." if parties else "Which rows were drawn stays secret."
+    kept = ["ledger.json, which says how often each took part"] if parties else []
+    if played == "simulated":
+        kept.append("spec.yaml, which has the seed that every draw follows from")
+    elif played != "not yet":
+        kept.append("the keys of the parties")
+    keep = f" Keep {text.join_names(kept)}." if kept else ""
+    return Assumed(what, f"Whoever knows what was drawn learns more than the figures say.{keep}")
+
+
+def of_ciphers(hops: str, least: str, played: Played) -> tuple[Assumed, ...]:
+    """What is assumed of those who compute; of the noise of a simulation, which has a seed, nothing here.
 
     Args:
         hops: with secure aggregation, in words; "" for none.
         least: how many parties of a sum have a threshold of shares, as of `least_of_sums`; "" if not known.
+        played: by whom the training was, or that it was not yet.
     """
     noise = Assumed(
         "Nobody breaks the cipher that noise comes from.",
         "Noise follows from a secret key by a cipher: against those who could break it nothing here holds.",
     )
+    of_noises = () if played == "simulated" else (noise,)
     if not hops:
-        return (noise,)
+        return of_noises
     many = f"at least {least} of them" if least[:1].isdigit() else f"{least or BY_DEFAULT} of them"
     return (
-        noise,
+        *of_noises,
         Assumed(
             f"Messages {hops} are added up under secure aggregation, and whoever adds them up sees the sum.",
             f"Together with {many} it sees single messages, and so does whoever breaks the masks or holds "
@@ -145,8 +158,8 @@ def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
     """What is assumed of the rows of persons; ``place``: what a party with data is called."""
     return (
         Assumed(
-            f"To a local step a {place} brings each of its persons with one probability, and of a person one "
-            "row.",
+            f"To a local step a {place} brings each of its persons with the same probability, and of a "
+            "person one row.",
             "The program draws so; no file can prove it.",
         ),
         Assumed(

@@ -213,10 +213,12 @@ class Statement:
         """What is assumed of observers, noise, files and the rows of a person."""
         return (
             *assumed.OF_OBSERVERS,
-            *assumed.of_ciphers(hops_in_words(self.network), least_of_sums(self.spec, self.network)),
+            *assumed.of_ciphers(
+                hops_in_words(self.network), least_of_sums(self.spec, self.network), self._played
+            ),
             *([assumed.OF_RECEIVERS] if self.network.over_air else []),
             assumed.of_noise(self._played, self.draws),
-            *([assumed.OF_DRAWS] if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees) else []),
+            *self._of_draws(),
             assumed.of_files(played=self.run is not None),
             *(
                 assumed.of_persons(self.spec["data"]["person_column"], self.place)
@@ -224,6 +226,13 @@ class Statement:
                 else ()
             ),
         )
+
+    def _of_draws(self) -> list[Assumed]:
+        """What is assumed of hidden draws; [] where none amplifies an ε."""
+        if not any(_UNSEEN.search(row.why) for row in self.privacy.guarantees):
+            return []
+        part = self.spec["training"].get("participation") or {"kind": "all"}
+        return [assumed.of_draws(self._played, parties=part["kind"] != "all")]
 
     @property
     def unchecked(self) -> tuple[Assumed, ...]:

@@ -44,7 +44,7 @@ _HIDDEN = {
 _QUESTIONS = {
     "zero-out": "whether the data of a certain {unit} were used",
     "remove": "whether a certain {unit} took part",
-    "replace": "which of two data sets a certain {unit} has",
+    "replace": "which of two possible data a certain {unit} has",
 }
 IN_SHORT = {"zero-out": "data used?", "remove": "took part?", "replace": "which data?"}
 """What an observer may want to know, by neighbouring relation, for the head of a column."""
