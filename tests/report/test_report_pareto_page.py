@@ -67,7 +67,7 @@ class TestWords:
         assert "Best point with ε towards cloud of at most 10: noise = 2, with accuracy 70.0 %" in said
         assert "One seed each" not in said
         alone = headline(swept(point("1", seeds=1, accuracy=0.5, epsilon__cloud=4.0), keys=("noise",)))
-        assert "One seed each: a difference between points may be chance." in alone
+        assert "One seed each: a small difference between points may be chance." in alone
         assert "of at most 10" not in headline(swept(*points[:2], keys=("noise",)))  # all are below
         assert "of at most 10" not in headline(swept(points[2], points[2], keys=("noise",)))  # none is
 

@@ -172,7 +172,10 @@ def test_a_controlled_run_says_what_its_choices_are_made_by(run_folder: Make, es
     page, first = shown(folder), first_of(shown(folder))
     also = "" if estimates == "released" else " and measurements with noise"
     kept = "Every ε here is a budget, kept whatever adaptive control chooses; it chooses by released models"
-    assert f"{kept} and messages{also} alone. Towards the cloud the rounds spent 6 of 8." in first
+    assert (
+        f"{kept} and messages{also}, costs and the budget left alone. "
+        "Towards the cloud the rounds spent 6 of 8." in first
+    )
     assert ("So every ε holds though the choices are known" in page) == (not also)
     assert ("which each measures and sends with noise (control.estimates)" in page) == bool(also)
     assert "sfumato run c/spec.yaml --set control=null --out c-without-control" in first

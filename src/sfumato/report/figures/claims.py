@@ -257,7 +257,7 @@ def _claim_marks(
     data.append(common | {
         "name": "rigorous", "mode": "markers+text", "y": list(range(len(pairs))), "text": written,
         "x": [beyond if value == math.inf else value for value in worst.values()],
-        "textposition": "middle right", "hovertext": [f"rigorous: ε = {one}" for one in written],
+        "textposition": "top center", "hovertext": [f"rigorous: ε = {one}" for one in written],
         "marker": {
             "size": 11, "color": [NO_GUARANTEE if value == math.inf else TRUSTED for value in worst.values()],
         },
