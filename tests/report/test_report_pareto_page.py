@@ -178,6 +178,14 @@ class TestPage:
         assert "on the front" not in markup  # of all objectives together every point is
         assert markup.count("Pareto front are the points that no other point beats") == 1
 
+    def test_its_heading_names_costs_only_where_they_are_drawn(self, tmp_path: Path) -> None:
+        low, high = (point(str(n), accuracy=n / 9, epsilon__cloud=float(n)) for n in (1, 2))
+        page = write_pareto_page(swept(low, high, keys=("noise",)), tmp_path / "a.html").read_text("utf-8")
+        assert ("<h2>Score against ε</h2>" in page, "ε and costs" in page) == (True, False)
+        low, high = (point(str(n), accuracy=n / 9, epsilon__cloud=float(n), energy_j=n * n) for n in (1, 2))
+        page = write_pareto_page(swept(low, high, keys=("noise",)), tmp_path / "b.html").read_text("utf-8")
+        assert "<h2>Score against ε and costs</h2>" in page
+
     def test_infinities_stand_in_a_strip_of_their_own(self, tmp_path: Path) -> None:
         page = write_pareto_page(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
         figure = next(iter(figures_of(page).values()))

@@ -241,3 +241,14 @@ def test_a_number_of_persons_that_is_none_is_an_error(tmp_path: Path, persons: o
     (tmp_path / "test_labels.json").write_text(json.dumps({"labels": {"0": 3}, "persons": persons}))
     with pytest.raises(RunError, match="must hold how many persons the test examples are of"):
         read_test_persons(tmp_path)
+
+
+@pytest.mark.parametrize("last", ["seen", "unseen"])
+def test_equal_epsilons_of_whoever_sees_the_draws_say_so(run_folder: Make, last: str) -> None:
+    drawn = "each moved with probability 0.032"
+    rows = [
+        guarantee("device:0", whom, 90.9, 20, f"charged 5, {drawn}, {how}; composed by gdp", relation=whom)
+        for whom, how in (("cloud", "seen"), ("public", last))
+    ]
+    folder = run_folder(privacy={"delta": 1e-3, "guarantees": rows, "claims": []})
+    assert ("each is charged as if it saw who is drawn" in first_of(shown(folder))) == (last == "seen")

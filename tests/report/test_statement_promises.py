@@ -293,7 +293,7 @@ def test_the_public_is_told_of_in_short_where_it_learns_less():
 
 def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
     of_record, of_device = words_of(made(sf.load_spec(RECORDS, [QUIET]))), words_of(made(sf.load_spec(SPEC)))
-    assert "That is none for one record: what is learned of somebody with 3 is told below." in of_record
+    assert "Compare with these the ε of somebody with 3 records, which is told below." in of_record
     assert "that of somebody with 3 is at most" in of_record
     assert f"yet ε = 10 lets 50 : 50 become {certainty(10)}." in of_device
     assert "none for one record" not in of_device

@@ -29,10 +29,13 @@ from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
 _MOST_SITES = 6
+_SEEN = ", seen"  # of a draw, in the accountant's reasons
 _ALL_FROM_GRADIENTS = (
     "No less is proven towards any of them, as noise is in every gradient: whatever anybody receives follows "
     "from noised gradients."
 )
+
+_ALL_SEE_DRAWS = "It is the same towards all, as each is charged as if it saw who is drawn."
 
 
 def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
@@ -112,6 +115,7 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
             f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}.",
             *(by_class or ranged),
             *(_why_sites_differ(series, kind) if ranged else []),
+            *([_ALL_SEE_DRAWS] if alike and all(_SEEN in row.why for row in of_kind) else []),
             *([_ALL_FROM_GRADIENTS] if alike and series.network.step_noise else []),
             *([epsilon_in_words(kind, most)] if in_words else []),
         ]
