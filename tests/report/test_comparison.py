@@ -204,7 +204,7 @@ def test_infinite_epsilons_are_counted_in_table_and_words(run_folder: Make) -> N
         guarantee("device:40", "edge:1", 99.62, 50) | {"relation": "own edge", "trusted": False},
         guarantee("device:90", "edge:2", float("inf"), 30) | {"relation": "own edge", "trusted": False},
     ]
-    privacy = quickstart_privacy() | {"guarantees": rows}
+    privacy = quickstart_privacy() | {"guarantees": rows, "claims": []}
     series = load_series([run_folder(name, quickstart_spec(name=name), privacy=privacy) for name in "ab"])
     cell = "99.62; ∞ for 120 of 200 devices (trusted); ∞ for 30 of 200 devices"
     assert f"<td>ε, own edge</td><td>{cell}</td><td>{cell}</td>" in table_of(series)
@@ -243,7 +243,7 @@ def test_what_decides_how_runs_are_read_is_in_the_open(run_folder: Make) -> None
         "guarantees": [row | {"unit": "record:0"} for row in rows],
         "claims": [],
     }
-    claimed = quickstart_privacy() | {"guarantees": rows, "claims": [claim(1.0, 8.0)]}
+    claimed = quickstart_privacy() | {"guarantees": rows, "claims": [claim(1.0, 8.0, why="")]}
     series = load_series(
         [run_folder("r", records, privacy=of_records), run_folder("c", control, privacy=claimed)]
     )

@@ -252,7 +252,7 @@ def _failed_claim(one: Series) -> list[str]:
     failed = sorted({claim.claimed_epsilon for claim in claims if not claim.holds})
     if not failed:
         return []
-    towards = " towards every observer" if any(claim.holds for claim in claims) else ""
+    towards = " towards some observers" if any(claim.holds for claim in claims) else ""
     values = " to ".join(map(text.number, dict.fromkeys((failed[0], failed[-1]))))
     return [f"A published claim of ε = {values} for this run does not hold{towards}."]
 
