@@ -205,8 +205,10 @@ def _endless(row: Guarantee, trusted: bool) -> bool:
 def _told_towards(one: Series, *kinds: ObserverKind) -> str:
     """`_towards`; the ε of adaptive control are named budgets."""
     said = _towards(one, *kinds)
-    budget = one.first.spec_dict.get("control") and said[0].isdigit()
-    return f"{said} (budget)" if budget else said
+    if not one.first.spec_dict.get("control") or not said[0].isdigit():
+        return said
+    finite, separator, endless = said.partition("; ")
+    return f"{finite} (budget){separator}{endless}"
 
 
 def largest_epsilons_in_words(series: Sequence[Series]) -> list[str]:
