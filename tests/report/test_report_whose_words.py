@@ -156,7 +156,8 @@ def test_findings_count_the_pairs_without_a_guarantee(run_folder: Make) -> None:
         guarantee("device:0", "edge:0", INF, 30, relation="own edge", trusted=True),
         guarantee("device:40", "cloud", 3.0, 80, relation="cloud"),
     ]
-    said = "120 pairs of a device and an observer that it does not trust have no guarantee (ε = ∞): add"
+    said = "120 pairs of a device and an observer that it does not trust have no guarantee (ε = ∞): add "
+    said += "noise before it, in privacy.noise."  # trust would give none
     assert said in first_of(shown(run_folder(privacy={"delta": 1e-5, "guarantees": rows, "claims": []})))
     other = {"delta": 1e-5, "guarantees": rows[1:], "claims": []}
     assert "does not trust" not in first_of(shown(run_folder("other", privacy=other)))
