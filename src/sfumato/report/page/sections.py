@@ -208,7 +208,7 @@ def _without_finite_epsilon(series: Sequence[Series]) -> str:
     """
     endless = endless_observers(series[0]) if len(series) == 1 else []
     if not endless:
-        return "The largest ε towards every watched observer is ∞, so none is drawn over rounds."
+        return "No largest ε towards a watched observer is finite, so none is drawn over rounds."
     whom = text.join_names([parties_in_words(series[0].network.titled(observer)) for observer in endless])
     worst = f"the largest ε of a {unit_of_run(series[0].first)} towards {whom} is ∞, so it has no curve"
     return " ".join([text.sentence(worst), *filter(None, map(partial(_how_many_finite, series[0]), endless))])
