@@ -15,11 +15,11 @@ from sfumato.findings import (
     findings_of_plan,
     idle_clip,
     large_delta,
-    large_epsilon,
     odd_learning_rate,
     odd_radio_power,
 )
 from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
+from sfumato.large_epsilons import large_epsilon
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee
 from sfumato.privacy.observers import Relation
 from sfumato.schedule.resolve import resolve
@@ -104,8 +104,10 @@ def test_batches_of_everybody_lose_the_draw(visits: Path) -> None:
 def test_epsilon_above_ten_is_large() -> None:
     assert large_epsilon([row(10.0), row(math.inf)]) is None
     text = str(large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
-    assert "up to 45.45 (δ = 1e-5; device:0 towards cloud)" in text
-    assert text.startswith("ε is above 10 for 30 of 87 devices towards the cloud, up to 45.45")
+    assert "up to 45.45 where it is finite (δ = 1e-5; device:0 towards cloud)" in text
+    assert text.startswith(
+        "ε is above 10 for 37 of 87 devices towards the cloud, up to 45.45 where it is finite"
+    )
     assert str(large_epsilon([row(45.0, 50)])).startswith(
         "ε is above 10 for all devices towards every observer"
     )
@@ -119,10 +121,29 @@ def test_epsilon_above_ten_is_large() -> None:
     )
     mild = replace(own, bounds=row(3.0).bounds)  # of these 80 some have less
     assert "for up to 80 of 200 devices" in str(large_epsilon([own, mild], "80 of 200"))
-    none = replace(own, bounds=row(math.inf).bounds)  # ∞ without trust: of these 80 some have no ε at all
-    assert "for up to 80 of 200 devices" in str(large_epsilon([own, none], "80 of 200"))
+    none = replace(own, bounds=row(math.inf).bounds)  # ∞ without trust is above 10
+    assert "10 for 80 of 200 devices towards their own edge, up to 99 where it is finite" in str(
+        large_epsilon([own, none, row(3.0)], "80 of 200")
+    )
     raw = replace(none, trusted=True)
-    assert "10 for 80 of 200 devices" in str(large_epsilon([own, raw], "80 of 200"))
+    assert "10 for 80 of 200 devices" in str(large_epsilon([own, raw, row(3.0)], "80 of 200"))
+    assert "for all devices towards every observer that they do not trust with raw updates, up to 99 " in str(
+        large_epsilon([own, raw], "80 of 200")
+    )
+
+
+def test_epsilon_above_ten_in_groups_is_of_workers_and_masters() -> None:
+    """In groups an infinite ε counts as above 10, and edges are masters."""
+    near = replace(row(math.inf, 2400), observer="device:2", relation=Relation("peer", "device in a group"))
+    far = replace(row(1151.0, 96), observer="master:2", relation=Relation.edge("master", ", 2 groups away"))
+    own = replace(row(math.inf, 96), observer="master:0", relation=Relation.edge("master"), trusted=True)
+    every = str(large_epsilon([near, far, own], device="worker"))
+    assert every.startswith(
+        "ε is above 10 for all workers towards every observer that they do not trust with raw updates, "
+        "up to 1,151 where it is finite (δ"
+    )
+    some = str(large_epsilon([near, far, own, row(3.0, 100)], device="worker"))
+    assert some.startswith("ε is above 10 for some workers towards other masters, up to 1,151 (δ")
 
 
 @pytest.mark.parametrize(

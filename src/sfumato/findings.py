@@ -2,9 +2,9 @@
 
 A finding refuses nothing. Each is a function of its own that returns a sentence, or ``None``:
 
-    before a run    `large_delta`, `large_epsilon`, `odd_learning_rate`, `odd_radio_power`,
-                    `unscaled_columns`, `columns_of_ids`, `sites_without_rows`, `whole_batches`,
-                    `forgotten_persons`
+    before a run    `large_delta`, that of `sfumato.large_epsilons`, `odd_learning_rate`,
+                    `odd_radio_power`, `unscaled_columns`, `columns_of_ids`, `sites_without_rows`,
+                    `whole_batches`, `forgotten_persons`
     after a run     `idle_clip`, `empty_sums`, and those of `sfumato.guessing`
 """
 
@@ -20,18 +20,16 @@ from sfumato.data.dataset_sizes import dataset_facts, known_examples
 from sfumato.data.repeats import looks_like_id, repeating_ids
 from sfumato.errors import SfumatoError
 from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
+from sfumato.large_epsilons import large_epsilon
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.privacy.observers import ObserverKind
 from sfumato.radio.channels import radio_of
-from sfumato.rounding import certainty, number, upper_bound
+from sfumato.rounding import number
 from sfumato.schedule.base import Plan
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.spec.data import TABLE_SUFFIXES
 from sfumato.spec.radio import LinkRadio
 from sfumato.user_code import GIVEN
 
-LARGE_EPSILON = 10.0
-"""Even odds become 22,026 to 1 at most: whoever guesses is right but once in 22,027 times."""
 LARGEST_RATE = 10.0
 """Gradient descent diverges above 2 / smoothness; with inputs of order 1 smoothness is far above 1/5."""
 LEAST_PATH = 1e-3
@@ -58,11 +56,6 @@ _CLIPPED = {
     "example": ("gradient of an example", "the gradients of examples", ""),  # usual there: asks for nothing
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all is clipped."""
-_TOWARDS: Mapping[ObserverKind, str] = {
-    "cloud": "the cloud", "public": "the public", "own-edge": "their own edge", "other-edge": "other edges",
-    "peer": "devices of the same edge or group", "other-device": "other devices",
-    "asked-for": "the observers that were asked for",
-}  # fmt: skip
 _NAMED = 5  # places in a sentence
 
 
@@ -97,7 +90,9 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
     """Warnings before a run: about the plan, ``delta`` and the ε of ``guarantees``."""
     apart = plan.devices_at_untrusted_edges
-    large = large_epsilon(guarantees, "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}")
+    at_edges = "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}"
+    in_groups = plan.spec.topology.kind == "groups"
+    large = large_epsilon(guarantees, at_edges, "worker" if in_groups else "device")
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
 
@@ -162,43 +157,6 @@ def protected_units(plan: Plan) -> tuple[int, str]:
             return devices, "devices"
         return max(known.train_examples, 1), "persons" if unit == "person" else "records"
     return devices, "devices"
-
-
-def large_epsilon(guarantees: Iterable[Guarantee], at_edges: str = "") -> str | None:
-    """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none.
-
-    ``at_edges``: how many devices are ever under an edge that they do not trust, as text; "": not known.
-    """
-    rows = list(guarantees)
-    large = [row for row in rows if LARGE_EPSILON < row.epsilon < math.inf]
-    if not large:
-        return None
-    worst = max(large, key=lambda row: row.epsilon)
-    return (
-        f"ε is above {LARGE_EPSILON:g} {_of_whom(rows, large, at_edges)}, up to {upper_bound(worst.epsilon)} "
-        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as an "
-        f"observer with even odds may become {certainty(LARGE_EPSILON)} sure at ε = {LARGE_EPSILON:g} already"
-    )
-
-
-def _of_whom(rows: Sequence[Guarantee], large: Sequence[Guarantee], at_edges: str) -> str:
-    """For how many units (up to, where some may have less), and towards whom, the rows ``large`` are."""
-    kinds = " or ".join(f"{kind}s" for kind in sorted({row.unit_kind for row in large}))
-    some_less = any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in large)
-    if len(large) == len(rows) and not some_less:
-        return f"for all {kinds} towards every observer"
-    towards = list(dict.fromkeys(_TOWARDS[row.relation.kind] for row in large))
-    whom = " and ".join(filter(None, [", ".join(towards[:-1]), towards[-1]]))
-    counted = {row.relation.kind for row in large} & {"cloud", "public"}
-    if at_edges and kinds == "devices" and {row.relation.kind for row in large} == {"own-edge"}:
-        apart = sum(row.relation.kind == "own-edge" and not row.is_raw for row in rows)
-        most = "up to " if some_less or apart > len(large) else ""
-        return f"for {most}{at_edges} devices towards {whom}"
-    if len(towards) > 1 or not counted:
-        return f"for some {kinds} towards {whom}"
-    every = sum(row.stands_for for row in rows if row.relation.kind in counted)
-    many = f"{sum(row.stands_for for row in large):,} of {every:,} {kinds}"
-    return f"for {'up to ' if some_less else ''}{many} towards {whom}"
 
 
 def odd_learning_rate(plan: Plan) -> str | None:

@@ -69,7 +69,7 @@ def accuracy_of_one_label(accuracy: float, test_labels: Mapping[str, int]) -> st
     one = f", and just that of a model that always says {said[0]}" if len(said) == 1 else ""
     return (
         f"the accuracy, {100 * accuracy:.1f} %, is not above that of guessing the most frequent class, "
-        f"{100 * share:.1f} %{one}: the noise, or the settings, left nothing to learn"
+        f"{100 * share:.1f} %{one}: with this noise and these settings nothing was learned"
     )
 
 
@@ -82,5 +82,5 @@ def accuracy_at_chance(accuracy: float, classes: int | None) -> str | None:
         return None
     return (
         f"the accuracy, {100 * accuracy:.1f} %, is that of guessing among {classes} classes "
-        f"({100 / classes:.1f} %): the noise, or the settings, left nothing to learn"
+        f"({100 / classes:.1f} %): with this noise and these settings nothing was learned"
     )

@@ -107,6 +107,14 @@ def test_groups_and_workers_are_called_by_their_names():
     assert marks == {"coalition": 2, "protected unit": 1}
 
 
+def test_a_draw_that_epsilon_rests_on_must_be_unseen():
+    """A fixed number drawn without replacement makes ε smaller towards whoever does not see the draw."""
+    unseen = "while nobody sees who or what is drawn"
+    assert unseen not in words.what_tiles_show(account_setting(edited(TREE)))
+    drawn = account_setting(edited(TREE, "training.participation={kind: fixed, count: 2}"))
+    assert unseen in words.what_tiles_show(drawn)
+
+
 def test_a_party_that_is_not_there_is_refused():
     setting = edited(TREE)
     with pytest.raises(SpecError, match="is no aggregator of this network"):

@@ -62,8 +62,8 @@ def test_near_runs_are_named_with_what_differs():
     ]
     said = estimate(VIEW, runs)
     assert said[:2] == ["No finished run has this setting.", "The nearest finished runs:"]
-    assert said[2] == "runs/near: 70.0 %, with target ε 16 instead of 8."
-    assert said[3].startswith("runs/far: 40.0 %, with target ε 1 instead of 8, ")
+    assert said[2] == "runs/near: 70.0 %, which differs in target ε (16 instead of 8)."
+    assert said[3].startswith("runs/far: 40.0 %, which differs in target ε (1 instead of 8), ")
 
 
 def test_between_two_runs_both_are_named_and_beyond_them_nothing_is_said():
@@ -89,8 +89,8 @@ def test_a_pilot_of_the_setting_is_named_with_its_rounds():
     )
     said = estimate(VIEW, [FinishedRun(Path("runs/pilot"), pilot, 0.3)])
     assert "A pilot with the noise of this setting: 30.0 % after 2 of 3 rounds (runs/pilot)." in said
-    differs = "rounds 2 instead of 3 and noise sources instead of target"
-    assert said[-1] == f"runs/pilot: 30.0 %, with {differs}."
+    differs = "rounds (2 instead of 3) and noise (sources instead of target)"
+    assert said[-1] == f"runs/pilot: 30.0 %, which differs in {differs}."
     other = account_setting(edited(TREE, "privacy.noise.epsilon=4"))
     assert not any("pilot with" in one for one in estimate(other, [FinishedRun(Path("a"), pilot, 0.3)]))
 
@@ -134,7 +134,9 @@ def test_the_first_screen_has_the_accuracy_of_this_setting_or_of_the_nearest_run
     runs = [done("far", 0.4, "training.rounds=9", "trust={}"), done("near", 0.7, "training.rounds=9")]
     name, value, differs = first_accuracy(VIEW, runs)
     assert (name, value) == ("accuracy of the nearest run", "70.0 %")
-    assert differs.startswith("No finished run has this setting. The nearest has rounds 9 instead of ")
+    assert differs.startswith(
+        "No finished run has this setting. The nearest differs in rounds (9 instead of "
+    )
     assert first_accuracy(VIEW, []) == ("", "", "")
 
 
@@ -142,5 +144,5 @@ def test_another_kind_of_participation_is_one_difference():
     fixed = account_setting(edited(TREE, "training.participation={kind: fixed, count: 2}"))
     _, _, differs = first_accuracy(fixed, [done("a", 0.7)])
     assert differs == (
-        "No finished run has this setting. The nearest has who takes part all instead of fixed."
+        "No finished run has this setting. The nearest differs in who takes part (all instead of fixed)."
     )

@@ -31,7 +31,7 @@ def test_the_page_can_be_followed(
         for line in filter(None, map(str.strip, shown.splitlines())):
             # accuracies may differ in a row or two between processors
             parts = re.split(
-                r"[\d.]+ %|No cost of privacy is seen: |Privacy costs .*?: ", " ".join(line.split())
+                r"[\d.]+ %|No cost of the noise is seen .*?: |The noise costs .*?: ", " ".join(line.split())
             )
             assert all(part in said for part in parts), line
     assert Path("statement.html").exists()

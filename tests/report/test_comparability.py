@@ -13,7 +13,7 @@ from report_factory import claim, guarantee, make_folder, metrics, quickstart_sp
 from sfumato.privacy.claim import Claim
 from sfumato.radio.channels import radio_of
 from sfumato.report import compare
-from sfumato.report.figures.claims import claims_sentence, claims_table
+from sfumato.report.figures.claims import claims_figure, claims_sentence, claims_table
 from sfumato.report.figures.costs import cost_figures
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.comparability import notices, radio_model
@@ -21,6 +21,7 @@ from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import findings_of_run
+from sfumato.run_folder.recorded_privacy import WorstCoalition
 from sfumato.spec.load import load_spec
 from sfumato.spec.radio import AirRadio
 
@@ -104,9 +105,9 @@ def test_claims_about_one_round_are_counted(tmp_path: Path) -> None:
     page = re.sub("</?a[^>]*>", "", page)
     assert "PFELS Thm. 3 claims ε&nbsp;=&nbsp;1.5 a round; it holds. Provable for one round: 0.9" in page
     assert "0.9 towards the cloud; for all 5 rounds: 99." in page
-    assert "so one round is drawn. Over all rounds the rigorous ε is up to 99." in page
+    assert "so one round is plotted. Over all rounds the rigorous ε is up to 99." in page
     page = page_of(load_series([folder(tmp_path / "b", claims=claims[1:])]), tmp_path)
-    assert "so one round is drawn" not in page
+    assert "so one round is plotted" not in page
 
 
 def test_figures_in_a_report_are_rounded_against_us(tmp_path: Path) -> None:
@@ -170,6 +171,30 @@ def test_claims_at_few_observers_are_told_one_by_one() -> None:
     assert said.endswith(f"{holds}. Provable: 8 towards the public{whose} and 24.9 to 30 towards the cloud.")
     mixed = [replace(claims[1], claimed_epsilon=25.0), claims[2]]
     assert "it holds for 1 of 2 pairs." in claims_sentence(mixed, LABELS)[0]
+
+
+def test_a_claim_that_colluders_break_holds_towards_the_edge_alone() -> None:
+    claims = [told(3.78, 2.643, unit="device:40", observer="edge:1", why="")]
+    pooled = [
+        WorstCoalition("device:40", size, 1.0, 0, beside, 0)
+        for size, beside in ((1, 2.805), (5, 3.9), (6, 4.461))
+    ]
+    (said,) = claims_sentence(claims, LABELS, coalitions=pooled)
+    assert "; it holds towards their own edge alone, not with 5 colluding devices." in said
+    (said,) = claims_sentence(claims, LABELS, coalitions=pooled[:1])
+    assert "; it holds. " in said
+    figure = claims_figure(claims, LABELS, pooled)
+    assert figure is not None
+    assert "it holds towards their own edge alone, not with 5 colluding devices." in figure.caption
+
+
+def test_rows_of_claims_with_the_same_name_say_who_observes() -> None:
+    claims = [told(3.0, 2.0, unit="device:0", observer=f"device:{n}", why="") for n in (45, 85)]
+    figure = claims_figure(claims, LABELS)
+    assert figure is not None
+    ticks = [" ".join(one.split("<br>")) for one in figure.layout["yaxis"]["ticktext"]]
+    assert len(set(ticks)) == 2
+    assert ticks[0].endswith(" (device 45)")
 
 
 def test_what_is_wrong_with_a_claim_is_told_with_it_but_once() -> None:

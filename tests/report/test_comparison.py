@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
+from report_factory import claim, guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.cli import main
 from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
@@ -204,13 +204,13 @@ def test_infinite_epsilons_are_counted_in_table_and_words(run_folder: Make) -> N
         guarantee("device:40", "edge:1", 99.62, 50) | {"relation": "own edge", "trusted": False},
         guarantee("device:90", "edge:2", float("inf"), 30) | {"relation": "own edge", "trusted": False},
     ]
-    privacy = quickstart_privacy() | {"guarantees": rows}
+    privacy = quickstart_privacy() | {"guarantees": rows, "claims": []}
     series = load_series([run_folder(name, quickstart_spec(name=name), privacy=privacy) for name in "ab"])
     cell = "99.62; ∞ for 120 of 200 devices (trusted); ∞ for 30 of 200 devices"
     assert f"<td>ε, own edge</td><td>{cell}</td><td>{cell}</td>" in table_of(series)
     assert largest_epsilons_in_words(series)[0] == (
-        "a: the largest ε of one device is 99.62, towards its own edge. No guarantee (∞) towards its own "
-        "edge for 120 of 200 devices (trusted) and for 30 of 200 devices."
+        "a: the largest finite ε of one device is 99.62, towards its own edge. No guarantee (∞) towards its "
+        "own edge for 120 of 200 devices (trusted) and for 30 of 200 devices."
     )
     assert largest_epsilons_in_words([*series, *series, *series]) == []
 
@@ -230,3 +230,28 @@ def test_a_small_difference_of_accuracy_may_be_chance(run_folder: Make) -> None:
 
     assert said(0.925).endswith("(one seed each, 360 test examples: may be chance).")
     assert said(0.65).endswith("(one seed each).")
+
+
+def test_what_decides_how_runs_are_read_is_in_the_open(run_folder: Make) -> None:
+    """That a device of a run of records is protected less, that a claim fails, and that all ε of control are
+    budgets.
+    """
+    records = quickstart_spec(name="r", privacy=quickstart_spec()["privacy"] | {"unit": "record"})
+    control = quickstart_spec(name="c", control={"energy": 1.0, "delay": 1.0})
+    rows = [guarantee("device:0", whom, 8.0, 200) | {"relation": whom} for whom in ("cloud", "public")]
+    of_records = quickstart_privacy() | {
+        "guarantees": [row | {"unit": "record:0"} for row in rows],
+        "claims": [],
+    }
+    claimed = quickstart_privacy() | {"guarantees": rows, "claims": [claim(1.0, 8.0, why="")]}
+    series = load_series(
+        [run_folder("r", records, privacy=of_records), run_folder("c", control, privacy=claimed)]
+    )
+    first, second = largest_epsilons_in_words(series)
+    assert "A person with several is protected less, and a device as a whole" in first
+    assert "claim" not in first
+    assert "c: the largest finite ε of one device is 8, a budget, towards" in second
+    assert second.endswith("A published claim of ε = 1 for this run does not hold.")
+    table = table_of(series)
+    assert "<td>ε, public</td><td>8</td><td>8 (budget)</td>" in table
+    assert "Who is protected" not in table  # the unit is a row of figures

@@ -17,7 +17,7 @@ from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.sections import page_of
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.cost_of_privacy import cost_of_privacy
-from sfumato.report.results.epsilon_words import epsilon_in_words, unit_sentences
+from sfumato.report.results.epsilon_words import draw_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.series import load_series
 from sfumato.rounding import certainty
 
@@ -54,9 +54,11 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
         run_folder("elsewhere", elsewhere, frame=other),
     ]
     (said,) = cost_of_privacy(load_series(folders))
-    assert said.startswith("Privacy costs 2.5 points of accuracy: private ends at 87.5 %, and silent")
+    assert said.startswith(
+        "The noise costs 2.5 points of accuracy (clipping is in both): private ends at 87.5 %, and silent"
+    )
     assert cost_of_privacy(load_series(folders[:1])) == []
-    assert "Privacy costs 2.5 points" in page_of(load_series(folders), tmp_path)
+    assert "The noise costs 2.5 points" in page_of(load_series(folders), tmp_path)
     alone = page_of(load_series(folders[:1]), tmp_path)
     assert "and the run in the folder silent beside it, which has no noise, at 90.0&nbsp;%" in alone
     assert "--set privacy.noise=none" not in alone
@@ -65,7 +67,9 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
     assert "--set privacy.noise=none" not in page_of(load_series(folders[2:]), tmp_path)
 
 
-@pytest.mark.parametrize(("reached", "said"), [(0.3, "Privacy costs 0.05 of MAE: "), (0.25, "No cost of ")])
+@pytest.mark.parametrize(
+    ("reached", "said"), [(0.3, "The noise costs 0.05 of MAE (clipping is in both): "), (0.25, "No cost of ")]
+)
 def test_a_run_without_accuracy_is_judged_by_its_own_score(
     run_folder: Make, reached: float, said: str
 ) -> None:
@@ -87,7 +91,9 @@ def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> 
         run_folder("private", quickstart_spec(name="private"), frame=private),
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
-    assert cost_of_privacy(load_series(folders))[0].startswith("No cost of privacy is seen: ")
+    assert cost_of_privacy(load_series(folders))[0].startswith(
+        "No cost of the noise is seen (clipping is in both): "
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,3 +197,15 @@ def test_a_record_is_told_with_how_many_a_device_has_and_who_is_protected_less()
         "A person with several is protected less, and a site as a whole, with all its data, has no finite ε."
     )
     assert unit_sentences(spec, "record", "site")[0] == "A record is one example, and its site sees it."
+
+
+def test_the_draw_of_records_that_epsilon_rests_on_is_told() -> None:
+    """With the steps where everybody takes part in all of them; nothing where nothing is drawn."""
+    training = {"rounds": 10, "local_steps": 4}
+    assert draw_sentence(training, [0.11111, 0.1115], "record") == [
+        "For each of the 40 local steps a record is drawn with probability 0.1111 to 0.1115; these ε hold "
+        "while nobody sees the draw."
+    ]
+    some = training | {"participation": {"kind": "poisson", "rate": 0.5}}
+    assert draw_sentence(some, [0.25], "person")[0].startswith("For a local step a person is drawn with ")
+    assert draw_sentence(training, [], "record") == draw_sentence(training, [1.0], "record") == []

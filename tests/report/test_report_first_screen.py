@@ -205,7 +205,19 @@ def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
     table = metrics(15, epsilons={"edge:0": INF})
     page = page_of(run_folder("one", quickstart_spec(), frame=table))
     assert "epsilon" not in figures_of(page)
-    assert "No ε towards a watched observer is finite: the worst device has ∞ towards edge 0." in page
+    assert "The largest ε of a device towards edge 0 is ∞, so it has no curve." in page
+
+
+def test_how_many_have_a_finite_epsilon_towards_a_cloud_without_a_curve(run_folder: Make) -> None:
+    """An infinite largest ε says nothing of the other devices, so these are counted."""
+    privacy = star()
+    privacy["guarantees"] = [
+        guarantee("device:0", "cloud", INF, 30, "no noise", relation="cloud"),
+        guarantee("device:30", "cloud", 2.643, 70, relation="cloud"),
+    ]
+    frame = metrics(15, epsilons={"cloud": INF})
+    page = page_of(run_folder("one", quickstart_spec(), frame=frame, privacy=privacy))
+    assert "Towards the cloud 70 of 100 devices have a finite one." in page
 
 
 def test_several_runs_are_compared_first(run_folder: Make) -> None:
@@ -318,14 +330,14 @@ def test_rounds_of_dp_ogl_plus_without_a_release_are_told_apart(run_folder: Make
     spec["training"] |= {"merge_every": 2}
     frame = metrics(4).assign(accuracy=[0.9, 0.4, 0.8, 0.3])
     page = page_of(run_folder("plus", spec, frame=frame))
-    assert "It was best after round 2: 40.0&nbsp;%." in page
+    assert "It was best after round 2: 40.0&nbsp;%, as picked on the same test data." in page
     assert page.count("DP-OGL+ adds noise every 2 rounds") == 1  # beside the accuracy
     assert "The line joins released models; dots are models in between, without noise." in page
     dots, line, *_ = figures_of(page)["accuracy"]["data"]
     assert (dots["mode"], dots["x"], dots["y"]) == ("markers", [1, 3], [0.9, 0.8])
     assert (line["x"], line["y"]) == ([2, 4], [0.4, 0.3])
     other = page_of(run_folder("plain", frame=frame))
-    assert "It was best after round 1: 90.0&nbsp;%." in other
+    assert "It was best after round 1: 90.0&nbsp;%, as picked on the same test data." in other
     assert "adds noise every" not in other
     assert figures_of(other)["accuracy"]["data"][0]["x"] == [1, 2, 3, 4]
 
@@ -355,7 +367,9 @@ def test_guessing_is_drawn_where_the_accuracy_comes_near(run_folder: Make) -> No
 
 def test_a_better_round_than_the_last_is_named(run_folder: Make) -> None:
     falling = metrics(5).assign(accuracy=[0.5, 0.8, 0.7, 0.7, 0.6])
-    assert "It was best after round 2: 80.0 %." in first_of(page_of(run_folder("a", frame=falling)))
+    assert "It was best after round 2: 80.0 %, as picked on the same test data." in first_of(
+        page_of(run_folder("a", frame=falling))
+    )
     rising = metrics(5).assign(accuracy=[0.5, 0.6, 0.7, 0.805, 0.8])
     assert "It was best" not in first_of(page_of(run_folder("b", frame=rising)))
 

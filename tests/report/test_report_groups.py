@@ -153,6 +153,7 @@ def test_groups_that_the_network_shows_are_not_drawn_twice(grouped: Make) -> Non
     assert placed == []
     assert "group 2</td>" in few  # a table of the rounds in place of the graph
     assert "A path that passes through the worker itself does not count." in few
+    assert "16 workers in 4 groups of 5, 4 pairs of groups with workers in common." in few
     many = RING[0].replace("groups: 4", "groups: 25").replace("devices: 16", "devices: 100")
     assert spread_html(loaded(grouped(many, *RING[1:])), place) == "<figure>"
     assert [figure.kind for figure in placed] == ["spread"]
@@ -187,7 +188,8 @@ def test_a_matrix_of_one_colour_is_a_table(grouped: Make) -> None:
     assert workers_html(loaded(grouped()), lambda figure: "drawn") == "drawn"
     loud = loaded(grouped("privacy.noise.multiplier=0.05", name="loud"))
     shown = workers_html(loud, lambda figure: "drawn")
-    assert "Every finite ε is at the end of the scale of colours: " in shown
+    assert "<h3>ε between workers, by their groups</h3>" in shown
+    assert "Every finite ε is between " in shown
     assert text.epsilon(loud.pair(0, 1).epsilon) in shown
 
 

@@ -67,7 +67,7 @@ class TestWords:
         assert "Best point with ε towards cloud of at most 10: noise = 2, with accuracy 70.0 %" in said
         assert "One seed each" not in said
         alone = headline(swept(point("1", seeds=1, accuracy=0.5, epsilon__cloud=4.0), keys=("noise",)))
-        assert "One seed each: a difference between points may be chance." in alone
+        assert "One seed each: a small difference between points may be chance." in alone
         assert "of at most 10" not in headline(swept(*points[:2], keys=("noise",)))  # all are below
         assert "of at most 10" not in headline(swept(points[2], points[2], keys=("noise",)))  # none is
 
@@ -177,6 +177,14 @@ class TestPage:
         assert markup.count(">∞</td>") == 2
         assert "on the front" not in markup  # of all objectives together every point is
         assert markup.count("Pareto front are the points that no other point beats") == 1
+
+    def test_its_heading_names_costs_only_where_they_are_drawn(self, tmp_path: Path) -> None:
+        low, high = (point(str(n), accuracy=n / 9, epsilon__cloud=float(n)) for n in (1, 2))
+        page = write_pareto_page(swept(low, high, keys=("noise",)), tmp_path / "a.html").read_text("utf-8")
+        assert ("<h2>Score against ε</h2>" in page, "ε and costs" in page) == (True, False)
+        low, high = (point(str(n), accuracy=n / 9, epsilon__cloud=float(n), energy_j=n * n) for n in (1, 2))
+        page = write_pareto_page(swept(low, high, keys=("noise",)), tmp_path / "b.html").read_text("utf-8")
+        assert "<h2>Score against ε and costs</h2>" in page
 
     def test_infinities_stand_in_a_strip_of_their_own(self, tmp_path: Path) -> None:
         page = write_pareto_page(GRID, tmp_path / "report.html").read_text(encoding="utf-8")

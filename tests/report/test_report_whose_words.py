@@ -156,7 +156,8 @@ def test_findings_count_the_pairs_without_a_guarantee(run_folder: Make) -> None:
         guarantee("device:0", "edge:0", INF, 30, relation="own edge", trusted=True),
         guarantee("device:40", "cloud", 3.0, 80, relation="cloud"),
     ]
-    said = "120 pairs of a device and an observer that it does not trust have no guarantee (ε = ∞): add"
+    said = "120 pairs of a device and an observer that it does not trust have no guarantee (ε = ∞): add "
+    said += "noise before it, in privacy.noise."  # trust would give none
     assert said in first_of(shown(run_folder(privacy={"delta": 1e-5, "guarantees": rows, "claims": []})))
     other = {"delta": 1e-5, "guarantees": rows[1:], "claims": []}
     assert "does not trust" not in first_of(shown(run_folder("other", privacy=other)))
@@ -172,7 +173,10 @@ def test_a_controlled_run_says_what_its_choices_are_made_by(run_folder: Make, es
     page, first = shown(folder), first_of(shown(folder))
     also = "" if estimates == "released" else " and measurements with noise"
     kept = "Every ε here is a budget, kept whatever adaptive control chooses; it chooses by released models"
-    assert f"{kept} and messages{also} alone. Towards the cloud the rounds spent 6 of 8." in first
+    assert (
+        f"{kept} and messages{also}, costs and the budget left alone. "
+        "Towards the cloud the rounds spent 6 of 8." in first
+    )
     assert ("So every ε holds though the choices are known" in page) == (not also)
     assert ("which each measures and sends with noise (control.estimates)" in page) == bool(also)
     assert "sfumato run c/spec.yaml --set control=null --out c-without-control" in first
@@ -205,7 +209,7 @@ def test_noise_at_steps_is_counted_where_all_take_part(run_folder: Make, part: s
     first = first_of(shown(run_folder("a", spec, privacy=privacy)))
     assert said in first
     assert "in all" not in first
-    same = "It is the same towards all, as noise is in every gradient"
+    same = "No less is proven towards any of them, as noise is in every gradient"
     assert same in first
     unequal = privacy | {"guarantees": [*equal[:2], guarantee("record:0", "device:1", 1.0, 5)]}
     assert same not in first_of(shown(run_folder("b", spec, privacy=unequal)))
@@ -238,3 +242,14 @@ def test_a_number_of_persons_that_is_none_is_an_error(tmp_path: Path, persons: o
     (tmp_path / "test_labels.json").write_text(json.dumps({"labels": {"0": 3}, "persons": persons}))
     with pytest.raises(RunError, match="must hold how many persons the test examples are of"):
         read_test_persons(tmp_path)
+
+
+@pytest.mark.parametrize("last", ["seen", "unseen"])
+def test_equal_epsilons_of_whoever_sees_the_draws_say_so(run_folder: Make, last: str) -> None:
+    drawn = "each moved with probability 0.032"
+    rows = [
+        guarantee("device:0", whom, 90.9, 20, f"charged 5, {drawn}, {how}; composed by gdp", relation=whom)
+        for whom, how in (("cloud", "seen"), ("public", last))
+    ]
+    folder = run_folder(privacy={"delta": 1e-3, "guarantees": rows, "claims": []})
+    assert ("each is charged as if it saw who is drawn" in first_of(shown(folder))) == (last == "seen")

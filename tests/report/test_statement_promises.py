@@ -12,7 +12,7 @@ from statements import SPEC, made, played, words_of
 
 import sfumato as sf
 from sfumato.report.results.held import held_by
-from sfumato.report.statement.assumptions import unchecked_as_assumed, without_folder
+from sfumato.report.statement.assumptions import of_ciphers, of_draws, unchecked_as_assumed, without_folder
 from sfumato.report.statement.words import rows_to_test_on
 from sfumato.rounding import certainty, upper_bound
 from sfumato.run_folder.recorded_privacy import AfterRun
@@ -223,13 +223,13 @@ def test_how_many_records_there_are_is_told_where_they_are_the_unit():
 def test_what_must_stay_secret_and_what_no_figure_covers():
     found = made(sf.load_spec(RECORDS, [QUIET]))
     words = words_of(found)
-    assert "Who and which rows were drawn stays secret." in words
-    assert "Keep ledger.json, which says how often each took part" in words
+    assert "Which rows were drawn stays secret." in words  # every site takes part in every round
+    assert "ledger.json" not in words
     assert "Other trainings on the same data, also those by which settings were chosen" in words
     most = max(row.epsilon for row in found.privacy.guarantees)
     three = upper_bound((1 + math.exp(most) + math.exp(2 * most)) * 1e-5, 2)
     assert f"that of somebody with 3 is at most {upper_bound(3 * most)} at δ = {three}." in words
-    assert "Who and which rows were drawn" not in words_of(made(sf.load_spec(SPEC)))
+    assert "rows were drawn" not in words_of(made(sf.load_spec(SPEC)))
     data = replace(found, spec={**found.spec, "data": found.spec["data"] | {"test_fraction": 0.1}})
     assert "Rows that were set aside for testing (data.test_fraction). No ε is about the people in them" in (
         words_of(data)
@@ -293,7 +293,7 @@ def test_the_public_is_told_of_in_short_where_it_learns_less():
 
 def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
     of_record, of_device = words_of(made(sf.load_spec(RECORDS, [QUIET]))), words_of(made(sf.load_spec(SPEC)))
-    assert "That is none for one record: what is learned of somebody with 3 is told below." in of_record
+    assert "Compare with these the ε of somebody with 3 records, which is told below." in of_record
     assert "that of somebody with 3 is at most" in of_record
     assert f"yet ε = 10 lets 50 : 50 become {certainty(10)}." in of_device
     assert "none for one record" not in of_device
@@ -331,3 +331,23 @@ def test_no_page_tells_where_the_data_lie_or_names_keys_of_files():
     assert without_folder("data.source: digits", "digits") == "data.source: digits"
     (one,) = unchecked_as_assumed([without_folder(line, "/home/kim/visits.csv")])
     assert one == ("Not recomputed: how many persons there are.", "As in data.source: visits.csv.")
+
+
+def test_what_is_kept_secret_is_what_there_is():
+    """A simulation has a seed and no keys; the ledger tells of draws of who takes part alone."""
+    assert "Keep secret spec.yaml, which has the seed" in of_draws("simulated", parties=False).why
+    assert "ledger.json" not in of_draws("simulated", parties=False).why
+    both = of_draws("deployed", parties=True)
+    assert both.what == "Who and which rows were drawn stays secret."
+    assert both.why.endswith(
+        "Keep secret the keys and the memories of the parties and what those receive to whom devices send."
+    )
+    assert "ledger.json" not in both.why
+    assert "Keep secret ledger.json" in of_draws("simulated", parties=True).why
+    assert "Keep" not in of_draws("not yet", parties=False).why
+
+
+def test_the_noise_of_a_simulation_is_not_said_to_follow_from_a_secret_key():
+    assert of_ciphers("", "", "simulated") == ()
+    assert "secret key" in of_ciphers("", "", "deployed")[0].why
+    assert len(of_ciphers("of sites to the cloud", "2", "simulated")) == 1

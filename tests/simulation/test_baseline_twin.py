@@ -96,7 +96,7 @@ def test_the_command_makes_twins_of_all_seeds(
     Path("star.yaml").write_text(sf.dump_spec(sf.load_spec(STAR)), "utf-8")
     assert main(["run", "star.yaml", "--seeds", "2", "--baseline"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "ost of privacy is seen" in said or "Privacy costs" in said
+    assert "ost of the noise is seen" in said or "The noise costs" in said
     assert "runs/star-without-noise has no guarantee" in said
     assert sorted(path.name for path in Path("runs/star-without-noise").iterdir()) == ["seed-0", "seed-1"]
     assert Path("runs/star/report.html").exists()

@@ -243,3 +243,7 @@ def test_the_three_workers_are_told_with_their_noise_and_delta() -> None:
     rounds = [case["training.rounds"] for case in loaded.grids["examples"].over[0].cases.values()]
     assert rounds == [3, 3, 4]
     assert "Examples 1 and 2 are seen at t = 4, after three epochs, Example 3 after four." in loaded.intro
+    theorem = next(one for one in loaded.statements if one.place == "Theorem 1, (17)")
+    assert theorem.expect is not None
+    assert (theorem.expect.about, theorem.value.series if theorem.value else "") == (0, "releases")
+    assert "0 in place of 2 by Theorem 1, (17), which promises too much" in loaded.found

@@ -21,23 +21,24 @@ PLACES = {
     "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula every party that is not trusted "
     "has the stated ε.",
     "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
-    "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, that receives the sum of its "
-    "zone, of its devices.",
-    "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): how many releases of other groups a worker sees.",
-    "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): releases of DP-OGL+ that workers of other groups see, "
-    "one a merge; of workers of the same group it says nothing.",
+    "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum of its zone, "
+    "of its devices.",
+    "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): it counts the releases of other groups that a "
+    "worker sees.",
+    "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): it counts the releases of DP-OGL+ that workers of "
+    "other groups see, one a merge; of workers of the same group it says nothing.",
     "counts × RDP": "DP-OGL, Theorem 1 as in its figures: each release that it counts is charged the Rényi "
     "divergence of the sampled Gaussian.",
     "2π²α/σ²": "DP-OGL, Theorem 1 as in its text: each release that it counts is charged a Rényi divergence "
     "of 2π²α/σ² at order α, with noise σ and a worker's probability π of taking part.",
-    "(26)": "DP-OGL, equation (26): how many releases the pairs of workers in Example 2 are charged.",
-    "(27)": "DP-OGL, equation (27): the ε of Example 3, that of one release.",
-    "Thm. 2": "DP-OGL, Theorem 2: a smaller ε for groups in a string, by factors for the groups between.",
+    "(26)": "DP-OGL, equation (26): it says how many releases the pairs of workers in Example 2 are charged.",
+    "(27)": "DP-OGL, equation (27): the ε of Example 3 is that of one release.",
+    "Thm. 2": "DP-OGL, Theorem 2: ε is smaller for groups in a string, by factors for the groups between.",
     "Thm. 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
-    "Lemma 1": "PFELS, Lemma 1: what sparsification at random leaves of an update on average.",
-    "(46)": "DP-OGL, equation (46): a factor by which groups between two workers weaken what arrives.",
-    "(67)": "DP-OGL, equation (67): a step in the derivation of these factors.",
-    "equation (15)": "DP-OGL, equation (15): the largest ε of a worker towards any other worker.",
+    "Lemma 1": "PFELS, Lemma 1: sparsification at random leaves a share of an update on average.",
+    "(46)": "DP-OGL, equation (46): groups between two workers weaken what arrives by this factor.",
+    "(67)": "DP-OGL, equation (67): it is a step in the derivation of these factors.",
+    "equation (15)": "DP-OGL, equation (15): it is the largest ε of a worker towards any other worker.",
 }
 
 _ALIASES = {"Theorem 3": "Thm. 3", "(17)": "Thm. 1 (17)", "(18)": "Thm. 1 (18)"}

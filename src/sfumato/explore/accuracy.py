@@ -134,7 +134,9 @@ def first_accuracy(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> 
         return "accuracy, measured", text.percent(_mean_over_seeds(same).value), ""
     if not near:
         return "", "", ""
-    differs = f"No finished run has this setting. The nearest has {_differences_phrase(near[0].different)}."
+    differs = (
+        f"No finished run has this setting. The nearest differs in {_differences_phrase(near[0].different)}."
+    )
     return "accuracy of the nearest run", text.percent(near[0].run.accuracy), differs
 
 
@@ -161,7 +163,8 @@ def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[s
     said += [*_sentences_on_pilots(accounted, runs), *_runs_on_both_sides(near)]
     said.append("The nearest finished runs:")
     return said + [
-        f"{one.run.folder}: {text.percent(one.run.accuracy)}, with {_differences_phrase(one.different)}."
+        f"{one.run.folder}: {text.percent(one.run.accuracy)}, which differs in "
+        f"{_differences_phrase(one.different)}."
         for one in near[:_NEAREST]
     ]
 
@@ -260,7 +263,7 @@ def _is_number(value: object) -> bool:
 def _differences_phrase(different: Mapping[str, tuple[Any, Any]]) -> str:
     """A phrase on the keys in which two specs differ."""
     named = [
-        f"{key_in_words(key)} {' instead of '.join(setting_in_words(key, value, 40) for value in values)}"
+        f"{key_in_words(key)} ({' instead of '.join(setting_in_words(key, value, 40) for value in values)})"
         for key, values in different.items()
     ]
     if len(named) > _MOST_KEYS:

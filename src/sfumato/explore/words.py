@@ -73,7 +73,9 @@ def what_tiles_show(accounted: AccountedSetting) -> str:
     if not accounted.matrix.cells:
         return "The spec has no guarantees."
     kinds = " or ".join(f"a {kind}" for kind in sorted({g.unit_kind for g in accounted.report.guarantees}))
-    return f"The largest ε of {kinds}{text.at_delta(accounted.report.delta)} towards"
+    unseen = any("unseen" in g.why for g in accounted.report.guarantees)
+    drawn = ", while nobody sees who or what is drawn," if unseen else ""
+    return f"The largest ε of {kinds}{text.at_delta(accounted.report.delta)}{drawn} towards"
 
 
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:

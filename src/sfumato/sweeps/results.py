@@ -245,7 +245,9 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
 def write_request(request: SweepRequest) -> FileRecord:
     """Write to ``sweep.json`` what a report needs of the request; returns the file's record."""
     specs = [task.spec for task in request.tasks]
+    units = [spec.privacy.unit for spec in specs]
     facts: dict[str, list[str]] = {
+        "protected: one": ["device and one record" if unit == "both" else unit for unit in units],
         "protocol": [spec.protocol for spec in specs],
         "data": [spec.data.source for spec in specs],
         "model": [spec.model.kind for spec in specs],

@@ -288,3 +288,38 @@ def test_where_devices_move_rows_have_flow_and_cut():
     document["privacy"]["noise"] = {"multiplier": 1.0}
     rows = account(load_spec(document)).guarantees
     assert {frozenset(row.bounds) for row in rows} == {frozenset({"flow", "cut"})}
+
+
+def test_a_fixed_draw_certifies_no_set_where_flow_is_not_amplified_and_another_may_be():
+    """Noise of devices that may drop out keeps flow from being amplified, with an exact divergence of 0.1935.
+
+    Cut, with the cloud's noise alone, is amplified. It is priced 0.2467, and its divergence is 0.1826 (by
+    integration): flow is not the cheapest.
+    """
+    owners = [(["cloud"], [3.0, 0.0]), (["edge:0", "edge:1"], [0.0, 2.0])]
+    owners.append((["edge:0/devices", "edge:1/devices"], [0.0, 0.3]))
+    spec = {
+        "name": "dropouts",
+        "protocol": "h2fdp",
+        "data": {"source": "synthetic", "examples_per_device": 20},
+        "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 2},
+        "trust": {"cloud": True, "trusted_edges": [0, 1]},
+        "training": {
+            "rounds": 1,
+            "local_steps": 2,
+            "edge_every": 1,
+            "batch_size": 5,
+            "learning_rate": 0.2,
+            "participation": {"kind": "fixed", "count": 1},
+        },
+        "faults": {"dropout_rate": 0.1},
+        "privacy": {
+            "clip": {"kind": "update", "norm": 1.0},
+            "noise": {"sources": [{"owners": who, "multipliers": level} for who, level in owners]},
+        },
+    }
+    rows = account(load_spec(spec), unit="device:0", observer="public").guarantees
+    for row in rows:
+        told = row.to_dict()["bounds"]["min-cost"]
+        assert told["certified"] is False
+        assert told["gap"] == "inf"

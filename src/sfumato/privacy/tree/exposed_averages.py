@@ -40,7 +40,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.divergence import divergence, is_priced_exactly, times_the_least
+from sfumato.privacy.divergence import divergence, times_the_least
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.exposures import PairExposures
@@ -111,7 +111,7 @@ def _gap_to_cheapest(best: Exposure, least: float, flow: Exposure, neighbours: N
     found = times_the_least(
         _cost(best, neighbours), divergence(DrawnReleases(drawn.sampling, (one,), drawn.count))
     )
-    if is_priced_exactly(drawn, neighbours):
+    if not hidden or drawn.sampling.kind != "fixed":
         return found
     return 1.0 if found == 1 and best.draws[0].amplifies else math.inf
 

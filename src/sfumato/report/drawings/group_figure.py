@@ -51,8 +51,8 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
         canvas.word(slots - 1, -76, words, xanchor="right", xshift=-48)
     masters = f"{text.whole(int(shape.trusted.sum()))} of {text.how_many(groups.count, 'master')}"
     said = (
-        f"{text.how_many(groups.count, 'group')} of {text.whole(groups.workers)} workers; a worker of two "
-        f"groups is drawn in both. Trusted with raw updates: {masters}. {noise_sentence(network)}"
+        f"{groups_in_words(groups)}; a worker of two groups is drawn in both. "
+        f"Trusted with raw updates: {masters}. {noise_sentence(network)}"
     )
     if shape.changes:
         rounds = text.join_names([text.whole(number) for number in shape.changes])
@@ -61,6 +61,14 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
             "are in a group at any time."
         )
     return canvas_figure(canvas, slots, low, said, top=-90.0)
+
+
+def groups_in_words(groups: Groups) -> str:
+    """How many workers there are, in how many groups of which sizes: "100 workers in 4 groups of 26"."""
+    least, most = int(groups.sizes.min()), int(groups.sizes.max())
+    sizes = text.whole(least) if least == most else f"{text.whole(least)} to {text.whole(most)}"
+    count = text.how_many(groups.count, "group")
+    return f"{text.how_many(groups.workers, 'worker')} in {count} of {sizes}"
 
 
 def _worker_details(groups: Groups, members: IntArray, noise: list[str], number: int) -> Dot:

@@ -11,6 +11,7 @@ import numpy as np
 
 from sfumato.network.groups import BoolArray, FloatArray, Groups
 from sfumato.report import formatting as text
+from sfumato.report.drawings.group_figure import groups_in_words
 from sfumato.report.drawings.network_canvas import MOST_LEAVES
 from sfumato.report.figures.figure import NEUTRAL, Figure, Json
 from sfumato.report.figures.worker_heatmap import BUTTONS
@@ -154,8 +155,7 @@ def _caption(groups: Groups, drawn: int, every: int) -> tuple[str, bool]:
     hidden = groups.count - drawn
     pairs = int((groups.shared.toarray()[np.triu_indices(groups.count, 1)] > 0).sum())
     said = (
-        f"{text.how_many(groups.count, 'group')} of "
-        f"{text.whole(groups.workers)} workers, {text.how_many(pairs, 'pair')} with "
+        f"{groups_in_words(groups)}, {text.how_many(pairs, 'pair')} of groups with "
         f"workers in common{f' ({text.whole(hidden)} more groups are not drawn)' if hidden else ''}. "
     )
     if pairs == 0:

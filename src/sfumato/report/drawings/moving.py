@@ -34,7 +34,10 @@ def moved_sentence(network: Network) -> list[str]:
     """
     if not network.trees:
         return []
-    return [f"{_who_moves(network)}; every ε is for exactly these changes, known beforehand and public."]
+    return [
+        f"{_who_moves(network)}; every ε is for exactly these changes, known beforehand and public. With "
+        "others the same noise gives another ε."
+    ]
 
 
 def _who_moves(network: Network) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis
 from sfumato.report.results.observer_labels import ObserverLabels
+from sfumato.run_folder.recorded_privacy import WorstCoalition
 
 _MOST_PAIRS = 20
 _MOST_NAMED = 4
@@ -30,14 +32,31 @@ class _PairNames(NamedTuple):
     Attributes:
         labels: of the run's network.
         units: of all claims of the run.
+        coalitions: of devices with the aggregator of a unit, which a threat model tolerates.
     """
 
     labels: ObserverLabels
     units: tuple[str, ...]
+    coalitions: Sequence[WorstCoalition] = ()
 
     @classmethod
-    def of(cls, claims: Sequence[Claim], labels: ObserverLabels) -> _PairNames:
-        return cls(labels, tuple(dict.fromkeys(claim.unit for claim in claims)))
+    def of(
+        cls, claims: Sequence[Claim], labels: ObserverLabels, coalitions: Sequence[WorstCoalition]
+    ) -> _PairNames:
+        return cls(labels, tuple(dict.fromkeys(claim.unit for claim in claims)), coalitions)
+
+    def colluders_against(self, claims: Sequence[Claim]) -> int:
+        """The fewest devices with which its own edge breaks one of the ``claims``; 0 where none are known."""
+        return min(
+            (
+                row.size
+                for claim in claims
+                if self.labels.column(claim.unit, claim.observer).kind == "own-edge"
+                for row in self.coalitions
+                if row.unit == claim.unit and row.supernode_epsilon > claim.claimed_epsilon * (1 + 1e-9)
+            ),
+            default=0,
+        )
 
     def towards(self, claim: Claim) -> str:
         """The observer of a claim in a sentence, such as ``towards their own edge``.
@@ -59,8 +78,22 @@ class _PairNames(NamedTuple):
         column = self.labels.column(claim.unit, claim.observer)
         return f"{self.labels.row(claim.unit).title} → {column.title}"
 
+    def told_apart(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
+        """The name of each pair of ``claims``; of pairs with the same name also who the observer is."""
+        named = {(claim.unit, claim.observer): self.pair(claim) for claim in claims}
+        many = Counter(named.values())
+        return {
+            (unit, observer): name if many[name] == 1 else f"{name} ({self.labels.observer_title(observer)})"
+            for (unit, observer), name in named.items()
+        }
 
-def claims_sentence(claims: Sequence[Claim], labels: ObserverLabels, told: Sequence[str] = ()) -> list[str]:
+
+def claims_sentence(
+    claims: Sequence[Claim],
+    labels: ObserverLabels,
+    told: Sequence[str] = (),
+    coalitions: Sequence[WorstCoalition] = (),
+) -> list[str]:
     """Sentences on each published claim of a source: the ε claimed, of whom, where it holds, and the provable
     ones.
 
@@ -70,8 +103,9 @@ def claims_sentence(claims: Sequence[Claim], labels: ObserverLabels, told: Seque
         claims: all of a run.
         labels: of its network.
         told: reasons that the page gives elsewhere.
+        coalitions: of devices, of a run whose threat model tolerates these.
     """
-    names = _PairNames.of(claims, labels)
+    names = _PairNames.of(claims, labels, coalitions)
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
         place = claim.source.rpartition(", ")[0] or claim.source  # without the formula or the rounds
@@ -133,27 +167,36 @@ def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
 def _holding(claims: Sequence[Claim], names: _PairNames) -> str:
     """A clause on where claims hold: everywhere, nowhere, or towards which kinds of observers."""
     if all(claim.holds for claim in claims):
-        return "it holds"
+        colluders = names.colluders_against(claims)
+        if not colluders:
+            return "it holds"
+        alone = text.join_names(list(dict.fromkeys(map(names.towards, claims))))
+        return f"it holds {alone} alone, not with {text.how_many(colluders, 'colluding device')}"
     if not any(claim.holds for claim in claims):
         return "it does not hold"
     kinds = list(dict.fromkeys(map(names.towards, claims)))
     holds = [k for k in kinds if all(c.holds for c in claims if names.towards(c) == k)]
     fails = [k for k in kinds if not any(c.holds for c in claims if names.towards(c) == k)]
     if len(holds) + len(fails) == len(kinds):
-        return f"it holds {text.join_names(holds)}, not {text.join_names(fails)}"
+        colluders = names.colluders_against([claim for claim in claims if claim.holds])
+        also = f", nor with {text.how_many(colluders, 'device')} that collude with it" if colluders else ""
+        return f"it holds {text.join_names(holds)}, not {text.join_names(fails)}{also}"
     pairs = {(claim.unit, claim.observer) for claim in claims}
     failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
     return f"it holds for {text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))} pairs"
 
 
-def claims_figure(claims: Sequence[Claim], labels: ObserverLabels) -> Figure | None:
+def claims_figure(
+    claims: Sequence[Claim], labels: ObserverLabels, coalitions: Sequence[WorstCoalition] = ()
+) -> Figure | None:
     """For each pair of a unit and an observer the ε claimed and the rigorous ε; ``None`` without claims.
 
-    Where a paper states its ε for one round, only that round is drawn: over all rounds it claims nothing.
+    Where a paper states its ε for one round, only that round is plotted: over all rounds it claims nothing.
 
     Args:
         claims: all of a run.
         labels: of its network.
+        coalitions: of devices, of a run whose threat model tolerates these.
     """
     if not claims:
         return None
@@ -161,8 +204,8 @@ def claims_figure(claims: Sequence[Claim], labels: ObserverLabels) -> Figure | N
     shown = one_round or list(claims)
     pairs = list(dict.fromkeys((claim.unit, claim.observer) for claim in shown))[:_MOST_PAIRS]
     shown = [claim for claim in shown if (claim.unit, claim.observer) in pairs]
-    names = _PairNames.of(claims, labels)
-    named = {(claim.unit, claim.observer): names.pair(claim) for claim in shown}
+    names = _PairNames.of(claims, labels, coalitions)
+    named = names.told_apart(shown)
     sources = list(dict.fromkeys(claim.source for claim in shown))
     data, axis = _claim_marks(shown, pairs, sources)
     height = 120 + 44 * len(pairs) + 20 * len(sources)
@@ -214,7 +257,7 @@ def _claim_marks(
     data.append(common | {
         "name": "rigorous", "mode": "markers+text", "y": list(range(len(pairs))), "text": written,
         "x": [beyond if value == math.inf else value for value in worst.values()],
-        "textposition": "middle right", "hovertext": [f"rigorous: ε = {one}" for one in written],
+        "textposition": "top center", "hovertext": [f"rigorous: ε = {one}" for one in written],
         "marker": {
             "size": 11, "color": [NO_GUARANTEE if value == math.inf else TRUSTED for value in worst.values()],
         },
@@ -244,7 +287,7 @@ def _all_rounds_note(claims: Sequence[Claim]) -> str:
     if len(later) == len(claims) or not later:
         return ""
     return (
-        " The paper states ε for one round, so one round is drawn. Over all rounds the rigorous ε is up to "
+        " The paper states ε for one round, so one round is plotted. Over all rounds the rigorous ε is up to "
         f"{text.epsilon(max(later))}."
     )
 

@@ -62,7 +62,10 @@ def budget_sentence(series: Series) -> list[str]:
     by = "released models and messages"
     if series.first.spec_dict["control"].get("estimates", "released") != "released":
         by += " and measurements with noise"
-    said = f"Every ε here is a budget, kept whatever adaptive control chooses; it chooses by {by} alone"
+    said = (
+        f"Every ε here is a budget, kept whatever adaptive control chooses; it chooses by {by}, costs and "
+        "the budget left alone"
+    )
     budget = budgets(series).get("cloud")
     if budget is None or math.isinf(budget.given) or text.epsilon(budget.spent) == text.epsilon(budget.given):
         return [f"{said}."]

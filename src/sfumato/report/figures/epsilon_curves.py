@@ -75,10 +75,8 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
 
 def endless_observers(one: Series) -> list[str]:
     """The watched observers towards whom the worst unit of a run never has a finite ε."""
-    names = one.network
     curves = {observer: one.worst(EPSILON_PREFIX + observer)[1] for observer in one.observers}
-    endless = [observer for observer, values in curves.items() if len(values) and np.isinf(values).all()]
-    return [parties_in_words(names.titled(observer)) for observer in endless]
+    return [observer for observer, values in curves.items() if len(values) and np.isinf(values).all()]
 
 
 def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], title: str) -> Figure:

@@ -44,10 +44,10 @@ def workers_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
     if not finite or min(finite) < 10 ** EPSILON_ENDS[1]:
         return place(worker_heatmap_figure(run))
     least, most = text.epsilon(min(finite)), text.epsilon(max(finite))
-    said = f"Every finite ε is at the end of the scale of colours: {least} to {most}."
+    said = f"Every finite ε is between {least} and {most}; the table has them by the groups of both workers."
     table = _pair_table(run, sorted({int(kinds.of[worker]) for worker in drawn}))
     folded = f"<details><summary>Show the numbers</summary>{table}</details>"
-    return f"<h3>{_TITLE}</h3>{text.paragraphs([said])}{folded}"
+    return f"<h3>ε between workers, by their groups</h3>{text.paragraphs([said])}{folded}"
 
 
 def worker_heatmap_figure(run: GroupedRun) -> Figure:

@@ -12,6 +12,7 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.control import noise_factors
 from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
 from sfumato.report.results.comparability import asks_for_energy, by_score_and_data, energy_text
+from sfumato.report.results.epsilon_words import unit_sentences
 from sfumato.report.results.network import GroupNetwork, owners_in_words
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import Summary, of_main_unit, score_text, unit_of_run
@@ -84,6 +85,7 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
     specs = [one.first.spec_dict for one in series]
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
     found = differing_values(compared)
+    found.pop("privacy.unit", None)  # a row of the table of figures
     first = _noise_rows(series, found) + _rounds_row(series, found)
     order = {key: place for place, key in enumerate(WORDS)}
     inapplicable = {key: key not in order and None in values for key, values in found.items()}
@@ -200,9 +202,13 @@ def _endless(row: Guarantee, trusted: bool) -> bool:
     return row.epsilon == math.inf and row.is_raw == trusted
 
 
-def _towards_cloud(one: Series) -> str:
-    """ε towards the cloud as text; that of adaptive control is named a budget."""
-    return _towards(one, "cloud") + (" (budget)" if one.first.spec_dict.get("control") else "")
+def _told_towards(one: Series, *kinds: ObserverKind) -> str:
+    """`_towards`; the ε of adaptive control are named budgets."""
+    said = _towards(one, *kinds)
+    if not one.first.spec_dict.get("control") or not said[0].isdigit():
+        return said
+    finite, separator, endless = said.partition("; ")
+    return f"{finite} (budget){separator}{endless}"
 
 
 def largest_epsilons_in_words(series: Sequence[Series]) -> list[str]:
@@ -230,7 +236,27 @@ def _who_learns(one: Series) -> str:
         if "∞" in (found := _towards(one, *kinds))
     ]
     tail = f" No guarantee (∞) towards {'; towards '.join(none)}." if none else ""
-    return f"{one.name}: the largest ε of one {unit} is {most}, towards {said}.{tail}"
+    budget = ", a budget" if one.first.spec_dict.get("control") else ""
+    largest = f"{one.name}: the largest finite ε of one {unit} is {most}{budget}, towards {said}.{tail}"
+    return " ".join([largest, *_of_whole_devices(one, unit), *_failed_claim(one)])
+
+
+def _of_whole_devices(one: Series, unit: str) -> list[str]:
+    """A sentence that a whole device, and a person with several records, is protected less; [] of devices."""
+    if unit == "device":
+        return []
+    return unit_sentences(one.first.spec_dict, unit, one.network.device_word)[1:]
+
+
+def _failed_claim(one: Series) -> list[str]:
+    """A sentence on published claims that do not hold; [] where all do."""
+    claims = one.first.privacy.claims
+    failed = sorted({claim.claimed_epsilon for claim in claims if not claim.holds})
+    if not failed:
+        return []
+    towards = " towards some observers" if any(claim.holds for claim in claims) else ""
+    values = " to ".join(map(text.number, dict.fromkeys((failed[0], failed[-1]))))
+    return [f"A published claim of ε = {values} for this run does not hold{towards}."]
 
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
@@ -266,18 +292,18 @@ def _figures_of_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> 
             score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)
         ],
         "unit": [s.unit for s in summaries],
-        "ε, cloud": list(map(_towards_cloud, series)),
-        "ε, public": [_towards(one, "public") for one in series],
-        "ε, own edge": [_towards(one, "own-edge") for one in series],
-        "ε, another edge": [_towards(one, "other-edge") for one in series],
-        "ε, another device": [_towards(one, "peer", "other-device") for one in series],
+        "ε, cloud": [_told_towards(one, "cloud") for one in series],
+        "ε, public": [_told_towards(one, "public") for one in series],
+        "ε, own edge": [_told_towards(one, "own-edge") for one in series],
+        "ε, another edge": [_told_towards(one, "other-edge") for one in series],
+        "ε, another device": [_told_towards(one, "peer", "other-device") for one in series],
         "δ": [text.number(s.delta) for s in summaries],
         "traffic": [text.quantity(s.total_bytes, text.BYTES) for s in summaries],
         "energy": [
             energy_text(one.first.spec_dict, s.energy_j) if has else "–"
             for (one, s), has in zip(pairs, asked, strict=True)
         ],
-        "delay": [
+        "time to transmit": [
             text.quantity(s.delay_s, text.SECONDS) if has else "–"
             for s, has in zip(summaries, asked, strict=True)
         ],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
@@ -165,7 +165,7 @@ def _leakage_paragraphs(one: Series, matrix: Matrix) -> list[str]:
         *([said] for said in protection_paragraphs(one, matrix)),
         noise,
         [*summed, *sentences_on_colluders(one, matrix)],
-        *([said] for said in claims_sentence(privacy.claims, labels_for(network), told)),
+        *([said] for said in claims_sentence(privacy.claims, labels_for(network), told, privacy.coalitions)),
         tried,
     ]
     return [" ".join(sentences) for sentences in paragraphs if sentences]
@@ -197,7 +197,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
     known, command = cost_of_privacy_or_commands(one, twin)
     how = known.pop() if command else ""
-    shown = _commands_html("What privacy costs in accuracy", how, command) if command else ""
+    shown = _commands_html("What the noise costs in accuracy", how, command) if command else ""
     controlled = bool(one.first.spec_dict.get("control"))
     epsilons = [
         f'<p class="facts">{text.escape(_epsilon_tiles_caption(one, summary))}</p>',
@@ -233,9 +233,11 @@ def _bare_pairs(one: Series) -> list[str]:
         return []
     pairs, kind = sum(row.stands_for for row in endless), endless[0].unit_kind
     have = "has" if pairs == 1 else "have"
+    other = protocol_warnings(one.first.spec_dict)  # says what to do instead
+    advice = "" if other else ": add noise before it, in privacy.noise"
     return [
         f"{text.how_many(pairs, 'pair')} of a {kind} and an observer that it does not trust {have} no "
-        "guarantee (ε = ∞): add noise before it, in privacy.noise, or name it in trust"
+        f"guarantee (ε = ∞){advice}"
     ]
 
 

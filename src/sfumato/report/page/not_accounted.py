@@ -25,7 +25,8 @@ def seed_sentence(one: Series) -> list[str]:
     if one.first.deployed or not has_noise(one):
         return []
     return [
-        "The noise of this simulation follows from its seed: these ε are for noise that nobody can compute."
+        "The noise of this simulation follows from its seed: whoever has the seed can subtract it, and these "
+        "ε do not hold against them."
     ]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +46,11 @@ from sfumato.report.results.comparability import asks_for_energy, data_of
 from sfumato.report.results.cost_of_privacy import adds_noise, twin_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import GroupNetwork, Network
+from sfumato.report.results.network import GroupNetwork, Network, parties_in_words
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
-from sfumato.report.results.summary import Summary, matrix_of, summarise, unit_of_run
+from sfumato.report.results.summary import Summary, matrix_of, of_main_unit, summarise, unit_of_run
 from sfumato.run_folder.reader import add_text
 
 _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec that describes its radio.</p>'
@@ -200,10 +202,28 @@ def _evaluated_once(series: Sequence[Series], *, with_epsilon: bool) -> list[str
 
 
 def _without_finite_epsilon(series: Sequence[Series]) -> str:
-    """A sentence that no ε is drawn over rounds; of a single run with whom it is infinite towards."""
-    endless = text.join_names(endless_observers(series[0])) if len(series) == 1 else ""
-    why = f": the worst {unit_of_run(series[0].first)} has ∞ towards {endless}" if endless else ""
-    return f"No ε towards a watched observer is finite{why}."
+    """Sentences that the largest ε is infinite, so that it has no curve over rounds.
+
+    Of a single run also towards whom, and how many have a finite one towards the cloud or the public.
+    """
+    endless = endless_observers(series[0]) if len(series) == 1 else []
+    if not endless:
+        return "No largest ε towards a watched observer is finite, so none is drawn over rounds."
+    whom = text.join_names([parties_in_words(series[0].network.titled(observer)) for observer in endless])
+    worst = f"the largest ε of a {unit_of_run(series[0].first)} towards {whom} is ∞, so it has no curve"
+    return " ".join([text.sentence(worst), *filter(None, map(partial(_how_many_finite, series[0]), endless))])
+
+
+def _how_many_finite(one: Series, observer: str) -> str:
+    """A sentence on how many units of a run have a finite ε towards the cloud or public; "" for others."""
+    rows = [row for row in of_main_unit(one.first.privacy.guarantees) if row.observer == observer]
+    finite = [row for row in rows if row.epsilon < math.inf]
+    if observer not in ("cloud", "public") or not finite:
+        return ""
+    many, every = (sum(row.stands_for for row in some) for some in (finite, rows))
+    have = "has" if many == 1 else "have"
+    of = text.how_many(every, rows[0].unit_kind)
+    return f"Towards the {observer} {text.whole(many)} of {of} {have} a finite one."
 
 
 def _control_html(one: Series, figures: PlacedFigures) -> str:
@@ -299,7 +319,7 @@ def _noise_html(one: Series, alike: Sequence[Series]) -> str:
 def _claims_html(one: Series, figures: PlacedFigures) -> str:
     """HTML of the published claims beside the rigorous ε; empty without claims."""
     privacy = one.first.privacy
-    figure = claims_figure(privacy.claims, labels_for(one.network))
+    figure = claims_figure(privacy.claims, labels_for(one.network), privacy.coalitions)
     if figure is None:
         return ""
     return figures.place(figure) + claims_table(privacy.claims, text.at_delta(privacy.delta))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.pareto.axis import ACCURACY, SCORES, title_of
 from sfumato.report.pareto.knee import knee_sentences
@@ -31,7 +31,7 @@ def headline(swept: ParetoPage) -> str:
     failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
     seeds = max((point.seeds for point in swept.points), default=0)
     of = f" of {seeds} seeds each" if seeds > 1 else ""
-    alone = " One seed each: a difference between points may be chance." if seeds == 1 else ""
+    alone = " One seed each: a small difference between points may be chance." if seeds == 1 else ""
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
     bends = knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
     said = [*_best_by_rule(swept), *bends, f"{counted}{of}{failed}.{alone}"]

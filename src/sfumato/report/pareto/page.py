@@ -38,6 +38,14 @@ _FILLED = "Filled markers, joined by a line: the Pareto front."
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 
 
+def _title_of_planes(drawn: Sequence[tuple[str, str]]) -> str:
+    """The heading above the figures of ``drawn``, by what is on their axes."""
+    names = {name for plane in drawn for name in plane} - SCORES.keys()
+    privacy = ["ε"] if any(name.startswith(EPSILON_PREFIX) for name in names) else []
+    costs = ["costs"] if any(not name.startswith(EPSILON_PREFIX) for name in names) else []
+    return f"Score against {text.join_names([*privacy, *costs])}" if names else "Score"
+
+
 def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
     figures = PlacedFigures()
@@ -49,7 +57,7 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     told = [text.paragraphs([_FRONT])] if any(_FILLED in figure.caption for figure in drawn) else []
     sections = [
         headline(swept),
-        section("Score against ε and costs", [*told, panels if drawn else placeholder(nothing)]),
+        section(_title_of_planes(planes(swept)), [*told, panels if drawn else placeholder(nothing)]),
         section("All points", [_points_table(swept), _report_links(swept)]),
     ]
     if swept.failures:

@@ -45,7 +45,7 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
         lost = sign * (best - reached)
         points = sign * (round(100 * best, 1) - round(100 * reached, 1))  # of the figures as they are shown
         on_air = sends_over_the_air(one.first.spec_dict)
-        what = "noise, the receiver's included," if on_air else "privacy"
+        what = "noise, the receiver's included," if on_air else "the noise"
         amount = (
             f"{points:.1f} points of accuracy" if score is ACCURACY else f"{number(lost)} of {score.name}"
         )
@@ -53,9 +53,10 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
         seen = points >= 0.05 if score is ACCURACY else lost > 0
         cost = cost if seen else f"No cost of {what} is seen"
         seeds = _note_on_chance(one, other, seen=seen and score is ACCURACY, apart=abs(best - reached))
+        clipped = " (clipping is in both)" if (one.first.spec_dict.get("privacy") or {}).get("clip") else ""
         said.append(
-            f"{cost}: {one.name} ends at {score.text(reached)}, and {other.name}, which has no noise, at "
-            f"{score.text(best)}{seeds}."
+            f"{cost}{clipped}: {one.name} ends at {score.text(reached)}, and {other.name}, which has no "
+            f"noise, at {score.text(best)}{seeds}."
         )
     return said
 
@@ -154,7 +155,7 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
         f"--out {quote(baseline_folder(folder).name)}\nsfumato report {quote(folder.name)}"
     )
     unknown = (
-        "What privacy costs in accuracy is not known: there is no such run without noise beside this one."
+        "What the noise costs in accuracy is not known: there is no such run without noise beside this one."
     )
     if sends_over_the_air(one.first.spec_dict):
         unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."

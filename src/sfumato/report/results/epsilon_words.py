@@ -1,15 +1,15 @@
-"""What an ε means, in words: how sure an observer may become, and what is known after a run only."""
+"""What an ε means, in words: how sure an observer may become, what it rests on, and what a run adds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import epsilon, how_many
-from sfumato.rounding import certainty
+from sfumato.rounding import certainty, number
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 _ALMOST_CERTAIN = "almost certain"
@@ -27,6 +27,27 @@ def epsilon_in_words(kind: str, value: float) -> str:
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
         f"used can become {most}{weak}."
     )
+
+
+def draw_sentence(training: Mapping[str, Any], rates: Sequence[float], kind: str) -> list[str]:
+    """A sentence on the hidden draw of records or persons that ε rests on; [] where nothing is drawn.
+
+    Args:
+        training: of the resolved spec; where all take part in every round with the same number of local
+            steps, it says how many these are.
+        rates: with which each device draws one of its own for a local step; empty: not drawn one by one.
+        kind: record or person.
+    """
+    drawn = [rate for rate in rates if 0 < rate < 1]
+    if not drawn:
+        return []
+    ends = " to ".join(dict.fromkeys(map(number, (min(drawn), max(drawn)))))
+    everybody = (training.get("participation") or {"kind": "all"})["kind"] == "all"
+    steps = training["rounds"] * (training.get("local_steps") or 0) if everybody else 0
+    which = f"each of the {how_many(steps, 'local step')}" if steps > 1 else "a local step"
+    return [
+        f"For {which} a {kind} is drawn with probability {ends}; these ε hold while nobody sees the draw."
+    ]
 
 
 def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "") -> list[str]:
@@ -81,7 +102,7 @@ def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
     after, row = max(larger, key=lambda pair: pair[0].epsilon)
     rounds = how_many(after.participations, "round")
     return [
-        "That holds before the run, whoever will be drawn. Given that it took part in "
+        "This ε counts the chance of being drawn. Given that it took part in "
         f"{rounds}, a {row.unit_kind} has ε = {epsilon(after.epsilon)} towards {_with_article(row)}, which "
         "knows who was drawn."
     ]

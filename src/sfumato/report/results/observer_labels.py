@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.network.groups import BoolArray, Groups
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import how_many, join_names, pluralise, whole
-from sfumato.report.results.network import GroupNetwork, Network
+from sfumato.report.results.network import GroupNetwork, Network, parties_in_words
 from sfumato.user_text import decimal
 
 
@@ -91,6 +91,10 @@ class ObserverLabels(abc.ABC):
     def _coalition_text(self, coalition: str) -> str:
         """The members of a coalition, given as names joined by commas, as text with " + "."""
         return coalition.replace(",", " + ")
+
+    def observer_title(self, observer: str) -> str:
+        """A single observer in words, such as ``edge 0``."""
+        return parties_in_words(observer)
 
     @abc.abstractmethod
     def _party_column(self, unit: str, observer: str) -> Column:
@@ -165,6 +169,10 @@ class GroupLabels(ObserverLabels):
     def _coalition_text(self, coalition: str) -> str:
         """The titles of a coalition's members, joined by " + "; ``coalition``: names joined by commas."""
         return super()._coalition_text(self.groups.titled(coalition))
+
+    def observer_title(self, observer: str) -> str:
+        """A master or worker by its name, or as ``worker 26``."""
+        return parties_in_words(self.groups.titled(observer)).replace("device", "worker")
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for the master or worker ``observer``, by how many groups away from those of ``unit`` it

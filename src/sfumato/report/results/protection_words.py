@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
-from sfumato.report.results.epsilon_words import after_run_sentence, epsilon_in_words, unit_sentences
+from sfumato.report.results.epsilon_words import (
+    after_run_sentence,
+    draw_sentence,
+    epsilon_in_words,
+    unit_sentences,
+)
 from sfumato.report.results.held import held_in_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.series import Series
@@ -24,10 +29,13 @@ from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
 _MOST_SITES = 6
+_SEEN = ", seen"  # of a draw, in the accountant's reasons
 _ALL_FROM_GRADIENTS = (
-    "It is the same towards all, as noise is in every gradient: whatever anybody receives follows from "
-    "noised gradients."
+    "No less is proven towards any of them, as noise is in every gradient: whatever anybody receives follows "
+    "from noised gradients."
 )
+
+_ALL_SEE_DRAWS = "It is the same towards all, as each is charged as if it saw who is drawn."
 
 
 def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
@@ -54,6 +62,8 @@ def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
     if within is not None:
         held = held_in_run(series.first, within).each
         units = unit_sentences(series.first.spec_dict, within, series.network.device_word, held)
+        rates = (series.first.ledger.get("batches") or {}).get("rate_per_device") or ()
+        units += draw_sentence(series.first.spec_dict["training"], rates, within)
     paragraphs = bare, protected, units, _worker_sentences(series, matrix, main, at)
     return [" ".join(sentences) for sentences in paragraphs if sentences]
 
@@ -105,6 +115,7 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
             f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}.",
             *(by_class or ranged),
             *(_why_sites_differ(series, kind) if ranged else []),
+            *([_ALL_SEE_DRAWS] if alike and all(_SEEN in row.why for row in of_kind) else []),
             *([_ALL_FROM_GRADIENTS] if alike and series.network.step_noise else []),
             *([epsilon_in_words(kind, most)] if in_words else []),
         ]

@@ -140,16 +140,17 @@ def _tested_on(run: RunFolder) -> str:
 def _best_round_sentence(series: Series) -> str:
     """A sentence on the best round if it was better than the last by a point of accuracy or more; else "".
 
-    Rounds whose models are not released do not count.
+    Rounds whose models are not released do not count. Where nothing was learned a best round is chance.
     """
     curve = series.curve(ACCURACY.column)
     released = np.flatnonzero(curve.rounds % rounds_to_a_release(series.first) == 0)
-    if not len(released):
+    if not len(released) or nothing_learned(series.first):
         return ""
     at = released[curve.mean[released].argmax()]
     if curve.mean[at] - curve.mean[-1] < _CLEARLY:
         return ""
-    return f" It was best after round {whole(curve.rounds[at])}: {percent(float(curve.mean[at]))}."
+    best = percent(float(curve.mean[at]))
+    return f" It was best after round {whole(curve.rounds[at])}: {best}, as picked on the same test data."
 
 
 def guessing_of_run(run: RunFolder) -> str:

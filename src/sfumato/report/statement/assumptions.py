@@ -68,18 +68,6 @@ OF_RECEIVERS = Assumed(
     "than the figures say.",
 )
 """Where messages are added over the air."""
-OF_DRAWS = Assumed(
-    "Who and which rows were drawn stays secret.",
-    "Whoever knows who was drawn learns more than the figures say. Keep ledger.json, which says how often "
-    "each took part, and the keys of the parties.",
-)
-"""Where a draw that observers do not know hides units."""
-OF_DEPLOYED_DRAWS = Assumed(
-    "Who and which rows were drawn stays secret.",
-    "Whoever knows who was drawn learns more than the figures say. Keep secret the keys and the memories of "
-    "the parties, and what those receive to whom devices send.",
-)
-"""The same of a run of real parties."""
 OF_SEEN_COINS = Assumed(
     "Devices take part by coins, and figures are over all ways that these may fall.",
     "Towards those who see who takes part, a device that happened to take part in more rounds than most, or "
@@ -88,22 +76,45 @@ OF_SEEN_COINS = Assumed(
 """Where real devices draw by themselves whether they take part in a round: no run folder says how often."""
 
 
-def of_ciphers(hops: str, least: str) -> tuple[Assumed, ...]:
-    """What is assumed of those who compute.
+def of_draws(played: Played, *, parties: bool) -> Assumed:
+    """What is assumed where a draw that observers do not know hides units.
+
+    Args:
+        played: by whom the training was, or that it was not yet.
+        parties: whether it is drawn who takes part in a round, and not rows alone.
+    """
+    what = "Who and which rows were drawn stays secret." if parties else "Which rows were drawn stays secret."
+    kept = []
+    if played not in ("not yet", "simulated"):
+        kept.append("the keys and the memories of the parties")
+        if parties:
+            kept.append("what those receive to whom devices send")
+    elif parties:
+        kept.append("ledger.json, which says how often each took part")
+    if played == "simulated":
+        kept.append("spec.yaml, which has the seed that every draw follows from")
+    keep = f" Keep secret {text.join_names(kept)}." if kept else ""
+    return Assumed(what, f"Whoever knows what was drawn learns more than the figures say.{keep}")
+
+
+def of_ciphers(hops: str, least: str, played: Played) -> tuple[Assumed, ...]:
+    """What is assumed of those who compute; of the noise of a simulation, which has a seed, nothing here.
 
     Args:
         hops: with secure aggregation, in words; "" for none.
         least: how many parties of a sum have a threshold of shares, as of `least_of_sums`; "" if not known.
+        played: by whom the training was, or that it was not yet.
     """
     noise = Assumed(
         "Nobody breaks the cipher that noise comes from.",
         "Noise follows from a secret key by a cipher: against those who could break it nothing here holds.",
     )
+    of_noises = () if played == "simulated" else (noise,)
     if not hops:
-        return (noise,)
+        return of_noises
     many = f"at least {least} of them" if least[:1].isdigit() else f"{least or BY_DEFAULT} of them"
     return (
-        noise,
+        *of_noises,
         Assumed(
             f"Messages {hops} are added up under secure aggregation, and whoever adds them up sees the sum.",
             f"Together with {many} it sees single messages, and so does whoever breaks the masks or holds "
@@ -157,8 +168,8 @@ def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
     """What is assumed of the rows of persons; ``place``: what a party with data is called."""
     return (
         Assumed(
-            f"To a local step a {place} brings each of its persons with one probability, and of a person one "
-            "row.",
+            f"To a local step a {place} brings each of its persons with the same probability, and of a "
+            "person one row.",
             "The program draws so; no file can prove it.",
         ),
         Assumed(

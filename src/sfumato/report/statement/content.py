@@ -213,7 +213,9 @@ class Statement:
         """What is assumed of observers, noise, files and the rows of a person."""
         return (
             *assumed.OF_OBSERVERS,
-            *assumed.of_ciphers(hops_in_words(self.network), least_of_sums(self.spec, self.network)),
+            *assumed.of_ciphers(
+                hops_in_words(self.network), least_of_sums(self.spec, self.network), self._played
+            ),
             *([assumed.OF_RECEIVERS] if self.network.over_air else []),
             assumed.of_noise(self._played, self.draws),
             *self._of_draws(),
@@ -227,10 +229,11 @@ class Statement:
 
     def _of_draws(self) -> Iterator[Assumed]:
         """What is assumed of draws of participants and rows, where there are any."""
-        if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees):
-            yield assumed.OF_DEPLOYED_DRAWS if self.draws else assumed.OF_DRAWS
         part = self.spec["training"].get("participation") or {"kind": "all"}
-        if self.draws and part["kind"] != "all":
+        parties = part["kind"] != "all"
+        if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees):
+            yield assumed.of_draws(self._played, parties=parties)
+        if self.draws and parties:
             yield assumed.OF_SEEN_COINS
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import date
 from string import Template
 
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.html import asset, bullet_list, section
@@ -180,8 +180,9 @@ def _towards_public(told: RelatedPairs, finite: Sequence[RelatedPairs], statemen
 def _yardstick(promise: Promise) -> str:
     """A sentence on what has been called a small ε, and on how far that helps for a kind of unit."""
     if promise.kind == "record":
-        more = f"what is learned of somebody with {SEVERAL} is told below"
-        return f"{_YARDSTICK}. That is none for one record: {more}."
+        return (
+            f"{_YARDSTICK}. Compare with these the ε of somebody with {SEVERAL} records, which is told below."
+        )
     most = certainty(LARGE_EPSILON)
     return f"{_YARDSTICK}; yet ε = {LARGE_EPSILON:g} lets 50 : 50 become {most}."
 

@@ -8,13 +8,14 @@ from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sfumato.families import family_of_topology
-from sfumato.findings import LARGE_EPSILON
+from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.held import HeldCounts
 from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.statement.gains import bound_of_several
+from sfumato.rounding import certainty
 
 UNITS = {
     "device": "all data of one device",
@@ -44,7 +45,7 @@ _HIDDEN = {
 _QUESTIONS = {
     "zero-out": "whether the data of a certain {unit} were used",
     "remove": "whether a certain {unit} took part",
-    "replace": "which of two data sets a certain {unit} has",
+    "replace": "which of two possible data a certain {unit} has",
 }
 IN_SHORT = {"zero-out": "data used?", "remove": "took part?", "replace": "which data?"}
 """What an observer may want to know, by neighbouring relation, for the head of a column."""
@@ -270,7 +271,10 @@ def not_protected(promises: Sequence[Promise], place: str, clip: str, delta: flo
 def _of_several_records(promise: Promise, delta: float) -> str:
     """A sentence on somebody with several records, whose ε is at most ``promise.most`` each."""
     bound = bound_of_several(promise.most, delta, SEVERAL)
-    limit = f"at most {text.epsilon(bound.epsilon)} at δ = {text.epsilon(bound.delta, 2)}"
+    told = promise.relation == "zero-out" and bound.epsilon <= LARGE_EPSILON
+    sure = f"50 : 50 on whether their data were used becomes at most {certainty(bound.epsilon)}"
+    becomes = f". Leaving δ aside, {sure}" if told else ""
+    limit = f"at most {text.epsilon(bound.epsilon)} at δ = {text.epsilon(bound.delta, 2)}{becomes}"
     if bound.epsilon == math.inf:
         limit = "not limited by these figures"
     return (

@@ -109,8 +109,6 @@ def _how(result: StudyResult) -> str:
         lines.append(f"Form: {plan.form}, of {text.join_names(list(study.forms))}.")
     if form.changes:
         lines.append(f"It sets {_changes(form.changes)}.")
-    if not study.can_be_shortened:
-        lines.append("It trains nothing, so --quick leaves nothing out.")
     if plan.quick and study.quick.changes:
         lines.append(f"Shortened by {_changes(study.quick.changes)}.")
     if form.needs:
@@ -120,8 +118,8 @@ def _how(result: StudyResult) -> str:
         multiple = text.number(result.steps / quickstart_steps(), 2)
         lines.append(f"{text.number(result.steps, 3)} device steps: {multiple} times the quickstart.")
     took = text.quantity(round(result.seconds), text.SECONDS)
-    lines.append(f"This call took {took}; what was there before is not counted.")
-    lines.append(f"Everything measured: results.parquet, {text.whole(len(result.table))} rows.")
+    lines.append(f"This call took {took}, without what earlier calls had computed.")
+    lines.append(f"All figures: results.parquet, {text.whole(len(result.table))} rows.")
     command = f"sfumato study {plan.name}{_options(plan)}"
     unstated = text.paragraphs([study.unstated]) if study.unstated else ""
     title = "<h3>What the paper leaves open</h3>" if unstated else ""

@@ -1,0 +1,91 @@
+"""The finding that an ε is so large that it hardly protects: of whom, and towards whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import ObserverKind
+from sfumato.rounding import certainty, number, upper_bound
+
+LARGE_EPSILON = 10.0
+"""Even odds become 22,026 to 1 at most: whoever guesses is right but once in 22,027 times."""
+_TOWARDS: Mapping[ObserverKind, str] = {
+    "cloud": "the cloud", "public": "the public", "own-edge": "their own edge", "other-edge": "other edges",
+    "peer": "devices of the same edge or group", "other-device": "other devices",
+    "asked-for": "the observers that were asked for",
+}  # fmt: skip
+_TOWARDS_IN_GROUPS: Mapping[ObserverKind, str] = {
+    "own-edge": "their own master", "other-edge": "other masters", "peer": "workers of the same group",
+    "other-device": "other workers",
+}  # fmt: skip
+
+
+def large_epsilon(guarantees: Iterable[Guarantee], at_edges: str = "", device: str = "device") -> str | None:
+    """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none.
+
+    Args:
+        guarantees: rows towards all observers.
+        at_edges: how many devices are ever under an edge that they do not trust, as text; "": not known.
+        device: what a device is called; ``worker`` in groups, whose aggregators are masters.
+    """
+    rows = list(guarantees)
+    untrusted = [row for row in rows if not row.is_raw]
+    above = [row for row in untrusted if row.epsilon > LARGE_EPSILON]
+    finite = [row for row in above if row.epsilon < math.inf]
+    if not finite:
+        return None
+    worst = max(finite, key=lambda row: row.epsilon)
+    everywhere = len(above) == len(untrusted) and not _some_may_have_less(above)
+    counted = above if everywhere else _of_kinds_with_finite(above)
+    if everywhere:
+        but = "" if len(untrusted) == len(rows) else " that they do not trust with raw updates"
+        whom = f"for all {_kinds_of_units(above, device)} towards every observer{but}"
+    else:
+        whom = _of_whom(rows, counted, at_edges, device)
+    where = " where it is finite" if len(finite) < len(counted) else ""
+    return (
+        f"ε is above {LARGE_EPSILON:g} {whom}, up to {upper_bound(worst.epsilon)}{where} "
+        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as an "
+        f"observer with even odds may become {certainty(LARGE_EPSILON)} sure at ε = {LARGE_EPSILON:g} already"
+    )
+
+
+def _kinds_of_units(rows: Sequence[Guarantee], device: str) -> str:
+    """The kinds of units of rows, such as ``devices or records``."""
+    units = sorted({row.unit_kind for row in rows})
+    return " or ".join(f"{device if unit == 'device' else unit}s" for unit in units)
+
+
+def _some_may_have_less(above: Sequence[Guarantee]) -> bool:
+    """Whether a row stands for units of which some may have an ε of at most `LARGE_EPSILON`."""
+    return any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in above)
+
+
+def _of_whom(rows: Sequence[Guarantee], above: Sequence[Guarantee], at_edges: str, device: str) -> str:
+    """For how many units (up to, where some may have less), and towards whom, ε is above `LARGE_EPSILON`.
+
+    ``above``: those of ``rows`` that are above, ∞ too, towards kinds of observers with a finite one.
+    """
+    kinds, some_less = _kinds_of_units(above, device), _some_may_have_less(above)
+    words = {**_TOWARDS, **(_TOWARDS_IN_GROUPS if device == "worker" else {})}
+    towards = list(dict.fromkeys(words[row.relation.kind] for row in above))
+    whom = " and ".join(filter(None, [", ".join(towards[:-1]), towards[-1]]))
+    found = {row.relation.kind for row in above}
+    counted = found & {"cloud", "public"}
+    if at_edges and kinds == "devices" and found == {"own-edge"}:
+        apart = sum(row.relation.kind == "own-edge" and not row.is_raw for row in rows)
+        most = "up to " if some_less or apart > len(above) else ""
+        return f"for {most}{at_edges} devices towards {whom}"
+    if len(towards) > 1 or not counted:
+        return f"for some {kinds} towards {whom}"
+    every = sum(row.stands_for for row in rows if row.relation.kind in counted)
+    many = f"{sum(row.stands_for for row in above):,} of {every:,} {kinds}"
+    return f"for {'up to ' if some_less else ''}{many} towards {whom}"
+
+
+def _of_kinds_with_finite(above: Sequence[Guarantee]) -> list[Guarantee]:
+    """The rows of ``above`` towards kinds of observers towards whom one of them is finite."""
+    finite = {row.relation.kind for row in above if row.epsilon < math.inf}
+    return [row for row in above if row.relation.kind in finite]
