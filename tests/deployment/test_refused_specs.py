@@ -131,6 +131,7 @@ EXAMPLES_OF_GROUPS = {
             {"protocol": "ms-fedavg", "privacy": {"noise": "none"}, "trust": {}, "training": TRAINING},
             "protocol",
         ),
+        ({"protocol": "dp-ogl-local", "training": GROUPS["training"] | {"rounds": 1}}, "training.rounds"),
         ({"topology": RING | {"structure": "labels"}, "data": SKEWED}, "topology.structure"),
         ({"topology": LISTED | {"eras": [ERA]}}, "topology.eras"),
         ({"transport": {"devices_to_master": "secure-aggregation"}}, "transport.devices_to_master"),

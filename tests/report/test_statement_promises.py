@@ -351,3 +351,19 @@ def test_the_noise_of_a_simulation_is_not_said_to_follow_from_a_secret_key():
     assert of_ciphers("", "", "simulated") == ()
     assert "secret key" in of_ciphers("", "", "deployed")[0].why
     assert len(of_ciphers("of sites to the cloud", "2", "simulated")) == 1
+
+
+def test_a_message_of_an_interval_is_clipped_to_more_than_one_update():
+    spec = {
+        "name": "ring",
+        "protocol": "dp-ogl-local",
+        "data": {"source": "synthetic", "examples_per_device": 12},
+        "model": {"kind": "softmax"},
+        "topology": {"kind": "groups", "structure": "ring", "devices": 6, "groups": 3},
+        "training": {"rounds": 4, "local_steps": 2, "batch_size": 4, "learning_rate": 0.1, "merge_every": 4},
+        "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
+    }
+    words = words_of(made(sf.load_spec(spec)))
+    assert (
+        "is clipped to norm 2 (privacy.clip.norm times √4, as a message is the update of 4 rounds)." in words
+    )

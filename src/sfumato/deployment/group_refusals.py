@@ -50,6 +50,9 @@ def _of_groups(plan: GroupPlan) -> Refusals:
     yield not plan.noises_every_update, "protocol", spec.protocol, unclipped
     variant = "must be a built-in one: code of one's own is not deployed yet"
     yield spec.protocol != plan.kind, "protocol", spec.protocol, variant
+    rounds, every = spec.training.rounds, plan.merge_every
+    sent = f"must be at least training.merge_every ({every}): nothing is sent before an interval ends"
+    yield plan.by_interval and rounds < every, "training.rounds", rounds, sent
     labels = "must not follow from labels: which ones a worker holds is not accounted"
     yield topology.by_labels, "topology.structure", topology.structure, labels
     yield topology.eras, "topology.eras", None, "must be left out: groups that change are not deployed yet"

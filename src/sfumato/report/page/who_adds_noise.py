@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,11 +22,14 @@ _STATED = (
 def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     """Who adds how much noise by a resolved spec, as a mapping for `noise_part` and for statements.
 
-    ``clip`` has the clipping, ``parties`` a list of parties with their noise multipliers (std over
-    sensitivity) by aggregating tier from the top down. ``network``: that the spec describes.
+    ``clip`` has the clipping, with ``rounds`` where a message is an update of several; ``parties`` a list of
+    parties with their noise multipliers (std over sensitivity) by aggregating tier from the top down.
+    ``network``: that the spec describes.
     """
     noise, clip = spec["privacy"]["noise"], spec["privacy"].get("clip")
     found: dict[str, Any] = {"clip": clip, "parties": []}
+    if clip and spec["protocol"] == "dp-ogl-local":
+        found["clip"] = clip | {"rounds": spec["training"]["merge_every"]}
     if noise["kind"] == "sources":
         found["parties"] = [
             {"parties": list(map(network.titled, one["owners"])), "multipliers": list(one["multipliers"])}
@@ -97,9 +101,11 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
     said = [_rounds(training)]
     clip = noise["clip"]
     if clip:
-        norm = text.number(clip["norm"])
+        rounds = clip.get("rounds") or 1
+        norm = text.number(clip["norm"] * math.sqrt(rounds))
+        of_several = f" times √{rounds}, as a message is the update of {rounds} rounds" if rounds > 1 else ""
         what = _ONE_ROW if persons and clip["kind"] == "example" else _CLIPPED[clip["kind"]]
-        said.append(f"{what} is clipped to norm {norm} (privacy.clip.norm).")
+        said.append(f"{what} is clipped to norm {norm} (privacy.clip.norm{of_several}).")
     if noise.get("channel"):
         said.append(noise["channel"])
     if not noise["parties"]:
