@@ -80,7 +80,8 @@ def _refuse_to_replace(page: Path, found: Statement) -> None:
     source, name = there.get("source", ""), there.get("name", "")
     if (str(source).partition(" (")[0], name) != (found.source.partition(" (")[0], str(found.spec["name"])):
         said = f"is a statement of {name} ({source})" if name else "is something else"
-        raise SpecError(Argument("out"), str(page), f"{said}, and is left as it is; name another file")
+        other = f"name another file, such as {found.spec['name']}-statement.html"
+        raise SpecError(Argument("out"), str(page), f"{said}, and is left as it is; {other}")
 
 
 def _statement_of_spec(spec: Spec) -> Statement:

@@ -19,6 +19,7 @@ from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.dataset_sizes import dataset_facts, known_examples
 from sfumato.data.repeats import looks_like_id, repeating_ids
 from sfumato.errors import SfumatoError
+from sfumato.families import GROUPS, family_of
 from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
 from sfumato.large_epsilons import large_epsilon
 from sfumato.privacy.guarantee import Guarantee
@@ -91,7 +92,7 @@ def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -
     """Warnings before a run: about the plan, ``delta`` and the ε of ``guarantees``."""
     apart = plan.devices_at_untrusted_edges
     at_edges = "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}"
-    in_groups = plan.spec.topology.kind == "groups"
+    in_groups = family_of(plan.spec) is GROUPS
     large = large_epsilon(guarantees, at_edges, "worker" if in_groups else "device")
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))

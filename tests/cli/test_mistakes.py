@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from key_effects import keys_of_models
 
 from sfumato.cli import main
@@ -267,3 +268,12 @@ def test_several_mistakes_are_a_line_each(capsys: pytest.CaptureFixture[str]) ->
     assert [line.split(": ")[2] for line in lines] == ["training.round", "privacy.delta", "privacy.clip.norm"]
     assert all(line.startswith("sfumato: mine.yaml: ") for line in lines)
     assert [int(line.rpartition("line ")[2].rstrip(")")) for line in lines] == [11, 13, 14]
+
+
+def test_a_gpu_that_is_not_here_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    told = said(capsys, ["run", "quickstart", "--device", "cuda", "--out", "gpu"])
+    assert "device: got 'cuda'; no CUDA device is available here" in told
+    assert not Path("gpu").exists()

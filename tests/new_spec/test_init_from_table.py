@@ -101,7 +101,9 @@ def test_semicolons_commas_and_parquet_give_the_same_data(capsys: pytest.Capture
     assert len(set(found.values())) == 1
     assert written("german")["data"]["separator"] == ";"
     assert written("german")["data"]["decimal"] == ","
-    assert "columns are parted by semicolons, numbers have decimal commas" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "columns are separated by semicolons, numbers have decimal commas: " in told
+    assert "data.separator and data.decimal say so" in " ".join(told.split())
 
 
 @pytest.mark.usefixtures("no_report")

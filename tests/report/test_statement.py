@@ -59,6 +59,7 @@ def test_a_statement_of_something_else_is_left_as_it_is(tmp_path, capsys, monkey
     assert main(["statement", "two.json"]) == 2
     said = capsys.readouterr()
     assert "--out: got 'statement.html'; is a statement of one (A plan, before any run)" in said.err
+    assert "name another file, such as two-statement.html" in said.err
     assert (tmp_path / "statement.html").read_bytes() == before
     assert main(["statement", "two.json", "--out", "statement.html"]) == 0
 

@@ -148,7 +148,8 @@ def _of_the_file(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     if table.csv is not None and table.csv.separator != ",":
         sign = SIGNS_IN_WORDS[table.csv.separator]
         comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
-        yield f"columns are parted by {sign}{comma}: data.separator says so"
+        written = "data.separator and data.decimal say so" if comma else "data.separator says so"
+        yield f"columns are separated by {sign}{comma}: {written}"
     others = {decisions.label, decisions.site, decisions.person, *decisions.ids}
     swapped = [name for name in table.texts if name not in others and table.has_decimal_commas(name)]
     if swapped:

@@ -328,7 +328,14 @@ def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
 
 
 def picked_device(device: str) -> str:
-    """``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``."""
-    if device != "auto":
-        return device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``.
+
+    Raises:
+        SpecError: it is a CUDA device, and none is here.
+    """
+    is_here = torch.cuda.is_available()
+    if device == "auto":
+        return "cuda" if is_here else "cpu"
+    if device.startswith("cuda") and not is_here:
+        raise SpecError(Argument("device"), device, "no CUDA device is available here")
+    return device
