@@ -336,7 +336,8 @@ def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
             "proportion to that norm; a smaller one gives the same ε with less noise"
         )
     if min(measured) >= ALWAYS and advice:
-        return f"in every round the clip acted on at least 99 % of {many}: {advice}"
+        when = "in every round" if len(measured) == len(fractions) else "in every round with a clip"
+        return f"{when} the clip acted on at least 99 % of {many}: {advice}"
     return None
 
 

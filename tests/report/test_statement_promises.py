@@ -241,7 +241,8 @@ def test_epsilon_after_the_run_is_told_by_observer():
     place = next(i for i, row in enumerate(found.privacy.guarantees) if row.observer == "cloud")
     privacy = replace(found.privacy, after_run={place: AfterRun(99.0, 3)})
     after = replace(found, privacy=privacy)
-    assert "has ε = 99 towards the cloud" in words_of(after)
+    told = "After this run the largest ε is 99, of a device that took part in 3 rounds, towards the cloud"
+    assert told in words_of(after)
     assert "For a unit of which it is known how often it took part, rely on the larger ε." in words_of(after)
     (told,) = after.to_dict()["after_run"]
     assert (told["observer"], told["epsilon"], told["participations"]) == ("cloud", 99.0, 3)
@@ -364,6 +365,5 @@ def test_a_message_of_an_interval_is_clipped_to_more_than_one_update():
         "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
     }
     words = words_of(made(sf.load_spec(spec)))
-    assert (
-        "is clipped to norm 2 (privacy.clip.norm times √4, as a message is the update of 4 rounds)." in words
-    )
+    said = "Every message that is released is clipped to norm 2 (privacy.clip.norm times √4, as a message is "
+    assert f"{said}the update of 4 rounds)." in words

@@ -10,6 +10,7 @@ from sfumato.report import formatting as text
 from sfumato.report.results.network import AT_STEPS, Network, owners_in_words
 from sfumato.report.results.secure_sums import drops_in_words
 from sfumato.rounding import number
+from sfumato.schedule.groups import BY_INTERVAL
 
 _CLIPPED = {"update": "Every message", "step": "Every local step", "example": "The gradient of every example"}
 _ONE_ROW = "In every local step a person that is drawn brings one of their rows, chosen anew: its gradient"
@@ -28,7 +29,7 @@ def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     """
     noise, clip = spec["privacy"]["noise"], spec["privacy"].get("clip")
     found: dict[str, Any] = {"clip": clip, "parties": []}
-    if clip and spec["protocol"] == "dp-ogl-local":
+    if clip and spec["protocol"] in BY_INTERVAL:
         found["clip"] = clip | {"rounds": spec["training"]["merge_every"]}
     if noise["kind"] == "sources":
         found["parties"] = [
@@ -105,6 +106,8 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
         norm = text.number(clip["norm"] * math.sqrt(rounds))
         of_several = f" times √{rounds}, as a message is the update of {rounds} rounds" if rounds > 1 else ""
         what = _ONE_ROW if persons and clip["kind"] == "example" else _CLIPPED[clip["kind"]]
+        if rounds > 1:
+            what = f"{what} that is released"
         said.append(f"{what} is clipped to norm {norm} (privacy.clip.norm{of_several}).")
     if noise.get("channel"):
         said.append(noise["channel"])

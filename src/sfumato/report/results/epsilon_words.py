@@ -102,9 +102,9 @@ def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
     after, row = max(larger, key=lambda pair: pair[0].epsilon)
     rounds = how_many(after.participations, "round")
     return [
-        "This ε counts the chance of being drawn. Given that it took part in "
-        f"{rounds}, a {row.unit_kind} has ε = {epsilon(after.epsilon)} towards {_with_article(row)}, which "
-        "knows who was drawn."
+        "This ε counts the chance of being drawn. After this run the largest ε is "
+        f"{epsilon(after.epsilon)}, of a {row.unit_kind} that took part in {rounds}, towards "
+        f"{_with_article(row)}, which knows who was drawn."
     ]
 
 
