@@ -49,20 +49,39 @@ class EngineSettings:
     def default(cls, device: str = "cpu") -> EngineSettings:
         """The default: torch's threads and 512 MiB on a CPU; one thread and half the memory on a CUDA device.
 
+        Args:
+            device: auto, cpu or cuda, perhaps with an index.
+
         Raises:
             SpecError: there is no such device here.
         """
-        try:
-            kind = torch.device(device).type
-        except RuntimeError as error:
-            raise SpecError(Argument("device"), device, "must be cpu or cuda") from error
-        if kind == "cuda":
-            if not torch.cuda.is_available():
-                raise SpecError(Argument("device"), device, "no CUDA device is available here")
+        device = picked_device(device)
+        if torch.device(device).type == "cuda":
             return cls(device, 1, torch.cuda.get_device_properties(device).total_memory // 2)
-        if kind != "cpu":
-            raise SpecError(Argument("device"), device, "must be cpu or cuda")
         return cls(device, torch.get_num_threads(), 512 << 20)
+
+
+def picked_device(device: str) -> str:
+    """``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``.
+
+    Raises:
+        SpecError: it is neither the CPU nor a CUDA device that is here.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device == "auto":
+        return "cuda" if count else "cpu"
+    place = Argument("device")
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise SpecError(place, device, "must be auto, cpu or cuda") from None
+    if found.type not in ("cpu", "cuda"):
+        raise SpecError(place, device, "must be auto, cpu or cuda")
+    if found.type == "cuda" and not count:
+        raise SpecError(place, device, "no CUDA device is available here")
+    if found.type == "cuda" and (found.index or 0) >= count:
+        raise SpecError(place, device, f"must be cuda:0 to cuda:{count - 1}, the CUDA devices here")
+    return device
 
 
 class Corrections(Protocol):
