@@ -67,21 +67,34 @@ def picked_device(device: str) -> str:
     Raises:
         SpecError: it is neither the CPU nor a CUDA device that is here.
     """
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto":
-        return "cuda" if count else "cpu"
-    place = Argument("device")
+        return "cuda" if is_here("cuda") else "cpu"
     try:
-        found = torch.device(device)
+        kind = torch.device(device).type
     except RuntimeError:
-        raise SpecError(place, device, "must be auto, cpu or cuda") from None
-    if found.type not in ("cpu", "cuda"):
-        raise SpecError(place, device, "must be auto, cpu or cuda")
-    if found.type == "cuda" and not count:
-        raise SpecError(place, device, "no CUDA device is available here")
-    if found.type == "cuda" and (found.index or 0) >= count:
-        raise SpecError(place, device, f"must be cuda:0 to cuda:{count - 1}, the CUDA devices here")
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise SpecError(Argument("device"), device, "must be auto, cpu or cuda")
+    if not is_here(device):
+        count = _cuda_devices()
+        there = f"must be cuda:0 to cuda:{count - 1}, the CUDA devices here"
+        raise SpecError(Argument("device"), device, there if count else "no CUDA device is available here")
     return device
+
+
+def is_here(device: str) -> bool:
+    """Whether torch can compute here on ``device``, the CPU or a CUDA device.
+
+    Raises:
+        RuntimeError: torch knows no device of this name.
+    """
+    found = torch.device(device)
+    return found.type == "cpu" or (found.type == "cuda" and (found.index or 0) < _cuda_devices())
+
+
+def _cuda_devices() -> int:
+    """Number of the CUDA devices here."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 class Corrections(Protocol):
