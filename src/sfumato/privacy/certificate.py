@@ -13,8 +13,8 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from sfumato.privacy.accountant import compose, compose_roughly
-from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
-from sfumato.privacy.declared_releases import DeclaredReleases
+from sfumato.privacy.charges import Composition, ways_to_charge
+from sfumato.privacy.declared_releases import DeclaredReleases, best_way
 from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge, RecordReleases
@@ -190,9 +190,8 @@ class _Writer:
             alone = replace(candidate, alternatives=())
             found = ways_to_charge(alone, self._neighbours) if record is None else record.ways(alone)
             ways += [(place, alone, way) for way in found]
-        if len(ways) == 1:  # nothing to compose again
-            return ways[0]
-        return min(ways, key=lambda way: smallest_epsilon([way[2]], 0, delta=delta).epsilon)
+        best = best_way([way for _, _, way in ways], delta)
+        return next(found for found in ways if found[2] is best)
 
     def _draw_as_json(
         self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]
