@@ -9,7 +9,7 @@ from local_reference import data_of, devices_of, train_all
 from torch import Tensor, nn
 
 from sfumato.engine import local, tiles
-from sfumato.engine.base import EngineSettings, LocalTask
+from sfumato.engine.base import EngineSettings, LocalTask, picked_device
 from sfumato.engine.local import LocalEngine
 from sfumato.engine.repeatable import repeatable_arithmetic
 from sfumato.errors import SpecError
@@ -356,11 +356,30 @@ def test_refuses_starts_of_another_model() -> None:
         next(engine.train(LocalTask(LocalSGD(0.1)), torch.zeros(1, 7), torch.zeros(1).long(), batches))
 
 
-@pytest.mark.parametrize("device", ["tpu", "meta", "cuda"])
-def test_refuses_devices_that_are_not_here(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SpecError):
+@pytest.mark.parametrize(
+    ("device", "here", "allowed"),
+    [
+        ("tpu", 0, "must be auto, cpu or cuda"),
+        ("meta", 2, "must be auto, cpu or cuda"),
+        ("cuda", 0, "no CUDA device is available here"),
+        ("cuda:2", 2, "must be cuda:0 to cuda:1, the CUDA devices here"),
+    ],
+)
+def test_refuses_devices_that_are_not_here(
+    device: str, here: int, allowed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: here > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: here)
+    with pytest.raises(SpecError) as caught:
         EngineSettings.default(device)
+    assert str(caught.value) == f"device: got {device!r}; {allowed}"
+
+
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    for here, device in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda here=here: here)
+        assert picked_device("auto") == device
 
 
 @pytest.mark.needs("cuda")

@@ -5,21 +5,35 @@ import math
 import pytest
 import torch
 
-from sfumato.learning.evaluation import Score, Scoring, apply_model, evaluate, score_of
+from sfumato.learning.evaluation import Score, Scoring, apply_model, score_of
 from sfumato.learning.losses import loss_of
 from sfumato.learning.models import build_model
 from sfumato.learning.parameters import ParameterLayout
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 100])
-def test_equals_the_module_itself(batch_size: int) -> None:
+def score_in_parts(
+    model: torch.nn.Module,
+    flat: torch.Tensor,
+    features: torch.Tensor,
+    targets: torch.Tensor,
+    how: Scoring,
+    *,
+    part: int = 7,
+) -> Score:
+    """The score of ``model`` with parameters ``flat``, from parts of so many examples."""
+    parts = zip(features.split(part), targets.split(part), strict=True)
+    return score_of([apply_model(model, flat, x, y, how) for x, y in parts], targets, how)
+
+
+@pytest.mark.parametrize("part", [1, 7, 100])
+def test_equals_the_module_itself(part: int) -> None:
     model = build_model("cnn-small", shape=(1, 8, 8), classes=10, seed=0)
     layout = ParameterLayout.of(model)
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(50, 1, 8, 8, generator=generator)
     labels = torch.randint(0, 10, (50,), generator=generator)
     logits = model(features).detach()
-    score = evaluate(model, layout.read(model), features, labels, batch_size=batch_size)
+    score = score_in_parts(model, layout.read(model), features, labels, Scoring(), part=part)
     assert score.accuracy == pytest.approx(float((logits.argmax(1) == labels).float().mean()))
     assert score.loss == pytest.approx(float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5)
 
@@ -36,7 +50,7 @@ def scored(
     halves = [
         (NUMBERS[part], targets[part]) for part in (slice(0, split), slice(split, 60)) if part.start < 60
     ]
-    parts = [apply_model(model, FLAT, x, y, how, batch_size=7) for x, y in halves]
+    parts = [apply_model(model, FLAT, x, y, how) for x, y in halves]
     return score_of(parts, targets, how)
 
 
@@ -98,7 +112,7 @@ def test_of_two_classes_the_second_is_the_positive_one() -> None:
     model = torch.nn.Linear(3, 2)
     labels = (NUMBERS[:, 0] > 0).long()
     flat = torch.linspace(-1, 1, 8)
-    found = evaluate(model, flat, NUMBERS, labels, Scoring(measures=("auc", "f1")))
+    found = score_in_parts(model, flat, NUMBERS, labels, Scoring(measures=("auc", "f1")))
     weights = ParameterLayout.of(model).unflatten(flat)
     logits = torch.nn.functional.linear(NUMBERS, weights["weight"], weights["bias"])
     assert found.measures["auc"] == pytest.approx(area(labels == 1, logits[:, 1] - logits[:, 0]))
@@ -111,7 +125,7 @@ def test_of_next_tokens() -> None:
     tokens = torch.randint(0, 3, (60, 3), generator=torch.Generator().manual_seed(3))
     model = torch.nn.Embedding(3, 3)
     flat = torch.linspace(-1, 1, 9)
-    found = evaluate(
+    found = score_in_parts(
         model, flat, tokens, tokens, Scoring("next-token", loss_of("next-token", None), ("perplexity",))
     )
     logits = flat.view(3, 3)[tokens]

@@ -218,8 +218,12 @@ def test_no_code_is_run(tmp_path: Path) -> None:
         checkpoint.load(tmp_path)
 
 
-def test_a_run_of_a_device_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    checkpoint.save(tmp_path, written(device="cuda"))
-    with pytest.raises(RunError, match="cuda, which is not available here"):
+@pytest.mark.parametrize(("device", "here"), [("cuda", 0), ("cuda:2", 2)])
+def test_a_run_of_a_device_that_is_not_here(
+    device: str, here: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: here > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: here)
+    checkpoint.save(tmp_path, written(device=device))
+    with pytest.raises(RunError, match=f"{device}, which is not available here"):
         checkpoint.load(tmp_path)

@@ -135,3 +135,9 @@ def test_plots_are_plotly_figures_of_the_run_and_its_account() -> None:
     shown = run.privacy.plot()
     assert isinstance(shown, go.Figure)
     assert shown.data[0].x[0] == max(row.epsilon for row in run.privacy.guarantees)
+
+
+def test_a_device_that_torch_does_not_know_is_refused() -> None:
+    with pytest.raises(SpecError, match="device: got 'gpu'; must be auto, cpu or cuda"):
+        sf.run(sf.load_spec(SPEC), out="run", device="gpu")
+    assert not Path("run").exists()

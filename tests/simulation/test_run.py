@@ -21,7 +21,7 @@ from sfumato.engine.local import LocalEngine
 from sfumato.errors import EnvelopeError, RunError
 from sfumato.interrupts import interrupted_by
 from sfumato.learning import evaluation
-from sfumato.learning.evaluation import evaluate
+from sfumato.learning.evaluation import Scoring, apply_model, score_of
 from sfumato.privacy.losses import gaussian as gdp
 from sfumato.run_folder.metrics_table import METRIC_COLUMNS
 from sfumato.run_folder.reader import (
@@ -174,7 +174,9 @@ def test_scoring_in_parts_is_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session.prepare(resolve(spec_of()), EngineSettings("cpu", 1, 1 << 20))
     test = session.examination
     test = replace(test, features=test.features[:599], targets=test.targets[:599])
-    whole = evaluate(session.model, session.start, test.features, test.targets)
+    how = Scoring()
+    sums = apply_model(session.model, session.start, test.features, test.targets, how)
+    whole = score_of([sums], test.targets, how)
     monkeypatch.setattr(evaluation, "PART", 70)  # unequal parts
     parts = [replace(test, threads=threads).score(session.start) for threads in (1, 2, 5)]
     assert parts[0].accuracy == whole.accuracy

@@ -19,11 +19,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sfumato.families import family_of
-from sfumato.privacy.charges import bound_epsilon
 from sfumato.privacy.claim import Claim
+from sfumato.privacy.declared_releases import PairCharge
 from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.observers import PairClass
-from sfumato.privacy.records import RecordCharge
 from sfumato.schedule.base import Plan
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByFormula
@@ -84,15 +83,14 @@ def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> 
             the device that draws its own most often.
         delta: of the bound.
     """
-    observer, neighbours = (pair.observer,), plan.spec.privacy.neighbours
-    exposures = plan.releases.exposures(pair.unit, observer)
-    bounds: dict[str, EpsilonBound] = {}
-    if unit != "device":
-        by_filter = plan.spec.control is not None
-        charge = RecordCharge.of(
-            plan.releases, pair.unit, observer, neighbours=neighbours, by_filter=by_filter, what=unit
-        )
-        bounds.update((e.bound_name, charge.bound_epsilon(e, delta=delta)) for e in exposures)
-    else:
-        bounds.update((e.bound_name, bound_epsilon(e, delta=delta, neighbours=neighbours)) for e in exposures)
+    spec = plan.spec
+    charge = PairCharge.of(
+        plan.releases,
+        unit,
+        pair.unit,
+        (pair.observer,),
+        neighbours=spec.privacy.neighbours,
+        by_filter=spec.control is not None,
+    )
+    bounds = charge.bounds(delta)
     return bounds[smallest(bounds)]

@@ -15,7 +15,7 @@ from sfumato.claims.dp_ogl_counts import (
     paper_sources,
 )
 from sfumato.claims.dp_ogl_theorem2 import Theorem2
-from sfumato.privacy.claim import Claim
+from sfumato.privacy.claim import Claim, claim_holds
 from sfumato.privacy.declared_releases import bounds_of
 from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import PairClass
@@ -62,11 +62,12 @@ def _claims_of_pair(
     names = f"device:{unit}", f"device:{observer}"
     for source, method in sources.items():
         claimed = paper_epsilon(declared, counts, method, delta)
-        why = _explain_count(declared, counts, unit, method, claimed >= rigorous, neighbours)
+        why = _explain_count(declared, counts, unit, method, claim_holds(claimed, rigorous), neighbours)
         yield Claim(source, *names, claimed, rigorous, why)
     if second is not None:
         claimed = second.epsilon(unit, observer, delta)
-        yield Claim(second.source, *names, claimed, rigorous, second.why(unit, observer, claimed >= rigorous))
+        why = second.why(unit, observer, claim_holds(claimed, rigorous))
+        yield Claim(second.source, *names, claimed, rigorous, why)
 
 
 def _explain_count(
@@ -84,7 +85,7 @@ def _explain_count(
         counts: what the theorem counts.
         unit: the device.
         method: how the theorem's figure composes.
-        holds: whether the claim is at least the rigorous ε.
+        holds: whether the claim holds (`claim_holds`).
         neighbours: the relation of the spec.
     """
     if declared.kind == "dp-ogl+" and declared.merge_every > 1:

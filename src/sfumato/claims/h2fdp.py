@@ -8,7 +8,7 @@ from __future__ import annotations
 from sfumato.claims import claimed_units, rigorous_bound
 from sfumato.data.dataset_sizes import mean_examples
 from sfumato.errors import SpecError
-from sfumato.privacy.claim import Claim
+from sfumato.privacy.claim import Claim, claim_holds
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.rounding import upper_bound
@@ -51,7 +51,7 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
     """
     best = rigorous_bound(plan, pair, unit, delta)
     why = _why_of_record(plan, best) if unit != "device" else _why_of_device(plan, pair)
-    if best.epsilon <= claimed * (1 + 1e-9):
+    if claim_holds(claimed, best.epsilon):
         why = "the noise that this observer cannot take off is more than the formula asked for."
     observer, why = plan.releases.party_name(pair.observer), f"{why.removesuffix('.')}; {condition}."
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)

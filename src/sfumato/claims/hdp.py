@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.claims import claimed_units, rigorous_bound
-from sfumato.privacy.claim import Claim
+from sfumato.privacy.claim import Claim, claim_holds
 from sfumato.privacy.observers import PairClass
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByMultiplier
@@ -153,7 +153,7 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
 
 def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
     """A sentence on why the claim holds, or which steps of it do not."""
-    if rigorous <= claimed * (1 + 1e-9):
+    if claim_holds(claimed, rigorous):
         return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
     reasons, edge = [], plan.tree.tiers[-1].name
     below = plan.tree.tiers[1].name if plan.tree.depth > 1 else "device"

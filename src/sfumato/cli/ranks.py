@@ -48,15 +48,13 @@ def joined_ranks(device: str) -> Iterator[Ranks]:
 
         yield ALONE
         return
-    import torch
-
     from sfumato.distributed.process_group import joined
+    from sfumato.engine.base import picked_device
 
     if launch.rank > 0:
         logging.getLogger("sfumato").setLevel(logging.CRITICAL)
         warnings.simplefilter("ignore")
-    cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    with joined(launch, cuda=cuda) as group, _first_failure_only(group):
+    with joined(launch, cuda=picked_device(device) == "cuda") as group, _first_failure_only(group):
         yield group
 
 

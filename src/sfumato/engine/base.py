@@ -49,20 +49,52 @@ class EngineSettings:
     def default(cls, device: str = "cpu") -> EngineSettings:
         """The default: torch's threads and 512 MiB on a CPU; one thread and half the memory on a CUDA device.
 
+        Args:
+            device: auto, cpu or cuda, perhaps with an index.
+
         Raises:
             SpecError: there is no such device here.
         """
-        try:
-            kind = torch.device(device).type
-        except RuntimeError as error:
-            raise SpecError(Argument("device"), device, "must be cpu or cuda") from error
-        if kind == "cuda":
-            if not torch.cuda.is_available():
-                raise SpecError(Argument("device"), device, "no CUDA device is available here")
+        device = picked_device(device)
+        if torch.device(device).type == "cuda":
             return cls(device, 1, torch.cuda.get_device_properties(device).total_memory // 2)
-        if kind != "cpu":
-            raise SpecError(Argument("device"), device, "must be cpu or cuda")
         return cls(device, torch.get_num_threads(), 512 << 20)
+
+
+def picked_device(device: str) -> str:
+    """``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``.
+
+    Raises:
+        SpecError: it is neither the CPU nor a CUDA device that is here.
+    """
+    if device == "auto":
+        return "cuda" if is_here("cuda") else "cpu"
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise SpecError(Argument("device"), device, "must be auto, cpu or cuda")
+    if not is_here(device):
+        count = _cuda_devices()
+        there = f"must be cuda:0 to cuda:{count - 1}, the CUDA devices here"
+        raise SpecError(Argument("device"), device, there if count else "no CUDA device is available here")
+    return device
+
+
+def is_here(device: str) -> bool:
+    """Whether torch can compute here on ``device``, the CPU or a CUDA device.
+
+    Raises:
+        RuntimeError: torch knows no device of this name.
+    """
+    found = torch.device(device)
+    return found.type == "cpu" or (found.type == "cuda" and (found.index or 0) < _cuda_devices())
+
+
+def _cuda_devices() -> int:
+    """Number of the CUDA devices here."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 class Corrections(Protocol):

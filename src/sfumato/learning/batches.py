@@ -111,10 +111,7 @@ def plan_steps(
         SpecError: ``steps`` or ``batch_size`` is below 1.
     """
     _require_at_least_one("training.local_steps", steps)
-    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
-    each = int(sizes.max(initial=1)) if batch_size == "all" else batch_size
-    _require_at_least_one("training.batch_size", each)
-    width = int(min(each, sizes.max(initial=0)))
+    sizes, each, width = _sizes_of(devices, batch_size)
     plan = _empty_draft(len(sizes), steps, width)
     for members, size, rows in _by_size(devices, sizes):
         if size < each:
@@ -148,10 +145,7 @@ def plan_epochs(
         SpecError: ``epochs`` or ``batch_size`` is below 1.
     """
     _require_at_least_one("training.local_epochs", epochs)
-    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
-    each = int(sizes.max(initial=1)) if batch_size == "all" else batch_size
-    _require_at_least_one("training.batch_size", each)
-    width = int(min(each, sizes.max(initial=0)))
+    sizes, each, width = _sizes_of(devices, batch_size)
     an_epoch = -(-sizes // each)
     plan = _empty_draft(len(sizes), epochs * int(an_epoch.max(initial=0)), width)
     for members, size, rows in _by_size(devices, sizes):
@@ -194,8 +188,7 @@ def plan_poisson(
         SpecError: ``steps`` or ``batch_size`` is below 1.
     """
     _require_at_least_one("training.local_steps", steps)
-    _require_at_least_one("training.batch_size", batch_size)
-    held = np.fromiter(map(len, devices), np.int64, len(devices))
+    held = _sizes_of(devices, batch_size)[0]
     sizes = held if persons is None else np.array([len(own) - 1 for own in persons], np.int64)
     drawn = [
         _draws(size * steps, min(1.0, batch_size / max(1, size)), rng)
@@ -267,6 +260,20 @@ class _Draft:
         """
         rows, counts, taken = (torch.from_numpy(part) for part in (self.rows, self.counts, steps))
         return BatchPlan(rows, counts, taken, divisor)
+
+
+def _sizes_of(
+    devices: Sequence[Rows], batch_size: int | Literal["all"]
+) -> tuple[NDArray[np.int64], int, int]:
+    """Count the examples of every device ``[P]``, of a batch, and of the widest batch that there can be.
+
+    Raises:
+        SpecError: ``batch_size`` is below 1.
+    """
+    sizes = np.fromiter(map(len, devices), np.int64, len(devices))
+    each = int(sizes.max(initial=1)) if batch_size == "all" else batch_size
+    _require_at_least_one("training.batch_size", each)
+    return sizes, each, int(min(each, sizes.max(initial=0)))
 
 
 def _empty_draft(devices: int, steps: int, width: int) -> _Draft:

@@ -98,45 +98,35 @@ def parts_of(count: int) -> list[slice]:
 
 
 def apply_model(
-    model: nn.Module,
-    flat: Tensor,
-    features: Tensor,
-    targets: Tensor,
-    scoring: Scoring,
-    *,
-    batch_size: int = PART,
+    model: nn.Module, flat: Tensor, features: Tensor, targets: Tensor, scoring: Scoring
 ) -> Scored:
-    """Predict examples with the parameters ``flat``, without dropout, and add up how right they are.
+    """Predict a part of a test set with the parameters ``flat``, without dropout, and add up how right it is.
 
     Args:
         model: the architecture; its own parameters are neither read nor changed.
         flat: float32 ``[M]``, on the features' device.
-        features: ``[N, ...]``.
+        features: of examples that are predicted at once, ``[N, ...]``.
         targets: labels int64 ``[N]``, or what the loss takes ``[N, ...]``.
         scoring: how outputs are scored.
-        batch_size: examples at a time.
 
     Returns:
         Sums over the examples of right predictions and losses, not means; the outputs where measures need
         them.
     """
-    right = torch.zeros((), dtype=torch.float64)
-    of_label = torch.zeros(scoring.labels, dtype=torch.float64, device=features.device)
-    loss = 0.0
-    kept = []
-    keeps = any(name in _OF_OUTPUTS for name in scoring.measures)
     with torch.no_grad():
-        for x, y in zip(torch.split(features, batch_size), torch.split(targets, batch_size), strict=True):
-            outputs = outputs_of(model, flat[None], x)[:, 0]
-            shares = scoring.right(outputs, y).double()
-            right += shares.sum().cpu()
-            if scoring.labels:
-                of_label.index_add_(0, y, shares)
-            loss += float(scoring.loss.of_examples(outputs, y).sum())
-            if keeps:
-                kept.append(outputs.cpu())
-    by_label = of_label.cpu().numpy() if scoring.labels else None
-    return Scored(len(features), float(right), loss, torch.cat(kept) if kept else None, by_label)
+        outputs = outputs_of(model, flat[None], features)[:, 0]
+        right = scoring.right(outputs, targets).double()
+        loss = float(scoring.loss.of_examples(outputs, targets).sum())
+    of_label = right.new_zeros(scoring.labels)
+    if scoring.labels:
+        of_label.index_add_(0, targets, right)
+    return Scored(
+        len(features),
+        float(right.sum()),
+        loss,
+        outputs.cpu() if any(name in _OF_OUTPUTS for name in scoring.measures) else None,
+        of_label.cpu().numpy() if scoring.labels else None,
+    )
 
 
 def score_of(parts: Sequence[Scored], targets: Tensor, scoring: Scoring) -> Score:
@@ -162,30 +152,6 @@ def score_of(parts: Sequence[Scored], targets: Tensor, scoring: Scoring) -> Scor
         else:
             found[name] = _OF_OUTPUTS[name](outputs, right) if np.isfinite(outputs).all() else math.nan
     return Score(sum(part.right for part in parts) / count, loss, found)
-
-
-def evaluate(
-    model: nn.Module,
-    flat: Tensor,
-    features: Tensor,
-    targets: Tensor,
-    scoring: Scoring | None = None,
-    *,
-    batch_size: int = PART,
-) -> Score:
-    """Score a model with the parameters ``flat`` on a test set.
-
-    Args:
-        model: the architecture; its own parameters are neither read nor changed.
-        flat: float32 ``[M]``, on the features' device.
-        features: ``[N, ...]``.
-        targets: labels int64 ``[N]``, or what the loss takes ``[N, ...]``.
-        scoring: how outputs are scored; ``None``: as a classification, by cross-entropy.
-        batch_size: examples at a time.
-    """
-    how = Scoring() if scoring is None else scoring
-    whole = apply_model(model, flat, features, targets, how, batch_size=batch_size)
-    return score_of([whole], targets, how)
 
 
 def _auc(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:

@@ -249,10 +249,7 @@ class FunctionalGradient:
             uniforms: for masks of dropout, ``[n, B, F]``.
         """
         gradients = self._gradient(parameters, features, labels, weights, self._dropout.masks(uniforms))
-        if keep == 0.0:
-            target.zero_()
-        elif keep != 1.0:
-            target.mul_(keep)
+        _shrink_(target, keep)
         for name, view in targets.items():
             view.add_(gradients[name], alpha=scale)
 
@@ -295,12 +292,17 @@ class FunctionalGradient:
             named = self._gradient(parameters, features[:, one], labels[:, one], used, masks)
             gradients = torch.cat([named[name].flatten(1) for name in self._layout.names], dim=1)
             clipped[:, place] = add_clipped_(total, gradients, bound, weights[:, place])
-        if keep == 0.0:
-            target.zero_()
-        elif keep != 1.0:
-            target.mul_(keep)
+        _shrink_(target, keep)
         target.add_(total, alpha=scale)
         return clipped
+
+
+def _shrink_(target: Tensor, keep: float) -> None:
+    """Multiply ``target`` by ``keep``, in place; with 0 it becomes 0 even where it is not finite."""
+    if keep == 0.0:
+        target.zero_()
+    elif keep != 1.0:
+        target.mul_(keep)
 
 
 @dataclass(frozen=True)

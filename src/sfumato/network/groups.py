@@ -6,7 +6,6 @@ what one group learns reaches the next through the workers they share.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
-from sfumato.network.tree import MOST_SITES
+from sfumato.network.tree import MOST_SITES, whole_share
 from sfumato.random import Stream, generator
 from sfumato.spec.base import closest
 from sfumato.spec.limits import MAX_GROUPS, MAX_MEMBERSHIPS, MAX_WORKERS
@@ -354,7 +353,7 @@ def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
                 )
         marks[list(wanted)] = True
     else:
-        count = math.floor(wanted * groups.count + 0.5)
+        count = whole_share(wanted, groups.count)
         marks[generator(seed, Stream.TRUST).choice(groups.count, size=count, replace=False)] = True
     marks[named] = True
     return marks

@@ -291,6 +291,11 @@ def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
     return trust.model_copy(update=found)
 
 
+def whole_share(share: float, count: int) -> int:
+    """How many of ``count`` parties are a ``share`` of them, from 0 to 1: rounded half up."""
+    return math.floor(share * count + 0.5)
+
+
 def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
     """Numbers of the trusted edges, ascending where drawn: those listed, or a share drawn with the seed."""
     edges = tree.tiers[-1].size
@@ -299,8 +304,8 @@ def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
             if edge >= edges:
                 raise SpecError("trust.trusted_edges", edge, f"there are edges 0 to {edges - 1}")
         return list(trust.trusted_edges)
-    count = math.floor(trust.trusted_edges * edges + 0.5)
-    drawn = generator(seed, Stream.TRUST).choice(edges, size=count, replace=False)
+    wanted = whole_share(trust.trusted_edges, edges)
+    drawn = generator(seed, Stream.TRUST).choice(edges, size=wanted, replace=False)
     return sorted(int(edge) for edge in drawn)
 
 

@@ -122,7 +122,7 @@ class PrivacyCurve:
         found: tuple[float, Method] = math.inf, self._bounds[0].method
         for number, bound in enumerate(self._bounds):
             # no search where a smaller ε is known: a bound with more δ there has a larger one
-            if number == 0 or bound.delta(found[0]) <= delta:
+            if number == 0 or bound.is_within(found[0], delta):
                 found = min(found, (bound.epsilon(delta), bound.method), key=lambda pair: pair[0])
         return found  # the first of equals
 

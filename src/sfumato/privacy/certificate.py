@@ -13,8 +13,8 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from sfumato.privacy.accountant import compose, compose_roughly
-from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
-from sfumato.privacy.declared_releases import DeclaredReleases
+from sfumato.privacy.charges import Composition, ways_to_charge
+from sfumato.privacy.declared_releases import DeclaredReleases, best_way
 from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge, RecordReleases
@@ -73,7 +73,7 @@ class _Writer:
             neighbours: the neighbouring relation of the spec.
             by_filter: whether a privacy filter holds the budgets.
         """
-        self._ledger, self._neighbours, self._by_filter = declared, neighbours, by_filter
+        self._declared, self._neighbours, self._by_filter = declared, neighbours, by_filter
         self.releases: list[dict[str, Any]] = []
         self._numbers: dict[tuple[Release, tuple[tuple[str, float], ...]], int] = {}
 
@@ -82,13 +82,16 @@ class _Writer:
 
         Releases that are not in the table yet are added to it.
         """
-        exposures = self._ledger.exposures(pair.device, pair.coalition)
-        owned = self._ledger.noise_by_owner(pair.device, pair.coalition)
+        exposures = self._declared.exposures(pair.device, pair.coalition)
+        owned = self._declared.noise_by_owner(pair.device, pair.coalition)
         record = None
         if pair.is_record:
-            relation, by_filter = self._neighbours, self._by_filter
             record = RecordCharge.of(
-                self._ledger, pair.device, pair.coalition, neighbours=relation, by_filter=by_filter
+                self._declared,
+                pair.device,
+                pair.coalition,
+                neighbours=self._neighbours,
+                by_filter=self._by_filter,
             )
         bounds = {}
         for exposure in exposures:
@@ -160,8 +163,8 @@ class _Writer:
                 }
                 for event in candidate.election_events
             ]
-        of_draws = record is not None and record.rate is not None and way.terms == record.drawn_terms()
-        if record is not None and way.terms and of_draws:
+        of_draws = () if record is None or record.rate is None else record.drawn_terms()
+        if record is not None and of_draws and way.terms == of_draws:
             found["record"] = {
                 "rate": record.rate,
                 "parts": [self._record_part_as_json(part, noise) for part in record.drawn],
@@ -187,9 +190,8 @@ class _Writer:
             alone = replace(candidate, alternatives=())
             found = ways_to_charge(alone, self._neighbours) if record is None else record.ways(alone)
             ways += [(place, alone, way) for way in found]
-        if len(ways) == 1:  # nothing to compose again
-            return ways[0]
-        return min(ways, key=lambda way: smallest_epsilon([way[2]], 0, delta=delta).epsilon)
+        best = best_way([way for _, _, way in ways], delta)
+        return next(found for found in ways if found[2] is best)
 
     def _draw_as_json(
         self, drawn: DrawnReleases, noise: Mapping[Release, Mapping[str, float]]

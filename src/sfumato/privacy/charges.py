@@ -68,15 +68,14 @@ def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
     """One composition in which every draw is charged under ``neighbours``.
 
     Poisson sampling amplifies what the unit alone moves, for who is blind to the draw. Whoever sees the draw
-    is charged the mixture of participations. Under *remove* only an amplified draw hides that the unit is not
-    there.
+    is charged the mixture of participations. Where releases show that a removed unit is missing, nothing
+    protects.
     """
     terms: list[GaussianTerm] = []
     failure = 0.0
     for draw in exposure.draws:
         hidden = draw.poisson_amplifies(neighbours)
-        contributes = any(release.own_sensitivity > 0 for release in draw.releases)
-        if neighbours == "remove" and contributes and not hidden:
+        if draw.shows_a_missing_unit(neighbours):
             how = "what is seen tells whether the unit is there at all"
             return Composition((), neighbours, how, failure_probability=1.0)
         if draw.drawn_noise:
@@ -313,7 +312,7 @@ def is_surely_within(
         for way in ways_to_charge(exposure, neighbours):
             left = delta - way.failure_probability
             finite = left > 0 and all(term.multiplier > 0 for term in way.terms)
-            if finite and _revealed_draws(_merged_in_order(way.terms)).delta(epsilon) <= left:
+            if finite and _revealed_draws(_merged_in_order(way.terms)).is_within(epsilon, left):
                 return True
     return False
 
@@ -349,7 +348,7 @@ def composed_epsilon(
     ordered = _merged_in_order(tuple(terms))
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
     sure = _not_drawn(ordered, or_seen=roughly)
-    if is_drawn and known < math.inf and sure and _revealed_draws(sure).delta(known) > delta:
+    if is_drawn and known < math.inf and sure and not _revealed_draws(sure).is_within(known, delta):
         most = _with_draws_seen(ordered, delta)
         if roughly or most <= _with_draws_seen(_not_drawn(ordered), delta) * (1 + _AS_GOOD_AS_CERTAIN):
             return most, "gdp"

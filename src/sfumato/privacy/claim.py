@@ -9,6 +9,11 @@ from typing import Any
 from sfumato.privacy.guarantee import json_number
 
 
+def claim_holds(claimed: float, rigorous: float) -> bool:
+    """Whether the ``rigorous`` ε is at most the ``claimed`` one, up to rounding."""
+    return rigorous <= claimed * (1 + 1e-9)
+
+
 @dataclass(frozen=True)
 class Claim:
     """What a source says about one pair, and what is true of it.
@@ -35,8 +40,8 @@ class Claim:
 
     @property
     def holds(self) -> bool:
-        """Whether the rigorous ε is at most the claimed one, up to rounding."""
-        return self.rigorous_epsilon <= self.claimed_epsilon * (1 + 1e-9)
+        """Whether the rigorous ε is at most the claimed one (`claim_holds`)."""
+        return claim_holds(self.claimed_epsilon, self.rigorous_epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         """The claim as a row of ``claims`` in ``account --json``; an ε of ∞ becomes ``"inf"``."""

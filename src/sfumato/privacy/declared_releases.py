@@ -223,6 +223,13 @@ def bounds_of(
     return found
 
 
+def best_way(ways: Sequence[Composition], delta: float) -> Composition:
+    """The one of ``ways`` that has the smallest ε at ``delta``; if there is one only, nothing is composed."""
+    if len(ways) == 1:
+        return ways[0]
+    return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
+
+
 @dataclass(frozen=True, eq=False)
 class PairCharge:
     """One pair of a unit and a coalition, and how it is charged.
@@ -333,10 +340,7 @@ class PairCharge:
 
     def way(self, exposure: Exposure, delta: float) -> Composition:
         """The way to charge ``exposure`` that has the smallest ε at ``delta``."""
-        ways = self.ways(exposure)
-        if len(ways) == 1:
-            return ways[0]
-        return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
+        return best_way(self.ways(exposure), delta)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
         """This pair or `larger`, whichever has the smaller ε at ``delta``, and its bounds.

@@ -122,10 +122,9 @@ def divergence(drawn: DrawnReleases, neighbours: Neighbours = "zero-out") -> flo
         The divergence, in nats; ∞ where a release that the unit moves has no noise, and under *remove* where
         it would be seen that the unit is missing.
     """
-    square = total_mu_squared(drawn.releases, neighbours)
-    contributes = any(release.own_sensitivity > 0 for release in drawn.releases)
-    if neighbours == "remove" and contributes and not drawn.poisson_amplifies(neighbours):
+    if drawn.shows_a_missing_unit(neighbours):
         return math.inf
+    square = total_mu_squared(drawn.releases, neighbours)
     if drawn.sampling.kind == "all":
         return drawn.count * square
     if drawn.amplifies and drawn.sampling.kind == "fixed":

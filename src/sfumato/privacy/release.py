@@ -198,6 +198,14 @@ class DrawnReleases:
         moving = [release for release in self.releases if release.depends_on_unit]
         return max((r.sensitivity("remove") / r.sensitivity("replace") for r in moving), default=0.0)
 
+    def shows_a_missing_unit(self, neighbours: Neighbours) -> bool:
+        """Whether the releases tell if the unit is there at all, though ``neighbours`` has worlds without it.
+
+        Under *remove* only an amplified draw hides that the unit is not there.
+        """
+        contributes = any(release.own_sensitivity > 0 for release in self.releases)
+        return neighbours == "remove" and contributes and not self.poisson_amplifies(neighbours)
+
     @property
     def moved_rate(self) -> float:
         """Probability that a draw takes any of the devices that move a release because of the unit's data."""

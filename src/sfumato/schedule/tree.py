@@ -18,6 +18,7 @@ from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.local_steps import Aggregation, learning_rate
 from sfumato.schedule.noise.placement import NoisePlan
 from sfumato.schedule.participation import TreeParticipants
+from sfumato.schedule.tree_facts import uplink_over_the_air
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
@@ -226,11 +227,7 @@ class TreePlan:
     @cached_property
     def air(self) -> AirPlan | None:
         """The plan for sending over the air; ``None`` where devices send by other transport."""
-        if not self.spec.sends_over_the_air:
-            return None
-        from sfumato.schedule.air.power_control import air_of  # which needs radios
-
-        return air_of(self.spec, self.tree, self.participants.drawn)
+        return uplink_over_the_air(self.spec, self.tree, self.participants)
 
     @property
     def hops(self) -> tuple[Hop, ...]:

@@ -66,6 +66,16 @@ class TreeRounds:
         return tuple(self.spec.transport.get(hop, "plain") for hop in hops)
 
 
+def uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
+    """How devices send over the air, as power control sets it up; ``None`` where they send otherwise."""
+    if not spec.sends_over_the_air:
+        return None
+    from sfumato.radio.channels import Channels  # slow to import
+    from sfumato.schedule.air.power_control import AirPlan
+
+    return AirPlan(spec, tree, participants.drawn, Channels.of_tree(spec, tree))
+
+
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
@@ -77,11 +87,7 @@ def tree_releases(
         participants: who takes part in a round.
         noise: of every source.
     """
-    spec, air = rounds.spec, None
-    if spec.sends_over_the_air:
-        from sfumato.schedule.air.power_control import air_of  # which needs radios
-
-        air = air_of(spec, tree, participants.drawn)
+    spec, air = rounds.spec, uplink_over_the_air(rounds.spec, tree, participants)
     steps = _facts_of_aggregations(rounds, tree, participants, noise, air)
     hops = rounds.hops
     left = guaranteed_survivors_of(
@@ -222,10 +228,7 @@ def _node_std(
     ]
     if aggregation.edge_broadcasts:
         last = tree.depth - 1
-        raw = noise.device[:, 0] == 0
-        if noise.noisy is not None:
-            raw |= ~np.logical_and.reduceat(noise.noisy, tree.first_device[:-1])
-        raw &= np.array(aggregation.edge_broadcasts) & (found[last] == 0)
+        raw = noise.has_raw_messages(tree, 0) & np.array(aggregation.edge_broadcasts) & (found[last] == 0)
         own = noise.node[last][:, last] * raw_sensitivity(tree, noise, last, last, message)
         found[last] = np.where(raw, own, found[last])
     return tuple(found)

@@ -10,7 +10,6 @@ from sfumato.engine.base import EngineSettings
 from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.schedule.resolve import resolve
-from sfumato.simulation.run import picked_device
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
 from sfumato.user_code import allow_user_code
@@ -53,7 +52,7 @@ def pilot(spec: Spec, *, rounds: int = 3, device: str = "auto") -> PilotResult:
     if plan.spec.privacy.clips_examples:
         allowed = "must be update or step: a pilot measures norms of messages and of mini-batch gradients"
         raise SpecError("privacy.clip.kind", "example", allowed)
-    session = Session.prepare(plan, EngineSettings.default(picked_device(device)))
+    session = Session.prepare(plan, EngineSettings.default(device))
     with intra_op_threads(1):
         found = session.protocol.pilot(session.start, rounds)
     levels = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
-import torch
 from torch import nn
 
 from sfumato.accounting import account
@@ -20,7 +19,7 @@ from sfumato.arguments import Argument
 from sfumato.data.given import given, with_given
 from sfumato.distributed.agreement import require_same
 from sfumato.distributed.ranks import ALONE, Ranks
-from sfumato.engine.base import EngineSettings
+from sfumato.engine.base import EngineSettings, picked_device
 from sfumato.engine.repeatable import repeatable_arithmetic
 from sfumato.errors import SpecError
 from sfumato.interrupts import raise_lost_interrupt
@@ -325,17 +324,3 @@ def _frozen(plan: Plan, hashes: Mapping[str, str]) -> FrozenSpec:
     """The spec of ``plan`` as it is written to a run folder, with versions and the ``hashes`` of inputs."""
     inputs = {name: value for name, value in hashes.items() if name != SPEC_HASH}
     return FrozenSpec.of(plan.spec, inputs, versions())
-
-
-def picked_device(device: str) -> str:
-    """``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``.
-
-    Raises:
-        SpecError: it is a CUDA device, and none is here.
-    """
-    is_here = torch.cuda.is_available()
-    if device == "auto":
-        return "cuda" if is_here else "cpu"
-    if device.startswith("cuda") and not is_here:
-        raise SpecError(Argument("device"), device, "no CUDA device is available here")
-    return device

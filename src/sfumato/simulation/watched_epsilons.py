@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sfumato.accounting import PrivacyReport, epsilon_after, epsilon_of_spent, pair_guarantee
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import Party
 from sfumato.protocols.base import FloatArray
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.schedule.base import Plan
@@ -73,9 +74,7 @@ class WatchedEpsilons:
     def _after(self, pair: MonitoredPair, done: int) -> float:
         """ε of ``pair`` after ``done`` rounds by the plan; computed once."""
         if (pair, done) not in self._known:
-            _, device = parse_protected(pair.unit, self.plan.parties, own=self.plan.spec.privacy.unit)
-            coalition = parse_coalition(pair.observer, self.plan.parties)
-            self._known[pair, done] = epsilon_after(self.plan, device, coalition, done)
+            self._known[pair, done] = epsilon_after(self.plan, *self._parties_of(pair), done)
         return self._known[pair, done]
 
     def _of_spent(self, pair: MonitoredPair, done: int, played: int, spent: FloatArray) -> float:
@@ -83,7 +82,11 @@ class WatchedEpsilons:
 
         NaN for fewer rounds (``done`` < ``played``): what was spent by then is not kept.
         """
-        if done < played:  # what was spent by then is not kept
+        if done < played:
             return float("nan")
+        return epsilon_of_spent(self.plan, spent, *self._parties_of(pair))
+
+    def _parties_of(self, pair: MonitoredPair) -> tuple[int, tuple[Party, ...]]:
+        """The number of the unit's device, and the observers."""
         _, device = parse_protected(pair.unit, self.plan.parties, own=self.plan.spec.privacy.unit)
-        return epsilon_of_spent(self.plan, spent, device, parse_coalition(pair.observer, self.plan.parties))
+        return device, parse_coalition(pair.observer, self.plan.parties)

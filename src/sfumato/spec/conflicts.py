@@ -109,15 +109,11 @@ def _persons(spec: Spec) -> Refusals:
     yield (spec.training.batches != "poisson", "training.batches", spec.training.batches,
            f"must be poisson {unit}: every person is in a local step by a draw of its own; with shuffled "
            "batches use privacy.unit: device")
-    for inner in ("", ".edge", ".device"):
-        rule = getattr(data.partition, inner[1:], None) if inner else data.partition
-        kind = getattr(rule, "kind", None)
-        yield (kind in ("labels", "dirichlet", "flwr"), f"data.partition{inner}.kind", kind,
-               f"must be iid or natural {unit}: persons are dealt whole, and one may have rows of several "
-               "labels")
-    zones = getattr(spec.topology, "zones", None)
-    yield (zones is not None and zones.kind == "data", "topology.zones.kind", "data",
-           f"must be left out {unit}: it puts devices of one label together")
+    yield from _divisions_by_label(
+        spec,
+        f"must be iid or natural {unit}: persons are dealt whole, and one may have rows of several labels",
+        f"must be left out {unit}: it puts devices of one label together",
+    )
 
 
 def _local_optimizer(spec: Spec) -> Refusals:
@@ -253,14 +249,21 @@ def _task(spec: Spec) -> Refusals:
                f"must be one column with task: {task}; several go with regression and multi-label")
     if task == "classification":
         return
-    for inner in ("", ".edge", ".device"):
-        rule = getattr(data.partition, inner[1:], None) if inner else data.partition
+    yield from _divisions_by_label(
+        spec,
+        f"goes with task: classification, which has labels; with {task} use iid or natural",
+        "goes with task: classification: it puts devices of one label together",
+    )
+
+
+def _divisions_by_label(spec: Spec, of_partition: str, of_zones: str) -> Refusals:
+    """Refusals of partitions and zones that go by labels; what is allowed of either is given as text."""
+    partition, zones = spec.data.partition, getattr(spec.topology, "zones", None)
+    rules = {"": partition} | {f".{key}": getattr(partition, key, None) for key in ("edge", "device")}
+    for key, rule in rules.items():
         kind = getattr(rule, "kind", None)
-        yield (kind in ("labels", "dirichlet", "flwr"), f"data.partition{inner}.kind", kind,
-               f"goes with task: classification, which has labels; with {task} use iid or natural")
-    zones = getattr(spec.topology, "zones", None)
-    yield (zones is not None and zones.kind == "data", "topology.zones.kind", "data",
-           "goes with task: classification: it puts devices of one label together")
+        yield kind in ("labels", "dirichlet", "flwr"), f"data.partition{key}.kind", kind, of_partition
+    yield zones is not None and zones.kind == "data", "topology.zones.kind", "data", of_zones
 
 
 def _topology(spec: Spec) -> Refusals:

@@ -157,7 +157,7 @@ def _run_points(
     for failure in request.refused:
         yield PointProgress(failure.point, None, finished=True, failure=failure.message)
     if location.is_here:
-        device = "cpu" if request.account_only else _device(device)
+        device = "cpu" if request.account_only else _picked(device)
         workers = workers or (1 if device.startswith("cuda") else core_count())
     with location.workers(workers, request.folder / LOG_FILE) as pool:
         sound = set()
@@ -236,10 +236,8 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _device(wanted: str) -> str:
-    """cpu or cuda; for "auto" by what torch finds, which is imported only then."""
-    if wanted != "auto":
-        return wanted
-    import torch
+def _picked(device: str) -> str:
+    """`picked_device`, which needs torch: it is imported only where something is trained."""
+    from sfumato.engine.base import picked_device
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return picked_device(device)

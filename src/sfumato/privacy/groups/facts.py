@@ -261,7 +261,7 @@ class GroupFacts:
         return self.once(
             ("draw", group, era),
             lambda: GroupDraw.of(
-                int(self.kinds.size[self.kinds.incidence[era][:, group]].sum()),
+                len(self.eras[era].groups[group]),
                 self.rate[group],
                 self.cohort[group] if self.cohort else None,
                 self.least_survivors[era][group] if self.least_survivors else None,

@@ -277,15 +277,11 @@ class GroupReleases(GroupFacts):
             others = [worker for worker in members if worker not in inside]
             if not others:
                 return None
-            peer = min(others, key=lambda worker: (self._group_count(worker), worker))
+            peer = min(others, key=lambda worker: (len(self.kinds.groups[self.kinds.of[worker]][0]), worker))
             inside.add(peer)
             found.append(Party("device", 0, peer))
             seen = self.seen_steps(found)
         return tuple(found)
-
-    def _group_count(self, worker: int) -> int:
-        """The number of groups that ``worker`` is in, in the first era."""
-        return int(self.kinds.incidence[0][self.kinds.of[worker]].sum())
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The releases of the pair's flow exposure, by draws of batches; empty if no records are drawn.
@@ -314,7 +310,7 @@ class GroupReleases(GroupFacts):
     def _local_steps(self, unit: int) -> int:
         """How many local steps ``unit`` does in all, in all of its groups; an interval begun counts whole."""
         kind = int(self.kinds.of[unit])
-        groups = max(int(incidence[kind].sum()) for incidence in self.kinds.incidence)
+        groups = max(map(len, self.kinds.groups[kind]))
         messages = -(-self.rounds // (self.merge_every if self.in_intervals else 1))
         return groups * messages * len(self.batches.moves[0])
 

@@ -111,7 +111,7 @@ class RevealedDraws:
                 low, high = self._end(near * (1 - share), delta), self._end(near * (1 + share), delta)
                 if high.excess <= 0 < low.excess:
                     return self._root(delta, low, high)
-        if self.delta(0.0) <= delta:
+        if self.is_within(0.0, delta):
             return 0.0
         return self._root(delta, self._end(0.0, delta), self._end(above, delta))
 

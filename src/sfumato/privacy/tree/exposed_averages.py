@@ -40,7 +40,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.divergence import divergence, times_the_least
+from sfumato.privacy.divergence import divergence, is_priced_exactly, times_the_least
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.exposures import PairExposures
@@ -108,10 +108,9 @@ def _gap_to_cheapest(best: Exposure, least: float, flow: Exposure, neighbours: N
     if drawn.drawn_noise or (hidden and neighbours != "zero-out"):
         return math.inf
     one = Release("", "", math.sqrt(least), 0.0, 1.0, noise_is_draw_independent=hidden)
-    found = times_the_least(
-        _cost(best, neighbours), divergence(DrawnReleases(drawn.sampling, (one,), drawn.count))
-    )
-    if not hidden or drawn.sampling.kind != "fixed":
+    of_least = DrawnReleases(drawn.sampling, (one,), drawn.count)
+    found = times_the_least(_cost(best, neighbours), divergence(of_least))
+    if is_priced_exactly(of_least, neighbours):
         return found
     return 1.0 if found == 1 and best.draws[0].amplifies else math.inf
 

@@ -17,18 +17,16 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.privacy.dominance import Ways, approximate_size, are_ways_at_most, chains, monotone_figures
 from sfumato.privacy.observers import PairClass, Party, Relation, covering
 from sfumato.privacy.tree.facts import TreeNoise
 from sfumato.privacy.tree.pair_classes import TreePairs
+from sfumato.privacy.tree.shape import BoolArray, FloatArray, IntArray
 
 MOST_CLASSES = 60
 """More classes of equal pairs than so many are folded."""
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Charged = tuple[Ways, Ways]
 """How a pair is charged, and how the mildest one of those is that it stands for."""
 
@@ -60,7 +58,7 @@ class Chains:
         by_chain = np.argsort(chain, kind="stable")
         return cls(order[by_chain], chain[by_chain])
 
-    def among(self, some: npt.NDArray[np.bool_]) -> Iterator[IntArray]:
+    def among(self, some: BoolArray) -> Iterator[IntArray]:
         """Yield, chain by chain, the numbers of those in the mask ``some``, who knows most noise first."""
         kept = some[self.order]
         order, chain = self.order[kept], self.chain[kept]
@@ -113,12 +111,9 @@ class WorstObservers(TreePairs):
 
         ``units``: how many units ``unit`` stands for.
         """
-        facts, names = self.facts, self.facts.names
-        place = " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"
+        facts, names, place = self.facts, self.facts.names, self._place_elsewhere(common)
         for tier in range(common + 1, facts.depth):
-            ancestors = self._ancestors(tier, common + 1)
-            siblings = facts.parents[common + 1][ancestors] == path[common]
-            there = siblings & (ancestors != path[common + 1])
+            there = self._nodes_elsewhere(tier, path, common)
             relation = Relation.edge(names[tier], place)
             for alike in self._chains_of_nodes(tier, common).among(there):
                 worst, least = (
@@ -131,7 +126,7 @@ class WorstObservers(TreePairs):
                 yield from self._devices_elsewhere(unit, there, common, units, Relation.device(place))
 
     def _devices_elsewhere(
-        self, unit: int, leaves: npt.NDArray[np.bool_], common: int, units: int, relation: Relation
+        self, unit: int, leaves: BoolArray, common: int, units: int, relation: Relation
     ) -> Iterator[PairClass]:
         """One pair for each chain of classes of devices under the masked ``leaves``.
 

@@ -8,13 +8,11 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.privacy.declared_releases import UnitClass, unit_classes
 from sfumato.privacy.observers import CLOUD, PEER, PUBLIC, PairClass, Party, Relation, covering
 from sfumato.privacy.tree.facts import TreeFacts
-
-IntArray = npt.NDArray[np.int64]
+from sfumato.privacy.tree.shape import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -207,12 +205,9 @@ class TreePairs:
             common: tier of the lowest node that is above both.
             units: how many units ``unit`` stands for.
         """
-        facts, names = self.facts, self.facts.names
-        place = " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"
+        facts, names, place = self.facts, self.facts.names, self._place_elsewhere(common)
         for tier in range(common + 1, facts.depth):
-            ancestors = self._ancestors(tier, common + 1)
-            siblings = facts.parents[common + 1][ancestors] == path[common]
-            nodes = np.flatnonzero(siblings & (ancestors != path[common + 1]))
+            nodes = np.flatnonzero(self._nodes_elsewhere(tier, path, common))
             orbits = self.orbits[tier][nodes]
             for orbit in np.unique(orbits):
                 alike = nodes[orbits == orbit]
@@ -224,6 +219,18 @@ class TreePairs:
                         count = int(facts.classes.count[number]) * len(alike)
                         device = Party("device", 0, first)
                         yield PairClass(unit, device, Relation.device(place), units * count)
+
+    def _place_elsewhere(self, common: int) -> str:
+        """Words for where an observer is whose lowest common ancestor with the unit is in tier ``common``."""
+        names = self.facts.names
+        return " elsewhere" if common == 0 else f" in another {names[common + 1]} of its {names[common]}"
+
+    def _nodes_elsewhere(self, tier: int, path: IntArray, common: int) -> BoolArray:
+        """Mask ``[nodes]`` of those of ``tier`` that share just ``path[common]`` and above with the unit."""
+        ancestors = self._ancestors(tier, common + 1)
+        siblings = self.facts.parents[common + 1][ancestors] == path[common]
+        there: BoolArray = siblings & (ancestors != path[common + 1])
+        return there
 
     def _ancestors(self, tier: int, above: int) -> IntArray:
         """The index, in tier ``above``, of the node over each node of ``tier``: ``[nodes]``."""

@@ -25,7 +25,7 @@ from sfumato.privacy.tree.exposures import TreeExposures, view_of_coalition
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.folded_pairs import FoldedPairs
 from sfumato.privacy.tree.pair_classes import TreePairs
-from sfumato.privacy.tree.shape import IntArray
+from sfumato.privacy.tree.shape import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,11 @@ class TreeReleases(TreeFacts):
     def leaf_classes(self) -> IntArray:
         """A class number for every leaf, equal only where a symmetry of the tree exchanges leaves."""
         return self._pairs.orbits[-1]
+
+    def leaves_like(self, leaf: int) -> BoolArray:
+        """Mask of the leaves that a symmetry of the tree exchanges with ``leaf``, and it, ``[leaves]``."""
+        alike: BoolArray = self.leaf_classes == self.leaf_classes[leaf]
+        return alike
 
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from sfumato.adaptive_control.problem import Gap
@@ -71,7 +70,7 @@ class AdaptiveProtocol:
         listener: hears every message, average and model.
     """
 
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "loss")
+    metrics: ClassVar[tuple[str, ...]] = TreeProtocol.metrics
 
     def __init__(
         self,
@@ -85,6 +84,7 @@ class AdaptiveProtocol:
         self._plan, self._control = plan, plan.spec.control
         self._engine, self._partition, self._parameters = engine, partition, parameters
         self._listener, self.ranks = listener, ALONE
+        self._stated = self._tree_protocol(plan)  # with the settings of the spec
         self._budget = Budget.of(plan)
         trusted, clip = plan.tree.tiers[-1].trusted, plan.spec.privacy.clip
         self._gap = Gap(
@@ -118,7 +118,7 @@ class AdaptiveProtocol:
         beta = self._control.bounds.smoothness or self._control.smoothness
         s_t, s_u = (int(several[-1]) for several in candidates(self._plan, self._control))
         settings = RoundSettings(steps, s_t, s_u, step_size(self._plan, 0, steps, beta), 1.0)
-        inner = self._tree_protocol(self._plan).initial(model)
+        inner = self._stated.initial(model)
         fresh = self._budget.fresh()
         settings, ended = self._choice.with_noise(settings, 0, 0, fresh)
         if ended:
@@ -148,7 +148,7 @@ class AdaptiveProtocol:
         """
         number, settings = state.round, state.settings
         played = round_plan(self._plan, settings, number)
-        leaf_of = np.repeat(np.arange(played.tree.leaf_count), played.tree.devices)
+        leaf_of = played.tree.leaves_of(np.arange(played.tree.device_count))
         observed = RoundObservations(
             self._choice.local, played.tree.depth, leaf_of, np.zeros(played.tree.leaf_count)
         )
@@ -213,16 +213,15 @@ class AdaptiveProtocol:
 
     def is_finite(self, state: AdaptiveState) -> bool:
         """Whether every coordinate of the global model is a finite number."""
-        return bool(torch.isfinite(state.inner.model).all())
+        return self._stated.is_finite(state.inner)
 
     def scores(self, state: AdaptiveState, examination: Evaluator) -> dict[str, float]:
         """Score the global model by ``examination``: ``accuracy`` (0 to 1), ``loss`` (nats) and others."""
-        score = examination.score(state.inner.model)
-        return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
+        return self._stated.scores(state.inner, examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
         """Norms of messages of ``rounds`` rounds from ``model`` ``[M]``, without noise, clips and control."""
-        return self._tree_protocol(self._plan).pilot(model, rounds)
+        return self._stated.pilot(model, rounds)
 
     def _tree_protocol(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:
         """Make the protocol without control that plays one round by ``plan``; ``listener`` hears its

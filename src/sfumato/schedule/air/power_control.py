@@ -332,14 +332,3 @@ def _draw_channel_errors(
     below = special.ndtr(-csi.max_error_std)
     errors: FloatArray = special.ndtri(below + rng.random(shape) * (1 - 2 * below))
     return np.clip(errors, -csi.max_error_std, csi.max_error_std)
-
-
-def air_of(spec: Spec, tree: Tree, participants: FloatArray) -> AirPlan | None:
-    """The plan of sending over the air from the devices; ``None`` where the spec sends by other transport.
-
-    ``participants``: expected number of devices of each leaf that take part in a round, ``[leaves]``.
-    """
-    hop = f"devices_to_{tree.tiers[-1].name}"
-    if spec.transport.get(hop) != "air":
-        return None
-    return AirPlan(spec, tree, participants, Channels.of_tree(spec, tree))

@@ -116,7 +116,7 @@ class RealisedChannels:
         """
         releases = self.plan.releases
         leaf, weight = releases.leaf_of(unit), releases.classes.weight[releases.class_of(unit)]
-        alike = np.flatnonzero(releases.leaf_classes == releases.leaf_classes[leaf])
+        alike = np.flatnonzero(releases.leaves_like(leaf))
         each = np.zeros((len(self.alignment), self.plan.tree.leaf_count))
         for index, release in enumerate(exposure.releases):
             if release.own_sensitivity == 0:

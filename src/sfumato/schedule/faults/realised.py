@@ -89,8 +89,7 @@ class RealisedDropouts:
         """
         if not self.plan.releases.elections or pair.observer.kind != "device":
             return 0
-        orbits = self.plan.releases.leaf_classes
-        alike = orbits == orbits[self._leaf_of_observer(pair.observer)]
+        alike = self.plan.releases.leaves_like(self._leaf_of_observer(pair.observer))
         return int(self.terms[alike.repeat(self.plan.tree.devices)].max())
 
     def _worst_releases(self, pair: PairClass) -> Iterator[list[TreeReleases]]:
@@ -104,8 +103,8 @@ class RealisedDropouts:
             One or more declared releases of one round; the worst of them bounds what the unit met.
         """
         declared, tree = self.plan.releases, self.plan.tree
-        orbits, mine = declared.leaf_classes, tree.leaf_of(pair.unit)
-        alike = np.flatnonzero(orbits == orbits[mine])
+        mine = tree.leaf_of(pair.unit)
+        alike = np.flatnonzero(declared.leaves_like(mine))
         seen = mine
         if pair.observer.kind == "device" or pair.observer.tier == tree.depth - 1 > 0:
             seen = self._leaf_of_observer(pair.observer)
@@ -119,7 +118,7 @@ class RealisedDropouts:
             left[mine], there[mine] = survivors[heard].min(), True
             places = [seen]
             if seen != mine:
-                group = np.flatnonzero((orbits == orbits[seen]) & (np.arange(len(orbits)) != mine))
+                group = np.flatnonzero(declared.leaves_like(seen) & (np.arange(tree.leaf_count) != mine))
                 places = [int(group[i]) for i in np.unique(left[group], return_index=True)[1]]
             yield [self._releases_of_round(pair, left, there, seen, place) for place in places]
 

@@ -106,7 +106,7 @@ def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: Tre
     Raises:
         SpecError: it may see those of all leaves, or no noise is enough for a pair.
     """
-    tree, alike = rounds.tree, declared.leaf_classes
+    tree = rounds.tree
     needed = np.full(tree.leaf_count, np.nan)
     pairs = pairs_towards(declared, noise.towards, tree, where="this topology")
     charges = [charge_of(declared, rounds.spec, unit, observer) for unit, observer in pairs]
@@ -114,7 +114,7 @@ def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: Tre
     own = partial(_factor_to_target, noise=noise, spec=rounds.spec)
     found = factors_of(left, own, epsilon=noise.epsilon, delta=rounds.spec.privacy.delta)
     for charge, factor in zip(left, found, strict=True):
-        here = alike == alike[tree.leaf_of(charge.device)]
+        here = declared.leaves_like(tree.leaf_of(charge.device))
         needed[here] = np.fmax(needed[here], factor)
     if np.isnan(needed).all():
         raise SpecError(FOR, noise.towards, "is trusted with raw updates; no noise gives it an epsilon")

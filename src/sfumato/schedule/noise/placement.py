@@ -37,6 +37,13 @@ class NoisePlan:
     node: tuple[FloatArray, ...]
     noisy: BoolArray | None = None
 
+    def has_raw_messages(self, tree: Tree, aggregating: int) -> BoolArray:
+        """Mask ``[leaves]`` of those where some device adds no noise when tier ``aggregating`` aggregates."""
+        raw: BoolArray = self.device[:, aggregating] == 0
+        if self.noisy is not None:
+            raw |= ~np.logical_and.reduceat(self.noisy, tree.first_device[:-1])
+        return raw
+
     def scaled(self, device: FloatArray, node: Sequence[FloatArray]) -> NoisePlan:
         """This plan with its multipliers times ``device`` ``[leaves]`` and ``node[tier]`` ``[nodes]``."""
         return NoisePlan(
@@ -159,9 +166,7 @@ def raw_sensitivity(
     Returns:
         One sensitivity for each node ``[nodes]``, in the unit of ``message``.
     """
-    weight, raw = message.copy(), plan.device[:, aggregating] == 0
-    if plan.noisy is not None:
-        raw |= ~np.logical_and.reduceat(plan.noisy, tree.first_device[:-1])
+    weight, raw = message.copy(), plan.has_raw_messages(tree, aggregating)
     for above in range(tree.depth - 1, tier, -1):
         ancestors = tree.paths[:, above]
         raw &= plan.node[above][ancestors, aggregating] == 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.network.tree import Tree
+from sfumato.network.tree import Tree, whole_share
 from sfumato.random import Stream, generator
 from sfumato.schedule.noise.placement import NoisePlan
 from sfumato.spec.privacy import Placement
@@ -96,7 +95,7 @@ def _choose_zones(tree: Tree, placement: Placement, seed: int) -> tuple[list[int
     free = np.array([zone for zone in range(zones) if zone not in named], dtype=np.int64)
     order = generator(seed, Stream.TRUST, _ZONES).permutation(free).tolist()
     for key, share in shares.items():
-        wanted = math.floor(share * zones + 0.5)
+        wanted = whole_share(share, zones)
         if len(shares) == 2:
             wanted = min(wanted, len(order))  # two halves of an odd number are rounded up once
         if wanted > len(order):
@@ -125,7 +124,7 @@ def _choose_aggregators(tree: Tree, placement: Placement, seed: int) -> Iterator
             yield tier, sorted(chosen)
             continue
         drawn = generator(seed, Stream.TRUST, _LEVELS, tier).permutation(size)
-        yield tier, sorted(drawn[: math.floor(chosen * size + 0.5)].tolist())
+        yield tier, sorted(drawn[: whole_share(chosen, size)].tolist())
 
 
 def _choose_clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:

@@ -28,7 +28,7 @@ def _default_refusals(spec: Spec) -> Refusals:
     training, noise, is_hdp = spec.training, spec.privacy.noise, spec.protocol == "hdp"
     formula = getattr(noise, "formula", "h2fdp")
     yield (
-        formula != "h2fdp" and "air" not in spec.transport.values(),
+        formula != "h2fdp" and not spec.sends_over_the_air,
         "privacy.noise.formula",
         formula,
         f"protocol {spec.protocol} uses formula h2fdp",
@@ -68,7 +68,7 @@ def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...
     if spec.protocol == "hfl" and privacy.noise.kind != "none":
         notes.append("hfl adds no noise: privacy.noise is ignored and nobody has a guarantee")
         privacy = privacy.model_copy(update={"noise": NoNoise()})
-    elif privacy.noise.kind == "none" and spec.protocol != "hfl" and "air" not in spec.transport.values():
+    elif privacy.noise.kind == "none" and spec.protocol != "hfl" and not spec.sends_over_the_air:
         notes.append("privacy.noise is none: nobody has a guarantee")
     if spec.protocol in WITHOUT_TRUST and trust != Trust():
         who = "edge" if spec.protocol == "hfl-dp" else "server"

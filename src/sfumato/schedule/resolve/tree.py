@@ -31,7 +31,7 @@ from sfumato.schedule.resolve.protocol_defaults import (
     with_protocol_defaults,
 )
 from sfumato.schedule.tree import TreePlan
-from sfumato.schedule.tree_facts import TreeRounds, tree_releases
+from sfumato.schedule.tree_facts import TreeRounds, tree_releases, uplink_over_the_air
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_STATED
 from sfumato.spec.privacy import NoiseByFormula, NoiseByMultiplier, NoiseBySource, NoiseByTarget, Placement
@@ -59,7 +59,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
     rounds = _rounds_of(spec, trees)
     refuse_first(_refusals(rounds))
     participants = participants_of(spec, tree)
-    air = _uplink_over_the_air(spec, tree, participants)
+    air = uplink_over_the_air(spec, tree, participants)
     noise, of_noise = _sized_noise(rounds, participants, air)
     of_air = Told()
     if air is not None:
@@ -159,17 +159,6 @@ def _refusals(rounds: TreeRounds) -> Refusals:
     yield from tree_refusals.scaffold_refusals(rounds)
     yield from tree_refusals.local_work_refusals(rounds)
     yield from shared_refusals.mechanism_refusals(spec)
-
-
-def _uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
-    """How devices send over the air, as power control sets it up; ``None`` for a spec whose devices send
-    otherwise.
-    """
-    if not spec.sends_over_the_air:
-        return None
-    from sfumato.schedule.air.power_control import air_of
-
-    return air_of(spec, tree, participants.drawn)
 
 
 def _sized_noise(

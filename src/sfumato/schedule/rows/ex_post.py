@@ -85,9 +85,8 @@ def epsilons_after_run(
             found.append(None)
             continue
         exposures = plan.releases.exposures(pair.unit, (pair.observer,))
-        orbits = plan.releases.leaf_classes
-        alike = (orbits == orbits[plan.tree.leaf_of(pair.unit)]).repeat(plan.tree.devices)
-        times = int(participations[alike].max())
+        alike = plan.releases.leaves_like(plan.tree.leaf_of(pair.unit))
+        times = int(participations[alike.repeat(plan.tree.devices)].max())
         if plan.is_sampled and all(exposure.draw_hidden for exposure in exposures):
             found.append(None)
         elif channels is not None:

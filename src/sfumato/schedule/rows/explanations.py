@@ -105,7 +105,7 @@ def _explain_unprotected(
     if plan.spec.privacy.noise.kind == "none":
         return "nothing adds noise, so nothing protects."
     law = plan.releases.noise_law
-    counts = not law.why_not_composed or (of_record and law.composed_for_records)
+    counts = law.is_composed(of_records=of_record)
     trusted = next((party for party in coalition if plan.trusts(party, device)), None)
     if counts and trusted is not None:
         name = plan.releases.party_name(trusted)

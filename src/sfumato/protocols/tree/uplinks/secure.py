@@ -99,8 +99,7 @@ class _Collector:
     waiting: dict[int, RingVector] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        first = self.uplink.plan.tree.first_device
-        self.leaves = np.searchsorted(first, self.devices, side="right") - 1
+        self.leaves = self.uplink.plan.tree.leaves_of(self.devices)
 
     def add(self, devices: IntArray, leaves: IntArray, messages: Tensor) -> None:
         """Encode messages as integers, noise them and add them up, leaf by leaf.
