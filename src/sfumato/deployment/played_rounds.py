@@ -52,7 +52,7 @@ class PlayedRounds(ABC, Generic[S]):
 
     @abstractmethod
     def initial(self, model: Tensor) -> DeployedState:
-        """The state before the first round, from the initial model, a flat vector."""
+        """The state before the first round, from the initial model: float32 ``[M]``, M parameters."""
 
     @abstractmethod
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:

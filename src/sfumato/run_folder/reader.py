@@ -103,7 +103,10 @@ class RunFolder:
 
     @property
     def deployed(self) -> Mapping[str, Any]:
-        """What the ledger says of the real parties that played the run; empty for a simulation."""
+        """What ledger.json says of the real parties that played the run; empty for a simulation.
+
+        Keys: ``session``, ``purpose``, ``draws`` (sources of randomness), ``on`` (whose machines), ``step``.
+        """
         found: Mapping[str, Any] = (self.ledger.get("realised") or {}).get("deployed") or {}
         return found
 

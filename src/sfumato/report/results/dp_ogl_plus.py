@@ -50,8 +50,9 @@ def _epsilon_of_sound_protocol(run: RunFolder) -> str:
 
 
 def rounds_to_a_release(run: RunFolder) -> int:
-    """Every how many rounds models get noise; above 1 for DP-OGL+ only, whose groups train without in
-    between.
+    """Number of rounds from one noised release of the models to the next.
+
+    It is ``merge_every`` in DP-OGL+ with noise, whose groups train without noise in between; else 1.
     """
     every = _interval(run.spec_dict)
     return every if every > 1 and read_network(run.spec_dict).has_noise else 1

@@ -255,9 +255,10 @@ def has_edges(one: Series) -> bool:
 
 
 def findings_of_run(run: RunFolder) -> list[str]:
-    """What is worth a warning about a run, by its account and its metrics; sentences without a full stop.
+    """Warnings about a run, each a sentence without a full stop; [] if there are none.
 
-    First that nothing was learned, where that is so.
+    From its account, its log of clipping and lost sums, and its final accuracy. A warning that the model is
+    no better than guessing comes first.
     """
     after = _findings_after(run)
     others = [said for kind, said in after if kind != _LEARNED]
@@ -265,7 +266,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
 
 
 def nothing_learned(run: RunFolder) -> list[str]:
-    """One sentence, without a full stop, where the accuracy of a run is that of guessing; else []."""
+    """One warning, without a full stop, if the final accuracy of a run is that of guessing; else []."""
     return [said for kind, said in _findings_after(run) if kind == _LEARNED]
 
 
