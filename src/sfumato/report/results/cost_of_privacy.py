@@ -78,17 +78,16 @@ def _note_on_chance(one: Series, other: Series, *, seen: bool, apart: float) -> 
 
 
 def by_chance(accuracies: Sequence[float], count: int) -> float:
-    """By how much two ``accuracies`` on ``count`` test examples may differ by the draw of these alone.
+    """By how much two ``accuracies`` on ``count`` test examples may differ by the draw of the examples alone.
 
     It is 1.96 standard errors of the difference of two shares, as if each had test examples of its own. On
-    the same examples the models err alike, so the true error is smaller as a rule: this says "may be chance"
-    rather too often.
+    the same examples models tend to err alike, so this bound is rather too large.
     """
     return 1.96 * math.sqrt(sum(share * (1 - share) for share in accuracies) / count)
 
 
 def twins_beside(series: Sequence[Series]) -> list[Series]:
-    """The `twin_beside` of each run; of many runs none is looked for, as each may read `_MOST_FOLDERS`."""
+    """The `twin_beside` of each run that has one; [] of many runs, as each search may read many folders."""
     found = [twin_beside(one) for one in series] if len(series) <= _MOST_LOOKED_FOR else []
     return [twin for twin in found if twin is not None]
 
@@ -122,9 +121,9 @@ def twin_beside(one: Series) -> Series | None:
 
 
 def twin_in(place: Path, one: Series, where: str) -> Series | None:
-    """The most recent finished run in a folder of ``place``, of the spec of ``one`` but for noise.
+    """The most recent finished run in a folder of ``place`` whose spec is that of ``one`` but for noise.
 
-    ``None`` where there is none, or ``one`` has no noise. ``where``: the place, at the end of its name.
+    ``None`` where there is none, or ``one`` has no noise. ``where``: words for the place, put into its name.
     """
     for folder in _folders_in(place, one.folder.resolve()) if has_noise(one) else ():
         try:
@@ -139,10 +138,15 @@ def twin_in(place: Path, one: Series, where: str) -> Series | None:
 
 
 def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[str], str]:
-    """What privacy costs in accuracy, by the `twin_beside` of a run; else how to find out.
+    """Sentences on what privacy costs in accuracy, by a run without noise; else commands that train that run.
+
+    Args:
+        one: the run.
+        twin: the run without noise, from `twin_beside`.
 
     Returns:
-        Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
+        Sentences, and shell commands for the folder that holds the run; "" where the cost is known. Both are
+        empty for a run without noise or with adaptive control.
     """
     if twin is not None:
         return cost_of_privacy([one, twin])[:1], ""
@@ -164,7 +168,7 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
 
 
 def commands_without_control(one: Series) -> str:
-    """The commands, in the folder that holds a run, that train it without control and compare both."""
+    """Shell commands, for the folder above the run's, that train it without control and compare both runs."""
     name = one.folder.resolve().name
     other = quote(f"{name}-without-control")
     return (
