@@ -65,8 +65,7 @@ def deploy_locally(
         out: the run folder.
         parties: the folder of the parties' own folders. Parties that have one already take part again.
         purpose: what the data are used for.
-        command: gives the command that runs the party of a folder, at its socket, until its standard input
-            ends.
+        command: gives the command that runs a folder's party, at its socket, until its standard input ends.
         flower: folder of Flower's environment, which then carries all frames; ``None``: sockets alone do.
         loop: ``FILE.py:function``, which trains every device in the place of Sfumato's engine (`own_loop`);
             whoever calls this agrees to it for all owners. ``None``: what each consent says.
