@@ -71,16 +71,16 @@ def first_screen(
     pictures: str,
     twin: Series | None,
 ) -> str:
-    """HTML of the top of a report: the score of the model, who learns how much, and warnings.
+    """HTML of the top of a report: what the model is worth and who learns how much.
 
-    With several runs it begins with what cannot be compared, then has tables and ``pictures``.
+    Several runs are compared: first what cannot be compared, then tables and ``pictures``.
 
     Args:
         series: the runs.
         summaries: one for each series.
         matrices: one for each series.
         pictures: HTML of figures that compare the runs.
-        twin: of a single run, the run without noise from `twin_beside`; ``None`` if there is none.
+        twin: of a single run, `twin_beside`.
     """
     parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:

@@ -1,5 +1,5 @@
-"""Which figures of several runs cannot be compared: ε of different units or at different δ, scores on
-different data, energies of different radios.
+"""Which figures of several runs cannot be compared: ε of several units or δ, scores on several data sets,
+energies of several radios.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def _warning_on_data(series: Sequence[Series]) -> list[str]:
 
 
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """Sentences on all figures of runs that cannot be compared: first on units, then on data, then `notices`.
+    """Sentences that figures of several runs cannot be compared: of units, of data, then `notices`.
 
-    [] where all can.
+    [] where they can.
     """
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]

@@ -87,7 +87,7 @@ def by_chance(accuracies: Sequence[float], count: int) -> float:
 
 
 def twins_beside(series: Sequence[Series]) -> list[Series]:
-    """The `twin_beside` of each run that has one; [] of many runs, as each search may read many folders."""
+    """The `twin_beside` of each run; of many runs none is looked for, as each may read `_MOST_FOLDERS`."""
     found = [twin_beside(one) for one in series] if len(series) <= _MOST_LOOKED_FOR else []
     return [twin for twin in found if twin is not None]
 
@@ -138,15 +138,10 @@ def twin_in(place: Path, one: Series, where: str) -> Series | None:
 
 
 def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[str], str]:
-    """Sentences on what privacy costs in accuracy, by a run without noise; else commands that train that run.
-
-    Args:
-        one: the run.
-        twin: the run without noise, from `twin_beside`.
+    """What privacy costs in accuracy, by the `twin_beside` of a run; else how to find out.
 
     Returns:
-        Sentences, and shell commands for the folder that holds the run; "" where the cost is known. Both are
-        empty for a run without noise or with adaptive control.
+        Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
     """
     if twin is not None:
         return cost_of_privacy([one, twin])[:1], ""

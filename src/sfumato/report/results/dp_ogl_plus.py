@@ -50,16 +50,15 @@ def _epsilon_of_sound_protocol(run: RunFolder) -> str:
 
 
 def rounds_to_a_release(run: RunFolder) -> int:
-    """Number of rounds from one noised release of the models to the next.
-
-    It is ``merge_every`` in DP-OGL+ with noise, whose groups train without noise in between; else 1.
+    """Every how many rounds models get noise; above 1 for DP-OGL+ only, whose groups train without in
+    between.
     """
     every = _interval(run.spec_dict)
     return every if every > 1 and read_network(run.spec_dict).has_noise else 1
 
 
 def note_between_releases(series: Sequence[Series]) -> str:
-    """A sentence, after a space, on rounds whose models have no noise and are not released; else ""."""
+    """A sentence, after a space, on rounds whose models have no noise and are not released; "" without."""
     every = max(rounds_to_a_release(one.first) for one in series)
     if every == 1:
         return ""

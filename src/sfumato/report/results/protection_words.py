@@ -217,7 +217,7 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
 
 
 def warnings_of_run(run: RunFolder, matrix: Matrix) -> list[str]:
-    """All warnings about a run: on its protocol, on units without a guarantee, then `findings_of_run`."""
+    """What a run is warned of, before its findings the verdict on its protocol and who has no guarantee."""
     return [*protocol_warnings(run.spec_dict), *unprotected_finding(matrix), *findings_of_run(run)]
 
 

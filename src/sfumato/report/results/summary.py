@@ -255,10 +255,9 @@ def has_edges(one: Series) -> bool:
 
 
 def findings_of_run(run: RunFolder) -> list[str]:
-    """Warnings about a run, each a sentence without a full stop; [] if there are none.
+    """What is worth a warning about a run, by its account and its metrics; sentences without a full stop.
 
-    From its account, its log of clipping and lost sums, and its final accuracy. A warning that the model is
-    no better than guessing comes first.
+    First that nothing was learned, where that is so.
     """
     after = _findings_after(run)
     others = [said for kind, said in after if kind != _LEARNED]
@@ -266,7 +265,7 @@ def findings_of_run(run: RunFolder) -> list[str]:
 
 
 def nothing_learned(run: RunFolder) -> list[str]:
-    """One warning, without a full stop, if the final accuracy of a run is that of guessing; else []."""
+    """One sentence, without a full stop, where the accuracy of a run is that of guessing; else []."""
     return [said for kind, said in _findings_after(run) if kind == _LEARNED]
 
 
