@@ -103,10 +103,7 @@ class RunFolder:
 
     @property
     def deployed(self) -> Mapping[str, Any]:
-        """What ledger.json says of the real parties that played the run; empty for a simulation.
-
-        Keys: ``session``, ``purpose``, ``draws`` (sources of randomness), ``on`` (whose machines), ``step``.
-        """
+        """``session``, ``purpose``, ``draws``, ``on`` and ``step`` of a deployment; {} for a simulation."""
         found: Mapping[str, Any] = (self.ledger.get("realised") or {}).get("deployed") or {}
         return found
 
