@@ -58,7 +58,7 @@ def test_a_row_after_the_run_is_never_below_what_any_of_its_pairs_met(case, over
     plan = resolve(load_spec(EXAMPLES / f"{case}.yaml", [*SMALL, *overrides]))
     turnout = RealisedDropouts.of(plan, ROUNDS)
     declared = plan.releases
-    charged = {(pair.unit, pair.observer): turnout.square(pair, ROUNDS) for pair in declared.pair_classes()}
+    charged = {(pair.unit, pair.observer): turnout.mu_squared(pair, ROUNDS) for pair in declared.pair_classes()}
     for unit in range(declared.device_count):
         observers = [Party("public"), *(Party("node", 1, z) for z in range(3))]
         observers += [Party("device", 0, d) for d in range(declared.device_count) if d != unit]
@@ -101,7 +101,7 @@ def test_one_unit_of_a_class_of_its_own_is_charged_exactly():
     expected = sum(1 / (1.1**2 * n) for n in sums if n)
     assert len(set(sums)) > 1
     public = next(p for p in plan.releases.pair_classes() if p.relation.words == "public")
-    assert turnout.square(public, ROUNDS) == pytest.approx(expected)
+    assert turnout.mu_squared(public, ROUNDS) == pytest.approx(expected)
 
 
 def test_of_all_rounds_the_worst_count():
@@ -119,7 +119,7 @@ def test_of_all_rounds_the_worst_count():
     turnout = RealisedDropouts.of(plan, ROUNDS)
     public = next(p for p in plan.releases.pair_classes() if p.relation.words == "public")
     for times in range(len(squares) + 1):
-        assert turnout.square(public, times) == pytest.approx(sum(squares[:times]))
+        assert turnout.mu_squared(public, times) == pytest.approx(sum(squares[:times]))
 
 
 def test_rows_say_what_they_amount_to_after_the_run():
@@ -130,7 +130,7 @@ def test_rows_say_what_they_amount_to_after_the_run():
     for row, found, pair in zip(
         after.guarantees, after.ex_post, report.plan.releases.pair_classes(), strict=True
     ):
-        mu = math.sqrt(turnout.square(pair, ROUNDS - 1))
+        mu = math.sqrt(turnout.mu_squared(pair, ROUNDS - 1))
         assert found.epsilon == pytest.approx(gaussian.epsilon(delta=1e-5, mu=mu))
         assert found.epsilon <= row.epsilon * (1 + 1e-9)
         assert found.participations == ROUNDS - 1

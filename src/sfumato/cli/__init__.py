@@ -33,7 +33,7 @@ import typer
 from sfumato.arguments import spelled_by
 from sfumato.cli.hinting_command import COMMANDS_OF_OTHERS, HintingCommand
 from sfumato.cli.options import DEBUG, OptionSpelling
-from sfumato.cli.ranks import require_over_ranks
+from sfumato.cli.ranks import require_startable_by_torchrun
 from sfumato.distributed.launch import Launch
 from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError, SpecError, SpecProblemsError
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         launch = Launch.of()
         try:
-            require_over_ranks(command_in(arguments), launch)
+            require_startable_by_torchrun(command_in(arguments), launch)
         except SpecError as error:
             if launch.rank == 0:
                 raise

@@ -21,11 +21,15 @@ OVER_RANKS = ("run",)
 """The commands that torchrun may start."""
 
 
-def require_over_ranks(command: str | None, launch: Launch) -> None:
-    """Check that ``command`` may be started by torchrun in several processes.
+def require_startable_by_torchrun(command: str | None, launch: Launch) -> None:
+    """Check that torchrun may start ``command`` in several processes; any command may run in one process.
+
+    Args:
+        command: the subcommand, e.g. ``run``; ``None`` where the command line has none.
+        launch: how many processes torchrun started.
 
     Raises:
-        SpecError: it may not, as each process would do the whole command by itself.
+        SpecError: each of several processes would do the whole command by itself.
     """
     if launch.alone or command in OVER_RANKS:
         return

@@ -17,14 +17,14 @@ Calls: TypeAlias = Callable[[Sequence[Call]], list[Answers]]
 
 
 def in_turn(calls: Sequence[Call]) -> list[Answers]:
-    """What all calls return, made one after the other in this thread."""
+    """The results of all calls, in their order, made one after the other in this thread."""
     return [call() for call in calls]
 
 
 def at_once(calls: Sequence[Call]) -> list[Answers]:
-    """What all calls return, in their order, made at the same time.
+    """The results of all calls, in their order, made at the same time in threads.
 
-    All have ended then: nobody uses a connection any more. Threads are daemons: an interrupt does not wait.
+    It returns when all have ended. Threads are daemons: an interrupt of this process does not wait for them.
     """
     if len(calls) <= 1:
         return in_turn(calls)

@@ -19,10 +19,10 @@ from sfumato.wire.frames import parse_frame
 
 
 class FrameReceiver(Protocol):
-    """A party: a state machine from bytes to bytes."""
+    """A party as a state machine: it takes a frame as bytes and returns the frames that it sends then."""
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take one frame; the frames that it sends then, which name their recipients.
+        """Take one frame; returns the frames that the party sends then, which name their recipients.
 
         Raises:
             SfumatoError: the frame is refused; nothing is sent.
@@ -30,14 +30,15 @@ class FrameReceiver(Protocol):
 
 
 class AggregatingParty(FrameReceiver, Protocol):
-    """A party with children, some of which it may do without."""
+    """A party with children. It may be able to go on without some of them."""
 
     @property
     def number(self) -> int:
-        """Its own, in the terms."""
+        """The party's number in the terms."""
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a child that does not answer, or whose answer is refused; what is sent then.
+        """Go on without a child that does not answer, or whose answer is refused; returns the frames sent
+        then.
 
         Args:
             child: its number.
@@ -49,7 +50,11 @@ class AggregatingParty(FrameReceiver, Protocol):
 
 
 def told(party: FrameReceiver, frames: Sequence[bytes]) -> Answers:
-    """What a party sends when it gets frames, one after the other, until it refuses one."""
+    """Give frames to a party, one after the other; stops at the first that it refuses.
+
+    Returns:
+        The frames that it sent, and its refusal; ``None`` if it refused none.
+    """
     sent: list[bytes] = []
     for data in frames:
         try:
@@ -60,26 +65,26 @@ def told(party: FrameReceiver, frames: Sequence[bytes]) -> Answers:
 
 
 class Carrier(Protocol):
-    """Carries frames."""
+    """Carries frames between parties."""
 
     def carry(self, frames: Sequence[bytes]) -> None:
-        """Deliver frames, and all that follows from them, until nothing is under way any more."""
+        """Deliver frames, and all frames sent in answer to them, until none is left."""
 
     @property
     def bytes_up(self) -> int:
-        """Carried towards the cloud so far."""
+        """Bytes carried towards the cloud so far."""
 
     @property
     def bytes_down(self) -> int:
-        """Carried towards the devices so far."""
+        """Bytes carried towards the devices so far."""
 
 
 @dataclass
 class InProcess:
-    """Parties that this process reaches itself: one at the top, and others below it.
+    """A carrier among parties that this process calls itself: one at the top, and others below it.
 
-    Frames go in waves: what is for parents is taken one by one, and what is for children is asked of all of
-    them by `calls`. Parents get answers in the order in which their children were asked.
+    Frames go in waves: those for parents are delivered one by one, those for children all by one use of
+    `calls`. Parents get answers in the order in which their children were asked.
 
     Attributes:
         parties: by number.
@@ -94,10 +99,10 @@ class InProcess:
     bytes_down: int = field(default=0, init=False)
 
     def carry(self, frames: Sequence[bytes]) -> None:
-        """Deliver frames of the cloud, and all that follows from them; see `Carrier`.
+        """Deliver frames of the cloud, and all frames sent in answer to them; see `Carrier`.
 
         Raises:
-            SfumatoError: an aggregator fails, or cannot do without a child that is refused or refuses.
+            SfumatoError: an aggregator fails, or cannot go on without a child that failed or was refused.
         """
         for data in self.delivered(frames):
             raise MisroutedMessageError(
@@ -105,10 +110,10 @@ class InProcess:
             )
 
     def delivered(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Deliver frames of the party at the top, and all that follows from them.
+        """Deliver frames of the party at the top, and all frames sent in answer to them.
 
         Returns:
-            What the party at the top sends to others than its children.
+            Frames of the party at the top for parties that are not its children.
 
         Raises:
             SfumatoError: see `carry`.

@@ -1,6 +1,6 @@
-"""The cloud: it asks its children once a round, and knows the sum of their answers. Bytes in, bytes out.
+"""The cloud: it asks its children once a round and learns the sum of their answers. Bytes in, bytes out.
 
-Masters of groups are like it: `AskingParty` is what both are.
+Masters of groups do the same: `AskingParty` is the state machine of both.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sfumato.wire.keys import Identity
 
 
 class AskingParty:
-    """The state machine of an aggregator that nobody asks: the cloud, or the master of a group.
+    """The state machine of an aggregator without a parent: the cloud, or the master of a group.
 
     Args:
-        number: its own, in the terms.
+        number: its number in the terms.
         terms: of the run.
         identity: its signing key.
-        memory: of what it released; outlives the process.
+        memory: of the sums that it released, on disk.
         randomness: its secret choices.
 
     Raises:
@@ -48,12 +48,12 @@ class AskingParty:
         self._released: IntArray | None = None
 
     def ask(self, number: int, model: Model) -> list[bytes]:
-        """Questions for all children about round ``number``, which begins with ``model`` ``[M]``.
+        """The questions for all children in round ``number``, which begins with ``model`` ``[M]``.
 
-        Where the round was finished before, there are none, and `released` has what it came to.
+        If the round was finished before, there are none, and `released` has its sum.
 
         Raises:
-            MessageError: the round was finished with another model, or it is not its turn.
+            MessageError: the round was finished with another model, or another round is next.
             SessionMemoryError: the memory cannot be read.
         """
         terms, position = self._terms, self._terms.asked_in(number, self.number)
@@ -70,11 +70,11 @@ class AskingParty:
         return self._collection.questions()
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take a frame of a child; nothing is sent, but for what masks need.
+        """Take a frame of a child. Nothing is sent in answer, except messages of secure aggregation.
 
         Raises:
-            TransportError: rejected; nothing has changed.
-            SessionMemoryError: what the round came to cannot be recorded.
+            TransportError: the frame is rejected; nothing has changed.
+            SessionMemoryError: the sum of the round cannot be recorded.
         """
         if self._collection is None:
             raise OutOfOrderMessageError(f"{self._terms.name(self.number)}: an answer to no question")
@@ -86,8 +86,8 @@ class AskingParty:
         """Go on without a device that does not answer; see `carrier.AggregatingParty`.
 
         Raises:
-            SfumatoError: ``error``, if the child may not be lost; or too few are left, or what the round came
-                to cannot be recorded.
+            SfumatoError: ``error``, if the child may not be lost; or too few are left, or the sum of the
+                round cannot be recorded.
         """
         following = without_child(self._collection, self._terms, self.number, child, error)
         self._release_if_all_have_answered()
@@ -106,7 +106,7 @@ class AskingParty:
 
     @property
     def missing(self) -> list[int]:
-        """Who has not answered the last question yet."""
+        """Numbers of the children whose answer to the last question is still missing."""
         return [] if self._collection is None else self._collection.missing
 
     @property

@@ -1,4 +1,4 @@
-"""What an aggregator does over a plain hop: asks its children, adds their answers up. And its noise."""
+"""What an aggregator does over a plain hop: it asks its children and adds their answers and its noise."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ _ROOM = 2**62  # a sum of 64 bits has room for as much again: the aggregator's o
 
 
 class Collection(Protocol):
-    """The answers of an aggregator's children to one question, as they come."""
+    """The answers of an aggregator's children to one question, as they arrive."""
 
     @property
     def position(self) -> RoundPosition:
-        """What is asked about."""
+        """The aggregation that the question is about."""
 
     @property
     def missing(self) -> list[int]:
-        """Who has still to send something; nobody as soon as `total` is known."""
+        """Numbers of the children that still have to send something; empty as soon as `total` is known."""
 
     @property
     def total(self) -> IntArray:
-        """The sum of all answers, in steps of the grid ``[M]``, where nobody is missing."""
+        """The sum of all answers, in steps of the grid ``[M]``; only when nobody is missing."""
 
     def questions(self) -> list[bytes]:
         """The frames that ask every child."""
 
     def add(self, data: bytes) -> list[bytes]:
-        """Take a frame of a child; what is sent then.
+        """Take a frame of a child; returns the frames to send then.
 
         Raises:
-            TransportError: rejected; the sum is as before.
+            TransportError: the frame is rejected; the sum is unchanged.
         """
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a child that does not answer; what is sent then.
+        """Go on without a child that does not answer; returns the frames to send then.
 
         Args:
             child: its number.
@@ -66,12 +66,12 @@ class Collection(Protocol):
 
 
 class PlainCollection:
-    """Answers that the aggregator sees one by one; see `Collection`.
+    """Answers that the aggregator reads one by one; see `Collection`.
 
     Args:
         terms: of the run.
-        node: the aggregator.
-        position: what is asked about.
+        node: number of the aggregator.
+        position: of the aggregation.
         model: that children start from ``[M]``.
         identity: of the aggregator.
     """
@@ -89,7 +89,7 @@ class PlainCollection:
 
     @property
     def missing(self) -> list[int]:
-        """Who has not answered yet."""
+        """Numbers of the children that have not answered yet."""
         done = {sender for _, sender in self._seen} | self._lost
         return [number for number in self._children if number not in done]
 
@@ -99,10 +99,10 @@ class PlainCollection:
         return questions_for(self._children, self._terms, self._node, payload, self._identity)
 
     def add(self, data: bytes) -> list[bytes]:
-        """Add one answer; nothing is sent.
+        """Add one answer to the sum; nothing is sent.
 
         Raises:
-            MessageError: rejected; the sum is as before.
+            MessageError: the answer is rejected; the sum is unchanged.
         """
         frame = open_frame(
             data,
@@ -125,10 +125,12 @@ class PlainCollection:
         return []
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a child: no other child's noise is counted on. Nothing is sent.
+        """Go on without a child; nothing is sent. On plain hops no account counts the noise of other
+        children.
 
         Raises:
-            RunError: there are several, and none has answered: a network that is down is no dropout.
+            RunError: there are several children, and none has answered: that is a broken network, not
+                dropout.
         """
         self._lost.add(child)
         if not self.missing and not self._seen and len(self._children) > 1:
@@ -141,7 +143,15 @@ class PlainCollection:
 def questions_for(
     children: Iterable[int], terms: CommonTerms, node: int, payload: bytes, identity: Identity
 ) -> list[bytes]:
-    """A question of an aggregator, as a frame for each of ``children``."""
+    """A question of an aggregator, as a signed frame for each of ``children``.
+
+    Args:
+        children: their numbers.
+        terms: of the run.
+        node: number of the aggregator.
+        payload: of the question.
+        identity: of the aggregator.
+    """
     return [
         seal_frame(Frame(FrameKind.QUESTION, terms.session, node, child, payload), identity)
         for child in children
@@ -151,14 +161,14 @@ def questions_for(
 def without_child(
     collection: Collection | None, terms: CommonTerms, node: int, child: int, error: SfumatoError
 ) -> list[bytes]:
-    """What an aggregator sends when a child does not answer, and may be lost.
+    """The frames that an aggregator sends when a child does not answer and may be lost.
 
-    Nothing is lost with a child that nobody waits for: what it sends too much is thrown away.
+    A child whose answer is no longer awaited is only logged: what it sent is thrown away.
 
     Args:
-        collection: that is open, if one is.
+        collection: the open one; ``None`` if there is none.
         terms: of the run.
-        node: the aggregator.
+        node: number of the aggregator.
         child: its number.
         error: why it does not answer.
 
@@ -175,13 +185,13 @@ def without_child(
 
 
 def lost_party(terms: CommonTerms, child: int, error: SfumatoError) -> str:
-    """A child that does not answer, with the reason, for messages."""
+    """The name of a child that does not answer, with the reason in brackets, for messages."""
     name = terms.name(child)
     return f"{name} ({first_line(error).removeprefix(f'{name}: ')})"
 
 
 def require_position(name: str, position: RoundPosition, asked: RoundPosition) -> None:
-    """Refuse a message of ``name`` about another aggregation than what was ``asked``.
+    """Check that a message of the party ``name`` is about the aggregation that was ``asked`` for.
 
     Raises:
         MessageError: it is about another one.
@@ -194,13 +204,13 @@ def require_position(name: str, position: RoundPosition, asked: RoundPosition) -
 def with_own_noise(
     terms: CommonTerms, node: int, position: RoundPosition, total: IntArray, key: bytes
 ) -> IntArray:
-    """A sum with the noise that the plan has its aggregator add.
+    """A sum with the noise that the plan makes its aggregator add, in steps of the grid ``[M]``.
 
     Args:
         terms: of the run.
-        node: the aggregator.
+        node: number of the aggregator.
         position: of the aggregation.
-        total: in steps of the grid ``[M]``; private.
+        total: the sum, in steps of the grid ``[M]``; private.
         key: 32 bytes; private, used once.
     """
     steps = terms.noise_steps(node, position)

@@ -1,7 +1,7 @@
-"""What terms of a deployment have in common, whatever the topology: who there is, on what all agree.
+"""What the terms of a deployment have in common in any topology: its parties, and what all of them agree on.
 
-Whoever has other terms (another spec, version, purpose, list of keys, or of those that whoever deployed made)
-is in another session: its frames are refused (`wire.frames`).
+A party with other terms (another spec, version, purpose, list of keys, or list of keys that the deployer
+made) is in another session: its frames are refused (`wire.frames`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from sfumato.wire.keys import digest
 
 
 def require_shown_as_is(purpose: str, place: str) -> None:
-    """Refuse a purpose with signs that change how it is shown; the message names ``place``.
+    """Refuse a purpose with characters that are not shown as they are, such as control characters.
 
     Raises:
-        SpecError: it has some.
+        SpecError: it has some; the message names ``place``.
     """
     if not purpose.isprintable():
         raise SpecError(place, purpose, "must be printable: it is read before consent")
@@ -41,7 +41,7 @@ def require_shown_as_is(purpose: str, place: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CommonTerms(ABC):
-    """The terms of one run. Parties are numbered: devices first, then whoever adds up.
+    """The terms of one run. Parties are numbered: devices first, then aggregators.
 
     Attributes:
         plan: resolved, and one that can be deployed.
@@ -50,9 +50,10 @@ class CommonTerms(ABC):
         purpose: what the data are used for.
         label: of this run; no two runs have the same.
         facts: the sizes of the spec's data set.
-        examples: what these come to for every device, ``[devices]``.
+        examples: number of examples of every device, by these facts, ``[devices]``.
         keys: public key of every party, by number.
-        made_keys: whose secret keys whoever deployed made, as it says itself, by number; ``None``: not said.
+        made_keys: numbers of the parties whose secret keys the deployer made, as it declares; ``None``: not
+            declared.
     """
 
     plan: Plan
@@ -76,7 +77,7 @@ class CommonTerms(ABC):
         keys: tuple[bytes, ...],
         made_keys: tuple[int, ...] | None = None,
     ) -> Self:
-        """The terms of ``spec``; see the attributes. Every party makes them for itself.
+        """The terms of ``spec``; arguments as the attributes. Every party computes them itself.
 
         Raises:
             SpecError: the spec cannot be deployed, there is not one key for every party, or the purpose would
@@ -96,7 +97,7 @@ class CommonTerms(ABC):
     @staticmethod
     @abstractmethod
     def deployable(plan: Plan, parameters: int) -> Plan:
-        """``plan``, if its parties can be real.
+        """``plan`` itself, after a check that it can be deployed.
 
         Raises:
             SpecError: it cannot be deployed; the message names the key.
@@ -105,14 +106,14 @@ class CommonTerms(ABC):
     @staticmethod
     @abstractmethod
     def aggregators_of(plan: Plan) -> int:
-        """How many parties besides devices there are."""
+        """The number of parties that are no devices."""
 
     @cached_property
     def session(self) -> bytes:
-        """What all frames of the run name, 32 bytes: a hash of the terms and of the version of Sfumato.
+        """The 32 bytes that all frames of the run carry: a hash of the terms and of the version of Sfumato.
 
-        It commits to what the spec was resolved to as well: sizes of data that stand in a file beside it, and
-        the noise, bounds and rates of the releases that are accounted.
+        It also commits to the resolved sizes of data, and to the noise, bounds and rates of the releases that
+        are accounted for.
         """
         made = "not said" if self.made_keys is None else ",".join(map(str, sorted(set(self.made_keys))))
         texts = (
@@ -132,7 +133,7 @@ class CommonTerms(ABC):
 
     @property
     def device_count(self) -> int:
-        """How many devices there are: their numbers are below it."""
+        """The number of devices; their numbers are 0 to one less."""
         return self.plan.parties.device_count
 
     def name(self, party: int) -> str:
@@ -154,23 +155,23 @@ class CommonTerms(ABC):
     @property
     @abstractmethod
     def heads(self) -> tuple[int, ...]:
-        """The aggregators that nobody asks: the cloud, or the masters of groups."""
+        """Numbers of the aggregators without a parent: the cloud, or the masters of groups."""
 
     @abstractmethod
     def parents(self, party: int) -> tuple[int, ...]:
-        """Whom a device, or an edge, answers to."""
+        """Numbers of the aggregators that a device, or an edge, sends its answers to."""
 
     @abstractmethod
     def children(self, node: int) -> Mapping[int, bytes]:
-        """Whom an aggregator asks, and their keys."""
+        """The parties that an aggregator asks: their numbers, and the public key of each."""
 
     def largest_answer(self, node: int) -> int:
-        """More bytes than any frame between an aggregator and a child has, up or down."""
+        """An upper bound on the bytes of any frame between an aggregator and a child, in either direction."""
         return largest_answer(self.parameters, len(self.children(node)))
 
     @abstractmethod
     def is_masked(self, node: int) -> bool:
-        """Whether an aggregator learns no more than the sum of its children."""
+        """Whether secure aggregation hides from an aggregator all but the sum of its children's messages."""
 
     @abstractmethod
     def may_lose_children(self, node: int) -> bool:
@@ -178,11 +179,11 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def asked_in(self, number: int, node: int) -> RoundPosition:
-        """The aggregation by which round ``number`` ends for an aggregator that nobody asks."""
+        """The last aggregation of round ``number`` of ``node``, an aggregator without a parent."""
 
     @abstractmethod
     def round_after(self, last: RoundPosition | None) -> int:
-        """The round that comes after an aggregation of another one; ``None``: the first."""
+        """The number of the next round that has an aggregation after ``last``; ``None``: the first."""
 
     @abstractmethod
     def grid(self, position: RoundPosition) -> IntegerGrid:
@@ -190,8 +191,9 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:
-        """What a message of ``device`` is multiplied by, and how it is rounded and noised; ``None``: it has
-        no weight, and nothing is sent.
+        """How ``device`` encodes a message: the factor that it multiplies by, and its rounding and noise.
+
+        ``None``: its weight is 0, and it sends nothing.
         """
 
     @abstractmethod

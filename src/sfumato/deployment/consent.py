@@ -75,7 +75,7 @@ Kind: TypeAlias = Literal["cloud", "public", "own-edge", "other-edge", "peer", "
 
 
 class Total(Section):
-    """The most that all runs together may tell any observer."""
+    """The largest ε and δ, summed over all runs, towards any observer."""
 
     epsilon: Positive
     delta: OpenUnit
@@ -109,20 +109,20 @@ class Consent(Section):
 
 
 class ConsentRefusedError(SfumatoError):
-    """A party does not agree to the terms: it sends nothing."""
+    """A party does not agree to the terms; it sends nothing."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a device agreed to; only `agree` makes it.
+    """A device's agreement to the terms of a run; only `agree` makes it.
 
     Attributes:
         terms: of the run.
-        device: whose agreement it is.
+        device: its number.
         words: what it agreed to, a sentence each.
         consent: of its owner.
-        ledger: path of the owner's.
-        cost: what the run tells of its data.
+        ledger: path of the owner's ledger.
+        cost: ε and δ of this run.
     """
 
     terms: CommonTerms
@@ -133,11 +133,11 @@ class Agreement:
     cost: RunCost
 
     def book(self) -> None:
-        """Book the run, once; this comes before its first answer is recorded.
+        """Enter the run into the owner's ledger, once; to be called before the first answer is recorded.
 
         Raises:
-            ConsentRefusedError: other runs were booked meanwhile, and with this one the total is exceeded.
-            SessionMemoryError: it cannot be booked.
+            ConsentRefusedError: with other runs entered meanwhile, this one would exceed the total.
+            SessionMemoryError: the ledger cannot be written.
         """
         with closing(OwnersLedger(self.ledger)) as ledger, ledger.booking():
             if not ledger.holds(self.cost):
@@ -146,11 +146,15 @@ class Agreement:
 
     @property
     def notes(self) -> OwnersNotes:
-        """What the ledger notes of this device's messages in the run, before they are sent."""
+        """Notes the answers of this device in the run in its owner's ledger, before they are sent."""
         return OwnersNotes(self.ledger, self.terms.session, self.device)
 
     def require_within_total(self, ledger: OwnersLedger) -> None:
-        """Refuse the run if the sums over all runs go beyond the consent with it; see `book`."""
+        """Check that the sums of ε and δ over all runs, with this one, stay within the consent; see `book`.
+
+        Raises:
+            ConsentRefusedError: they do not, or the ledger has runs under another neighbouring relation.
+        """
         name, most, cost = self.terms.name(self.device), self.consent.total, self.cost
         others = ledger.neighbours() - {cost.neighbours}
         if others:
@@ -175,19 +179,20 @@ class Agreement:
 
 
 def read_consent(path: Path) -> Consent:
-    """The consent in a file.
+    """Read a consent from a file.
 
     Raises:
-        SpecError: it cannot be read, or holds something else.
+        SpecError: it cannot be read, or is no valid consent.
     """
     return read_section(path, Consent)
 
 
 def proposed_consent(terms: CommonTerms, device: int, ledger: Path) -> Consent:
-    """What a device has to consent to, to take part in ten such runs: for its owner to read and to edit.
+    """The least consent with which ``device`` can take part, with a total for ten such runs; its owner edits
+    it.
 
-    An observer that would see raw updates though nobody trusts it is left out: so the device refuses, until
-    its owner writes `any` there.
+    An observer that would see raw updates without being trusted is left out, so the device refuses until its
+    owner writes `any` for it. ``ledger``: path of the owner's ledger, which the consent names.
     """
     delta = terms.plan.spec.privacy.delta
     figures: dict[str, dict[str, float]] = {kind: {} for kind in unit_kinds(terms.plan)}
@@ -226,7 +231,7 @@ def proposed_consent(terms: CommonTerms, device: int, ledger: Path) -> Consent:
 
 
 def differences(consent: Consent, proposed: Consent) -> Iterator[str]:
-    """Where a consent says something else than a proposed one, a sentence each, in printable ASCII."""
+    """Yield a sentence, in printable ASCII, for each key at which a consent differs from a proposed one."""
     found, expected = (_flat(one.model_dump(mode="json")) for one in (consent, proposed))
     for key in sorted(found.keys() | expected.keys()):
         ours, theirs = found.get(key, "nothing"), expected.get(key, "nothing")
@@ -244,16 +249,16 @@ def _flat(value: Any, place: str = "") -> dict[str, str]:
 
 
 def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Agreement:
-    """Compare ``terms`` with what the device's owner consents to. Nothing is booked: see `Agreement.book`.
+    """Compare ``terms`` with the owner's consent; returns the agreement. The ledger is not changed.
 
     Args:
-        terms: made by this party itself.
+        terms: computed by this party itself.
         device: its number.
         consent: of its owner.
-        ledger: of its owner.
+        ledger: path of the owner's ledger.
 
     Raises:
-        ConsentRefusedError: the terms go beyond it.
+        ConsentRefusedError: the terms exceed the consent.
         SessionMemoryError: there is no ledger.
     """
     name = terms.name(device)

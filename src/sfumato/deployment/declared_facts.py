@@ -25,7 +25,7 @@ class DeclaredFacts(Section):
     targets: Count | None = None
 
     def refusals(self) -> Refusals:
-        """Counts that do not add up to all training rows."""
+        """Refuse counts that do not add up to the number of training rows."""
         sites = None if self.site_counts is None else tuple(count for _, count in self.site_counts)
         counted = {"class_counts": self.class_counts, "group_counts": self.group_counts, "site_counts": sites}
         allowed = f"must add up to {self.train_examples:,}"
@@ -35,7 +35,7 @@ class DeclaredFacts(Section):
 
     @classmethod
     def of(cls, facts: DatasetFacts) -> DeclaredFacts:
-        """What of a data set's facts the terms of a run depend on."""
+        """The counts of a data set on which the terms of a run depend."""
         return cls.model_validate({key: getattr(facts, key) for key in cls.model_fields})
 
     def facts(self, name: str) -> DatasetFacts:

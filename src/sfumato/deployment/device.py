@@ -30,10 +30,10 @@ class DeviceParty:
     """The state machine of one device.
 
     Args:
-        agreement: to the terms of the run, by this device.
+        agreement: of this device to the terms of the run.
         data: its own.
         identity: its signing key.
-        memory: of its answers; outlives the process.
+        memory: of its answers, on disk.
         randomness: its secret choices.
 
     Raises:
@@ -59,11 +59,12 @@ class DeviceParty:
         self._parent = ParentHop(self.number, terms.parent(self.number), terms, identity, memory, noted)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Answer a question of the parent: with the whole numbers of before, if it was answered before.
+        """Answer a frame of the parent. A question that was answered before gets the same whole numbers
+        again.
 
         Raises:
-            TransportError: rejected; nothing is sent, and no answer has changed.
-            ConsentRefusedError: the total was used up meanwhile; nothing is sent.
+            TransportError: the frame is rejected; nothing is sent, and no answer has changed.
+            ConsentRefusedError: other runs have used up the total meanwhile; nothing is sent.
             SessionMemoryError: the answer cannot be recorded, or a copy of this device gave another one;
                 nothing is sent.
         """
@@ -111,11 +112,11 @@ class DeviceParty:
 def noised_message(
     terms: CommonTerms, device: int, position: RoundPosition, message: Model, key: bytes
 ) -> IntArray:
-    """A message as a device sends it, in steps of the grid ``[M]``.
+    """A message with rounding and noise, as a device sends it, in steps of the grid ``[M]``.
 
     Args:
         terms: of the run.
-        device: whose message it is.
+        device: its number.
         position: of the aggregation.
         message: clipped and weighted ``[M]``; private.
         key: 32 bytes; private, used once.
@@ -128,7 +129,7 @@ def noised_message(
 
 
 def require_own_key(terms: CommonTerms, number: int, identity: Identity) -> None:
-    """Refuse an identity that is not that of party ``number``.
+    """Check that ``identity`` is the one that the terms have for party ``number``.
 
     Raises:
         UnsafeTermsError: it is another one.

@@ -11,12 +11,12 @@ from sfumato.deployment.sockets import SOCKET
 
 @dataclass(frozen=True)
 class Doors:
-    """The sockets of all parties, by number. Nobody connects to the cloud.
+    """The sockets of all parties of one machine, by number. Nobody connects to the cloud.
 
     Attributes:
-        own: where a party listens.
-        reached: where its aggregator connects: to a relay, which takes what comes there to the party.
-        relay_user: the number of the relay's user; left out: there is no relay, and the sockets are the same.
+        own: where each party listens.
+        reached: where its aggregator connects: a relay's socket, from which frames get to the party.
+        relay_user: user id of the relays; ``None`` without relays, and then ``reached`` is ``own``.
     """
 
     own: Sequence[Path]
@@ -25,6 +25,6 @@ class Doors:
 
     @classmethod
     def of_folders(cls, folders: Sequence[Path]) -> Doors:
-        """A socket in each party's folder, to which its aggregator connects itself."""
+        """A socket in each party's folder, without relays."""
         sockets = [folder.resolve() / SOCKET for folder in folders]
         return cls(sockets, sockets)

@@ -19,7 +19,7 @@ _FIRST = RoundPosition(0, 0)
 
 
 def duties(terms: CommonTerms, party: int) -> tuple[str, ...]:
-    """What ``party`` does in every round, a sentence each, from the terms that it made itself."""
+    """What ``party`` does in every round, a sentence each, by the terms."""
     if isinstance(terms, GroupTerms):
         return _of_worker(terms, party) if party < terms.device_count else _of_master(terms, party)
     assert isinstance(terms, DeploymentTerms)
@@ -29,16 +29,16 @@ def duties(terms: CommonTerms, party: int) -> tuple[str, ...]:
 
 
 def taking_part(terms: CommonTerms, party: int) -> str:
-    """That ``party`` is in the run, and what the data are used for, a sentence."""
+    """A sentence that ``party`` takes part in the run, with the purpose."""
     return f"{terms.name(party)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
 
 
 def whose_keys_were_made(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
-    """Whose secret keys whoever deployed has, as it says itself, and what that means for ``party``.
+    """Sentences on parties whose secret keys the deployer made, as it declares, and what that means.
 
     Args:
         terms: of the run.
-        party: who is told.
+        party: number of the party that the sentences are for.
     """
     made = terms.made_keys
     if made is None:

@@ -58,10 +58,10 @@ class EdgeParty:
     """The state machine of one edge.
 
     Args:
-        number: its own, in the terms.
+        number: its number in the terms.
         terms: of the run.
         identity: its signing key.
-        memory: of its answers; outlives the process.
+        memory: of its answers, on disk.
         randomness: its secret choices.
 
     Raises:
@@ -84,13 +84,13 @@ class EdgeParty:
         self._parent = ParentHop(number, terms.cloud, terms, identity, memory, on_survivors=None)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take a frame of the cloud or of a device; what is sent then.
+        """Take a frame of the cloud or of a device; returns the frames that are sent then.
 
-        A question that comes again is answered with the whole numbers of before, or the round begins again:
-        devices then have the whole numbers of before.
+        A repeated question gets the same whole numbers again if it was answered. Else the round begins again,
+        in which devices repeat their own answers.
 
         Raises:
-            TransportError: rejected; nothing is sent, and no answer has changed.
+            TransportError: the frame is rejected; nothing is sent, and no answer has changed.
             SessionMemoryError: an answer cannot be recorded; nothing is sent.
         """
         if parse_frame(data).sender == self._terms.cloud:

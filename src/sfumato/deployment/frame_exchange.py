@@ -50,10 +50,10 @@ def answer_frames(
     most_bytes: int,
     on_refusal: Callable[[SfumatoError], object],
 ) -> None:
-    """Be the party of a connection, until it ends.
+    """Answer the frames that arrive over a connection, until it ends.
 
-    Whoever is connected is told what is wrong with a frame, and nothing of what the party refuses for reasons
-    of its own, such as what its owner consented to in other runs, or which of its own children it lost.
+    The other end is told what is wrong with a frame. It is not told about refusals for reasons of the party's
+    own, such as its owner's consent to other runs, or the loss of one of its children.
 
     Args:
         party: that answers.
@@ -101,16 +101,16 @@ def _reply(party: FrameReceiver, data: bytes, on_refusal: Callable[[SfumatoError
 def send_frame(
     connection: socket.socket, data: bytes, name: str, log: str, most_bytes: int, deadline: float
 ) -> list[bytes]:
-    """Send a frame to the party of a connection, which has greeted; the frames that come back.
+    """Send a frame to the party of a connection that has greeted; returns the frames that come back.
 
     Args:
-        connection: open; if this raises `ConnectionLostError`, it must not be used any more: what comes later
-            would be taken for the answer to something else.
+        connection: open. After a `ConnectionLostError` it must not be used again: a late answer would be
+            taken for the answer to the next frame.
         data: the frame.
         name: of the party, for errors.
         log: where the party's own log is, for errors.
         most_bytes: of a frame that comes back; a longer one is not read.
-        deadline: of the monotonic clock, for the whole answer.
+        deadline: for the whole answer, by the monotonic clock, in seconds.
 
     Raises:
         ConnectionLostError: the party is gone, stalls, sends too much or has not answered in time.
@@ -178,12 +178,18 @@ def _receive(connection: socket.socket, most_bytes: int, deadline: float, first:
 
 
 def exactly(connection: socket.socket, count: int, deadline: float, *, stall_s: float | None = None) -> bytes:
-    """So many bytes, all by ``deadline`` of the monotonic clock; ``stall_s``: at most until the next piece.
+    """Read ``count`` bytes from a connection.
+
+    Args:
+        connection: open.
+        count: number of bytes.
+        deadline: for all of them, by the monotonic clock, in seconds.
+        stall_s: longest time to wait for the next piece, in seconds; ``None``: until ``deadline``.
 
     Raises:
         EOFError: the connection ended before.
-        TimeoutError: it stalls, or takes too long.
-        OSError: it is broken.
+        TimeoutError: ``stall_s`` or ``deadline`` is over.
+        OSError: the connection is broken.
     """
     found = bytearray()
     while len(found) < count:

@@ -18,9 +18,9 @@ from sfumato.wire.frames import parse_frame
 
 @dataclass
 class BetweenGroups:
-    """Masters and workers that this process reaches itself.
+    """A carrier between masters and workers that this process calls itself.
 
-    A worker answers nobody until all of its masters have asked: those that asked before are asked for again.
+    A worker answers nobody until all of its masters have asked; earlier questions are then delivered again.
 
     Attributes:
         masters: by number.

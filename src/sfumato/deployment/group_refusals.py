@@ -20,7 +20,7 @@ from sfumato.wire.errors import QuantisationError
 
 
 def require_deployable_groups(plan: Plan, parameters: int) -> GroupPlan:
-    """``plan``, if its workers and masters can be real.
+    """``plan`` itself, after a check that its workers and masters can be real parties.
 
     Args:
         plan: resolved, of groups.

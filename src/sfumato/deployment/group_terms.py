@@ -34,12 +34,12 @@ class GroupTerms(CommonTerms):
 
     @staticmethod
     def deployable(plan: Plan, parameters: int) -> GroupPlan:
-        """``plan``, if its parties can be real; see `require_deployable_groups`."""
+        """``plan`` itself, after a check that it can be deployed; see `require_deployable_groups`."""
         return require_deployable_groups(plan, parameters)
 
     @staticmethod
     def aggregators_of(plan: Plan) -> int:
-        """How many masters there are."""
+        """The number of masters."""
         return cast(GroupPlan, plan).groups.count
 
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
@@ -55,11 +55,11 @@ class GroupTerms(CommonTerms):
         )
 
     def master(self, group: int) -> int:
-        """The number of the master of a group."""
+        """The number in the terms of the master of ``group``."""
         return self.device_count + group
 
     def group(self, master: int) -> int:
-        """The group of a master."""
+        """The index of the group of the master with this number."""
         return master - self.device_count
 
     def _aggregator_name(self, node: int) -> str:
@@ -80,21 +80,21 @@ class GroupTerms(CommonTerms):
         return tuple(self.master(group) for group in self.plan.groups.groups_of(party).tolist())
 
     def children(self, node: int) -> Mapping[int, bytes]:
-        """The workers of a master's group, and their keys."""
+        """The workers of a master's group: their numbers, and the public key of each."""
         return {
             worker: self.keys[worker] for worker in self.plan.groups.members_of(self.group(node)).tolist()
         }
 
     def is_masked(self, node: int) -> bool:
-        """No: such sums are refused."""
+        """False: secure aggregation in groups cannot be deployed."""
         return False
 
     def may_lose_children(self, node: int) -> bool:
-        """No: everybody takes part."""
+        """False: every worker takes part in every round."""
         return False
 
     def merges_in(self, number: int) -> bool:
-        """Whether workers start round ``number`` from the mean of their groups' models, or each from one."""
+        """Whether workers start round ``number`` from the mean of their groups' models, or from each one."""
         return self.plan.by_interval or number % self.plan.merge_every == 0
 
     def asked_in(self, number: int, node: int) -> RoundPosition:
@@ -102,16 +102,16 @@ class GroupTerms(CommonTerms):
         return RoundPosition(number, self.group(node))
 
     def round_after(self, last: RoundPosition | None) -> int:
-        """The next round in which anything is sent; those that workers train alone are left out."""
+        """The next round in which messages are sent; rounds of local training alone are skipped."""
         number = 0 if last is None else last.round + 1
         while not self.plan.sends_in(number):
             number += 1
         return number
 
     def require_turn(self, position: RoundPosition, last: RoundPosition | None) -> None:
-        """Refuse a question to a worker about another round than that which comes after ``last``.
+        """Check that a question to a worker is about the round that comes after ``last``.
 
-        ``last``: where it answered all of its masters; ``None`` is before the first round.
+        ``last``: the last one in which it answered all of its masters; ``None`` before the first.
 
         Raises:
             OutOfOrderMessageError: another round is next, or the run is over.
@@ -127,7 +127,7 @@ class GroupTerms(CommonTerms):
         return group_integer_grid(self.plan, position.round, position.aggregation, self.parameters)
 
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:
-        """What a worker's message is multiplied by, and how it is rounded and noised."""
+        """How a worker encodes a message: the factor that it multiplies by, and its rounding and noise."""
         plan, group, grid = self.plan, position.aggregation, self.grid(position)
         std = 0.0 if plan.trusted[group] else float(plan.noise_std(position.round)[group])
         return float(grid.shares[0]), grid.device(0, float(plan.bounds[group]), std)

@@ -44,7 +44,7 @@ class HandedOver:
 
     Attributes:
         folders: of all parties, by number.
-        with_secrets: the names of those that hold keys, which were made here.
+        with_secrets: names of the parties whose keys were made here, so that their folders hold secrets.
     """
 
     folders: Sequence[Path]
@@ -52,11 +52,11 @@ class HandedOver:
 
 
 def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
-    """Write the folders of all parties of ``spec`` into ``out``, which is new.
+    """Write the folders of all parties of ``spec`` into the new folder ``out``.
 
     Args:
         spec: as loaded.
-        parties: the file that says who takes part, and where.
+        parties: the file with the parties' addresses, public keys and rows (`parties_file`).
         out: the folder of the folders.
 
     Raises:

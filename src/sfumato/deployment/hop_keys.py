@@ -38,7 +38,7 @@ _BEFORE, _AFTER = datetime.timedelta(days=1), datetime.timedelta(days=5 * 365)  
 
 
 class PublicKeys(Section):
-    """The file ``public.yaml``."""
+    """The file ``public.yaml``: the public halves of a party's two keys."""
 
     key: str = Field(description="that its frames are signed with, in hexadecimal digits")
     certificate: str = Field(description="of its connections, DER in base64")
@@ -46,21 +46,23 @@ class PublicKeys(Section):
 
     @property
     def signing(self) -> bytes:
-        """The key that frames are signed with, 32 bytes."""
+        """The public key of its signatures on frames, 32 bytes."""
         return bytes.fromhex(self.key)
 
     @property
     def subject(self) -> bytes:
-        """The subject of the certificate: TLS looks certificates up by it, so no two parties share one."""
+        """The subject of the certificate (DER). TLS finds certificates by it, so no two parties may share
+        one.
+        """
         found = x509.load_der_x509_certificate(base64.b64decode(self.certificate))
         return found.subject.public_bytes()
 
 
 def make_keys(folder: Path) -> PublicKeys:
-    """Make the keys of a party in its folder, and write ``public.yaml`` there; keys that are there stay.
+    """Make the keys of a party in its folder, and write ``public.yaml`` there; existing keys are kept.
 
     Raises:
-        RunError: they cannot be written, or others can read or change what is there.
+        RunError: they cannot be written, or other users can read or change what is there.
         SessionMemoryError: the party's memory is missing, damaged or open in another process.
     """
     with closing(PartyFolder.open_or_create(folder)) as opened:
@@ -78,10 +80,10 @@ def make_keys(folder: Path) -> PublicKeys:
 
 
 def read_public(path: Path) -> PublicKeys:
-    """The public keys in a file.
+    """Read the public keys from a file ``public.yaml``.
 
     Raises:
-        SpecError: it cannot be read, or holds something else.
+        SpecError: it cannot be read, or is not such a file.
     """
     said = read_section(path, PublicKeys)
     try:
@@ -96,10 +98,10 @@ def read_public(path: Path) -> PublicKeys:
 
 
 def certificate_bytes(text: str, place: str) -> bytes:
-    """A certificate in base64 as bytes (DER), which are what TLS shows.
+    """A certificate as bytes (DER), from base64.
 
     Raises:
-        SpecError: it is none; the message names ``place``.
+        SpecError: ``text`` is no certificate; the message names ``place``.
     """
     try:
         found = base64.b64decode(text.encode(), validate=True)
@@ -110,21 +112,21 @@ def certificate_bytes(text: str, place: str) -> bytes:
 
 
 def bind_certificate(identity: Identity, certificate: bytes) -> str:
-    """The signature over a certificate (DER) by its owner's signing key, in hexadecimal digits."""
+    """The binding of a certificate (DER): its owner's signature over it, in hexadecimal digits."""
     return identity.sign(_bound(certificate)).hex()
 
 
 def require_bound(key: bytes, certificate: bytes, binding: str, place: str) -> None:
-    """Refuse a certificate that the owner of ``key`` has not bound to it.
+    """Check that the owner of a signing key has bound a certificate to it.
 
     Args:
         key: the owner's public signing key, 32 bytes.
         certificate: DER.
-        binding: as of `bind_certificate`.
+        binding: from `bind_certificate`.
         place: of the binding, for the message.
 
     Raises:
-        SpecError: it is not; the message names ``place``.
+        SpecError: the binding is not valid; the message names ``place``.
     """
     try:
         check_signature(key, bytes.fromhex(binding), _bound(certificate))
@@ -138,13 +140,13 @@ def _bound(certificate: bytes) -> bytes:
 
 
 class HopKey:
-    """The key of a party's connections, with its certificate.
+    """The key that a party uses for TLS, with its certificate.
 
     Args:
         folder: of the party.
 
     Raises:
-        RunError: there is none, or others can read it, or key and certificate do not belong together.
+        RunError: there is none, or other users can read it, or key and certificate do not belong together.
 
     Attributes:
         certificate: as bytes (DER).

@@ -39,12 +39,12 @@ _PARENT, _CHILD = b"parent", b"child"
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Who is at the other end of a hop.
+    """The party at the other end of a hop.
 
     Attributes:
-        number: its own, in the terms.
-        name: by which the terms know it.
-        key: that it signs frames with, 32 bytes.
+        number: its number in the terms.
+        name: by the terms.
+        key: the public key of its signatures on frames, 32 bytes.
         certificate: of its connections, as bytes (DER).
     """
 
@@ -56,20 +56,20 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Nonces:
-    """What both ends of one connection drew for it, `NONCE_BYTES` each."""
+    """The nonces that both ends drew for one connection, `NONCE_BYTES` each."""
 
     parent: bytes
     child: bytes
 
 
 def fresh_nonce() -> bytes:
-    """A nonce for one connection."""
+    """A new random nonce for one connection, `NONCE_BYTES` long."""
     return os.urandom(NONCE_BYTES)
 
 
 @dataclass(frozen=True)
 class OwnEnd:
-    """A party's own end of all its hops.
+    """What a party needs to introduce itself over all its hops.
 
     Attributes:
         hop: the key of its connections.
@@ -82,19 +82,19 @@ class OwnEnd:
     session: bytes
 
     def to_child(self, child: Neighbour, nonces: Nonces) -> bytes:
-        """How a parent introduces itself to a child."""
+        """The introduction that a parent sends to a child, as bytes."""
         return self._introduction(_PARENT, self.hop.certificate, child.certificate, nonces)
 
     def to_parent(self, parent: Neighbour, nonces: Nonces) -> bytes:
-        """How a child introduces itself to its parent."""
+        """The introduction that a child sends to its parent, as bytes."""
         return self._introduction(_CHILD, parent.certificate, self.hop.certificate, nonces)
 
     def require_child(self, child: Neighbour, said: bytes, nonces: Nonces) -> None:
-        """Refuse what a child says that is not its introduction; see `_require`."""
+        """Check that ``said`` is the introduction of ``child``; errors as of `_require`."""
         self._require(_CHILD, child, said, self.hop.certificate, child.certificate, nonces)
 
     def require_parent(self, parent: Neighbour, said: bytes, nonces: Nonces) -> None:
-        """Refuse what a parent says that is not its introduction; see `_require`."""
+        """Check that ``said`` is the introduction of ``parent``; errors as of `_require`."""
         self._require(_PARENT, parent, said, parent.certificate, self.hop.certificate, nonces)
 
     def _introduction(self, role: bytes, parent: bytes, child: bytes, nonces: Nonces) -> bytes:

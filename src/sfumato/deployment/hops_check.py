@@ -52,16 +52,17 @@ Say = Callable[[str], object]
 
 
 def check_parties(folder: Path, say: Say, *, confirm: bool = False) -> None:
-    """Check the party of a folder, or all parties whose folders are in it.
+    """Check the party of a folder, or all parties whose folders are in it: whether it could start and
+    connect.
 
     Args:
         folder: of a party, or of folders of parties.
         say: called with every sentence of the result.
-        confirm: the owner of a device agrees to its consent, as it stands in the folder.
+        confirm: whether the owner of a device hereby agrees to the consent in its folder.
 
     Raises:
-        SpecError: there is no party, or one is to be confirmed that is not a single device.
-        RunError: a party could not start, or a hop is not there: the first of these, and how many there are.
+        SpecError: there is no party, or ``confirm`` is set for anything but a single device.
+        RunError: a party could not start, or a hop fails: the first of these, and how many there are.
     """
     folders = (
         [folder] if (folder / HOPS).exists() else sorted(path.parent for path in folder.glob(f"*/{HOPS}"))

@@ -23,13 +23,13 @@ class Bound(Section):
 
 
 class Parent(Bound):
-    """Whom a device or an edge dials."""
+    """The file's entry for the parent, to which a device or an edge connects."""
 
     address: str
 
 
 class Child(Bound):
-    """Who may dial an edge or the cloud; whoever is not listed, or not any more, is refused."""
+    """The file's entry for a child, which may connect to an edge or the cloud; others are refused."""
 
     number: Whole
 
@@ -43,11 +43,11 @@ class Hops(Section):
 
 
 def read_hops(folder: Path) -> Hops:
-    """The hops of a party's folder.
+    """Read the file ``hops.yaml`` of a party's folder.
 
     Raises:
-        SpecError: the file cannot be read, or holds something else.
-        RunError: others could change it.
+        SpecError: the file cannot be read, or is not such a file.
+        RunError: other users could change it.
     """
     path = folder / HOPS
     require_own(path)
@@ -64,10 +64,10 @@ def read_hops(folder: Path) -> Hops:
 
 
 def address_of(text: str, place: str) -> tuple[str, int]:
-    """The host and the port of ``HOST:PORT``, an address of IPv6 in brackets.
+    """The host and the port of ``HOST:PORT``; an IPv6 address stands in brackets.
 
     Raises:
-        SpecError: it is something else; the message names ``place``.
+        SpecError: ``text`` is no such address; the message names ``place``.
     """
     host, _, port = text.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")

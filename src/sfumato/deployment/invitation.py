@@ -61,7 +61,7 @@ _KEY = "key"
 
 
 class Relay(Section):
-    """Programs of others that take frames from the socket that an aggregator connects to, to the party's."""
+    """A program of others, such as Flower, that carries frames from an aggregator to the party's socket."""
 
     socket: str = Field(description="where the party listens, in the stead of its own folder")
     user: Whole = Field(description="that the programs run under, a number: the sockets are his")
@@ -105,7 +105,7 @@ class Started:
     children: tuple[AwaitedParty, ...] = ()
 
     def close(self) -> None:
-        """Close the folder and all connections."""
+        """Close the folder, and the connections to children."""
         for child in self.children:
             child.close()
         self.folder.close()
@@ -119,7 +119,7 @@ def write_invitation(
     data: Dataset | None,
     loop: LoopCode | None = None,
 ) -> None:
-    """Write the folder of a party, but for its key and its memory.
+    """Write what the folder of a party holds besides its key and its memory.
 
     Args:
         folder: of the party.
@@ -153,7 +153,7 @@ def write_invitation(
 
 
 def write_terms(folder: Path, terms: CommonTerms, number: int, **more: Any) -> None:
-    """Write what a party has to know of a run: ``spec.yaml`` and ``terms.yaml``, with ``more`` in the latter.
+    """Write ``spec.yaml`` and ``terms.yaml`` of a party; ``more`` are further keys of the latter.
 
     Raises:
         RunError: they cannot be written.
@@ -175,14 +175,14 @@ def write_terms(folder: Path, terms: CommonTerms, number: int, **more: Any) -> N
 def propose_consent(
     folder: Path, terms: CommonTerms, number: int, rows: str, loop: LoopCode | None = None
 ) -> Path:
-    """Write a consent for a device, for its owner to read and to edit, with a ledger that goes by its rows.
+    """Write a proposed consent of a device for its owner to read and edit; makes its ledger if missing.
 
     Args:
         folder: of the device.
         terms: of the run.
         number: of the device.
-        rows: the file of its rows, as it is named to its owner.
-        loop: that the owner itself has named; never one that whoever deploys did.
+        rows: path of the file of its rows, as the consent names it.
+        loop: a training loop that the owner named, never one that the deployer named.
 
     Returns:
         The file of rows that it names: the one that ``rows`` leads to.
@@ -202,7 +202,7 @@ def propose_consent(
 
 
 def loop_of(folder: Path, consent: Consent) -> LoopCode | None:
-    """The training loop that the consent in the folder of a device names; it is read, and does not run.
+    """The training loop that a device's consent names, read but not run; ``None`` if it names none.
 
     Raises:
         SpecError: it cannot be read, or is not named by a file and a function.
@@ -213,12 +213,12 @@ def loop_of(folder: Path, consent: Consent) -> LoopCode | None:
 
 
 def different_from_proposed(folder: Path, said: Invitation, terms: CommonTerms) -> Iterator[str]:
-    """Where the consent of a device is not the one that would be proposed to its owner, a sentence each.
+    """Yield a sentence for each difference between a device's consent and a proposed one.
 
     Raises:
         DataError: the rows that it names cannot be read.
         SpecError: it cannot be read.
-        RunError: others can read it, or the rows.
+        RunError: other users can read it, or the rows.
     """
     require_private(folder / CONSENT)
     consent = read_consent(folder / CONSENT)
@@ -255,10 +255,10 @@ def _ledger_of(packed: bytes) -> Path:
 
 
 def ledger_path(consent: Consent, folder: Path) -> Path:
-    """Where the ledger of a consent is: not in ``folder``, which may be thrown away after a run.
+    """The path of the ledger that a consent names: outside ``folder``, which may not outlive the run.
 
     Raises:
-        SpecError: it is there, or the path would depend on where the process was started.
+        SpecError: it is inside, or the path depends on the working directory.
     """
     path = Path(consent.ledger)
     if not path.is_absolute() or path.resolve().is_relative_to(folder.resolve()):
@@ -268,11 +268,11 @@ def ledger_path(consent: Consent, folder: Path) -> Path:
 
 
 def read_terms(folder: Path) -> tuple[Invitation, DeploymentTerms]:
-    """What a party's folder says of the run of a tree, and the terms that the party makes of it.
+    """The file ``terms.yaml`` in a party's folder, and the terms of the run, which the party computes.
 
     Raises:
         SpecError: a file cannot be read or does not fit the others, or the run is of groups.
-        RunError: others could change the files.
+        RunError: other users could change the files.
     """
     return _terms_in(folder, lambda spec: DeploymentTerms)
 

@@ -24,10 +24,10 @@ _CONSENTS = "consents"
 
 
 def state_folder(name: str) -> Path:
-    """A folder of the user's for what outlives all folders of parties; made if there is none.
+    """The folder called ``name`` of the user's own state, outside all folders of parties; made if missing.
 
     Raises:
-        RunError: it cannot be made, or others could change it.
+        RunError: it cannot be made, or other users could change it.
     """
     state = os.environ.get("XDG_STATE_HOME", "")
     made = (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "sfumato" / name
@@ -40,7 +40,8 @@ def state_folder(name: str) -> Path:
 
 
 def note_proposed(consent: Path, session: bytes) -> None:
-    """Note that a consent was proposed, as it stands in the folder of a party, for the terms of ``session``.
+    """Note that the consent in a party's folder, with its present content, was proposed for a session's
+    terms.
 
     Raises:
         RunError: it cannot be noted.
@@ -49,7 +50,7 @@ def note_proposed(consent: Path, session: bytes) -> None:
 
 
 def note_agreed(consent: Path) -> None:
-    """Note that the owner of a party has agreed to a consent, as it stands in the party's folder.
+    """Note that the owner of a party has agreed to the consent in its folder, with its present content.
 
     Raises:
         RunError: it cannot be noted.
@@ -58,7 +59,7 @@ def note_agreed(consent: Path) -> None:
 
 
 def note_loop_agreed(consent: Path, code: LoopCode) -> None:
-    """Note that the owner of a party has agreed to the loop that its consent names, both as they are.
+    """Note that the owner has agreed to a consent and the training loop it names, both with present content.
 
     Raises:
         RunError: it cannot be noted.
@@ -67,7 +68,7 @@ def note_loop_agreed(consent: Path, code: LoopCode) -> None:
 
 
 def is_loop_agreed(consent: Path, code: LoopCode) -> bool:
-    """Whether a loop may run; see `note_loop_agreed`.
+    """Whether the owner has agreed to a training loop, so that it may run; see `note_loop_agreed`.
 
     Raises:
         RunError: the consent cannot be read.
@@ -76,10 +77,10 @@ def is_loop_agreed(consent: Path, code: LoopCode) -> bool:
 
 
 def require_loop_agreed(consent: Path, code: LoopCode) -> None:
-    """Refuse to run a loop that the owner has not agreed to; see `note_loop_agreed`.
+    """Check that the owner has agreed to a training loop; see `note_loop_agreed`.
 
     Raises:
-        RunError: it may not run, or the consent cannot be read.
+        RunError: the owner has not, or the consent cannot be read.
     """
     if not is_loop_agreed(consent, code):
         what = f"{consent} names code that was not agreed to here as it is now: {code.described}"
@@ -87,7 +88,7 @@ def require_loop_agreed(consent: Path, code: LoopCode) -> None:
 
 
 def is_known(consent: Path, session: bytes) -> bool:
-    """Whether a consent counts.
+    """Whether the owner agreed to a consent, or this machine proposed it for these terms (see the module).
 
     Args:
         consent: the file, in the folder of a party.
@@ -100,7 +101,7 @@ def is_known(consent: Path, session: bytes) -> bool:
 
 
 def require_known(consent: Path, session: bytes) -> None:
-    """Refuse a consent that does not count; see `is_known`.
+    """Check that a consent counts; see `is_known`.
 
     Raises:
         RunError: it does not, or cannot be read.
@@ -111,7 +112,7 @@ def require_known(consent: Path, session: bytes) -> None:
 
 
 def confirming(folder: Path) -> str:
-    """The command by which the owner of a party agrees to the consent in its folder."""
+    """The shell command by which the owner of a party agrees to the consent in its folder."""
     return f"sfumato deploy check {folder} --confirm"
 
 

@@ -1,7 +1,8 @@
-"""What the runs that a data owner agreed to tell of one device's data, in a file outside all run folders.
+"""A data owner's ledger: the ε and δ of all runs that the owner agreed to, of one device's data.
 
-`consent.yaml` says where it is. The parties' folders of a run can be thrown away and made anew; the sum over
-runs is not. A missing file is refused: only a proposed consent, or its owner, makes a new one.
+`consent.yaml` says where the file is: outside all run folders. The parties' folders of a run can be thrown
+away and made anew; the sum over runs is not. A missing file is refused: only a proposed consent, or its
+owner, makes a new one.
 
 It also notes which answers were sent (`owners_notes`), by a commitment of the device's memory. So it notices
 copies of a device's folder, each of which would answer the same question with noise of its own, and an older
@@ -42,14 +43,14 @@ _SPENT = (
 
 @dataclass(frozen=True)
 class RunCost:
-    """What one run tells of a device's data.
+    """The privacy loss of one run, for one device's data.
 
     Attributes:
         session: of the run.
         device: its number there.
-        neighbours: the relation that the figures are about.
-        delta: that they are taken at.
-        epsilon: by kind of unit and of observer, the largest.
+        neighbours: the neighbouring relation of the figures.
+        delta: δ of every ε.
+        epsilon: the largest ε, by kind of unit and kind of observer.
     """
 
     session: bytes
@@ -60,14 +61,14 @@ class RunCost:
 
 
 class OwnersLedger:
-    """An open ledger; see the module.
+    """An owner's ledger, open; see the module.
 
     Args:
         path: of a file that `create` made.
 
     Raises:
         SessionMemoryError: it is missing, damaged, no ledger, or open in another process for long.
-        RunError: others can read or write it, or its folder.
+        RunError: other users can read or write it, or its folder.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -88,10 +89,11 @@ class OwnersLedger:
 
     @contextmanager
     def booking(self) -> Iterator[None]:
-        """One transaction: what is compared within it and what is booked within it belong together.
+        """Context of one transaction: nothing else can change the ledger between a comparison and `book` in
+        it.
 
         Raises:
-            SessionMemoryError: another one holds the file, or it cannot be recorded.
+            SessionMemoryError: another process holds the file, or it cannot be written.
         """
         self._file.execute("BEGIN IMMEDIATE")
         try:
@@ -102,21 +104,25 @@ class OwnersLedger:
             raise
 
     def holds(self, cost: RunCost) -> bool:
-        """Whether this run is booked already."""
+        """Whether the run of ``cost`` is in the ledger already."""
         found = self._file.first(
             "SELECT 1 FROM told WHERE session = ? AND device = ?", (cost.session, cost.device)
         )
         return found is not None
 
     def neighbours(self) -> set[str]:
-        """The relations that its figures are about."""
+        """The neighbouring relations of the runs in the ledger."""
         return {row[0] for row in self._file.execute("SELECT DISTINCT neighbours FROM told")}
 
     def spent(self, unit: str, without: Collection[str] = ()) -> tuple[float, float]:
-        """The sums over runs of the largest ε, and of δ, of one kind of unit towards any kind of observer.
+        """(ε, δ) of one kind of unit, summed over runs; of each run the largest ε towards any kind of
+        observer.
 
-        Observers of different runs may be one party, cloud in one and edge in another: so kinds are not told
-        apart. Those in ``without`` are left out.
+        Kinds of observers are not summed apart: one party may be the cloud of one run and an edge of another.
+
+        Args:
+            unit: kind of unit.
+            without: kinds of observers that are left out.
         """
         query = _SPENT.format(", ".join("?" * len(without)))
         row = self._file.first(query, (unit, *without))
@@ -137,16 +143,16 @@ class OwnersLedger:
             )
 
     def note(self, session: bytes, device: int, position: RoundPosition, answer: bytes) -> None:
-        """Note an answer, by the commitment ``answer``, before it is sent; the same one may be sent again.
+        """Note an answer before it is sent; the same one may be noted again.
 
         Args:
             session: of the run; or, for another kind of answer than vectors, a hash of it and of the kind.
             device: its number there.
-            position: that it is about.
-            answer: a commitment to it, or its hash.
+            position: the aggregation that is answered.
+            answer: a commitment to the answer, or its hash.
 
         Raises:
-            SessionMemoryError: another answer was noted, or a later one: another copy of the device gave it.
+            SessionMemoryError: another answer, or a later one, was noted: another copy of the device gave it.
         """
         here = (session, device, *position)
         with self.booking():
@@ -167,5 +173,5 @@ class OwnersLedger:
                 )
 
     def close(self) -> None:
-        """Close the file; what was booked is kept."""
+        """Close the file; what was entered is kept."""
         self._file.close()

@@ -27,7 +27,7 @@ from sfumato.simulation.training_inputs import checked_loss, initial_model
 
 
 class OwnRows:
-    """What one device holds, and the model that it trains.
+    """The rows of one device, and the model that it trains.
 
     Args:
         device: its number.
@@ -35,7 +35,7 @@ class OwnRows:
         data: a data set whose training rows are the device's own.
 
     Raises:
-        DataError: there are not as many rows as the spec declares.
+        DataError: the number of rows is not the one that the spec declares.
         SpecError: the model is not the one of the terms, or has dropout layers.
     """
 
@@ -67,8 +67,7 @@ class OwnRows:
 
 
 class LocalData(OwnRows):
-    """What one device of a tree holds, and trains with the engine that `run` has, or with a loop of its
-    owner's.
+    """The rows of one device of a tree and its training, by the engine of `run` or by a loop of its owner.
 
     Args:
         device: its number.
@@ -79,7 +78,7 @@ class LocalData(OwnRows):
 
     Raises:
         DataError: see `OwnRows`.
-        SpecError: see `OwnRows`; or the spec does not go with a loop, or the loop fails on made-up rows.
+        SpecError: see `OwnRows`; or the spec does not allow a loop, or the loop fails on made-up rows.
     """
 
     def __init__(
@@ -104,13 +103,13 @@ class LocalData(OwnRows):
     def message(self, position: RoundPosition, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
         """The message before rounding and noise ``[M]``: the clipped, weighted update. Private.
 
-        What is not finite or longer than declared is sent as zeros, and not refused: a refusal would tell of
-        the data.
+        It is zeros, and not an error, where the update is not finite or longer than declared: an error would
+        tell of the data.
 
         Args:
             position: of the aggregation.
             model: to start from ``[M]``.
-            batches: of the whole round; a loop of the owner's draws its own.
+            batches: of the whole round; a loop of the owner's does not use them.
         """
         if self.size == 0:
             return np.zeros(self._terms.parameters, np.float32)

@@ -39,15 +39,15 @@ T = TypeVar("T", bound=CommonTerms)
 
 
 class PartyFolders(ABC, Generic[T]):
-    """The folders of all parties of one run on this machine, open. It must be closed.
+    """The open folders of all parties of one run on this machine, with their data and terms. Must be closed.
 
     Args:
-        kind: of terms.
+        kind: class of the terms.
         session: that would simulate the run.
-        folder: of the parties' folders; those that are there already are of parties that take part again.
+        folder: the folder of the parties' folders; parties that have one already take part again.
         run: the run folder.
         purpose: what the data are used for.
-        resume: whether the last run of these parties goes on.
+        resume: whether to continue the last run of these parties.
 
     Raises:
         SpecError: the spec cannot be deployed.
@@ -78,7 +78,7 @@ class PartyFolders(ABC, Generic[T]):
             raise
 
     def rows(self) -> list[Dataset]:
-        """What every device holds, as data sets whose training rows are its own."""
+        """The rows of every device, each as a data set of training rows."""
         made = TrainingInputs.of(self.terms.plan)
         return [rows_of(made.data, made.partition, device) for device in range(self.terms.device_count)]
 
@@ -90,18 +90,18 @@ class PartyFolders(ABC, Generic[T]):
         sources: Collection[str],
         calls: Calls = in_turn,
     ) -> PlayedRounds[Any]:
-        """The rounds of the run.
+        """What plays the rounds of the run.
 
         Args:
-            parties: all but the heads, by number; or the heads' children, each with all below it. The heads
-                are added.
-            randomness: of a head, by its number.
-            sources: of all parties' secret choices.
+            parties: by number: all but the aggregators at the top, which are added; or only the children of
+                these, each with all below it.
+            randomness: secret choices of an aggregator at the top, by its number.
+            sources: where all parties' secret choices come from.
             calls: makes calls to parties: see `InProcess`.
         """
 
     def forget(self, number: int) -> None:
-        """Close the folder of a party and let go of its key: its own process has them from now on."""
+        """Close the folder of a party and drop its key: from now on a process of its own uses them."""
         self.folders.pop(number).close()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class PartyFolders(ABC, Generic[T]):
 
 
 class LocalParties(PartyFolders[DeploymentTerms]):
-    """Those of a tree; for the arguments see `PartyFolders`."""
+    """The folders of the parties of a tree; arguments as of `PartyFolders`."""
 
     def __init__(self, session: Session, folder: Path, run: Path, purpose: str, *, resume: bool) -> None:
         super().__init__(DeploymentTerms, session, folder, run, purpose, resume=resume)
@@ -123,7 +123,7 @@ class LocalParties(PartyFolders[DeploymentTerms]):
         sources: Collection[str],
         calls: Calls = in_turn,
     ) -> DeployedRounds:
-        """The rounds of the run; see `PartyFolders.rounds`."""
+        """What plays the rounds of the run; see `PartyFolders.rounds`."""
         terms, own = self.terms, self.folders[self.terms.cloud]
         cloud = CloudParty(terms, own.identity, own.memory, randomness(terms.cloud))
         parents = {number: terms.parent(number) for number in parties}
@@ -134,7 +134,7 @@ class LocalParties(PartyFolders[DeploymentTerms]):
 
 
 class LocalGroups(PartyFolders[GroupTerms]):
-    """Those of groups; for the arguments see `PartyFolders`."""
+    """The folders of the parties of groups; arguments as of `PartyFolders`."""
 
     def __init__(self, session: Session, folder: Path, run: Path, purpose: str, *, resume: bool) -> None:
         super().__init__(GroupTerms, session, folder, run, purpose, resume=resume)
@@ -146,7 +146,7 @@ class LocalGroups(PartyFolders[GroupTerms]):
         sources: Collection[str],
         calls: Calls = in_turn,
     ) -> DeployedGroupRounds:
-        """The rounds of the run; see `PartyFolders.rounds`."""
+        """What plays the rounds of the run; see `PartyFolders.rounds`."""
         terms, masters = self.terms, dict[int, AskingParty]()
         for number in terms.heads:
             own = self.folders[number]
@@ -160,7 +160,7 @@ class LocalGroups(PartyFolders[GroupTerms]):
 def local_parties_of(
     session: Session, folder: Path, run: Path, purpose: str, *, resume: bool
 ) -> LocalParties | LocalGroups:
-    """The folders of all parties, of a tree or of groups; see `PartyFolders`."""
+    """The folders of all parties of a run, of a tree or of groups; arguments as of `PartyFolders`."""
     kind = LocalGroups if family_of(session.plan.spec) is GROUPS else LocalParties
     return kind(session, folder, run, purpose, resume=resume)
 

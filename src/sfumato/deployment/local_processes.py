@@ -63,12 +63,12 @@ def deploy_locally(
     Args:
         spec: as loaded.
         out: the run folder.
-        parties: the folder of the parties' own folders. Those that are there already take part again.
+        parties: the folder of the parties' own folders. Parties that have one already take part again.
         purpose: what the data are used for.
-        command: starts the party of a folder: a process at its socket that ends when its standard input does.
-        flower: the folder of Flower's environment: Flower carries all frames; left out: nobody is in between.
+        command: gives the command that runs a folder's party, at its socket, until its standard input ends.
+        flower: folder of Flower's environment, which then carries all frames; ``None``: sockets alone do.
         loop: ``FILE.py:function``, which trains every device in the place of Sfumato's engine (`own_loop`);
-            whoever calls this agrees to it for all owners. Left out: what each consent says.
+            whoever calls this agrees to it for all owners. ``None``: what each consent says.
         resume: continue the run in ``out``; its parties go on where they were.
         force: replace the run that ``out`` holds.
         on_step: called with the name of every step that begins, except rounds.

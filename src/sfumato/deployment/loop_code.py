@@ -25,12 +25,12 @@ _DIGITS = 16  # of a hash that is shown
 
 @dataclass(frozen=True)
 class LoopCode:
-    """A loop that was named, and read; nothing of it has run.
+    """The code of a training loop, read but not run.
 
     Attributes:
-        file: that it is in.
-        source: all bytes of it.
-        function: its name there.
+        file: path of the Python file.
+        source: all bytes of the file.
+        function: name of the function in it.
         place: where it was named, for errors.
     """
 
@@ -41,10 +41,11 @@ class LoopCode:
 
     @classmethod
     def read(cls, named: str, folder: Path, place: ErrorPlace) -> LoopCode:
-        """The loop ``FILE.py:function``, whose path begins in ``folder``.
+        """Read the loop ``FILE.py:function``; a relative path begins in ``folder``.
 
         Raises:
-            SpecError: it is named otherwise, by a link, or cannot be shown; or the file cannot be read.
+            SpecError: ``named`` has another form, leads over a link or is not printable, or the file cannot
+                be read.
         """
         path, _, function = named.rpartition(":")
         if not path.endswith(".py") or not function.isidentifier():
@@ -63,19 +64,19 @@ class LoopCode:
 
     @property
     def named(self) -> str:
-        """How it is named, from any folder."""
+        """Its name as ``FILE.py:function`` with an absolute path."""
         return f"{self.file}:{self.function}"
 
     @property
     def described(self) -> str:
-        """What it is, in words: function, file, and the first digits of the SHA-256 of its bytes."""
+        """Function, file, and the first digits of the SHA-256 of the file, in words."""
         begins = hashlib.sha256(self.source).hexdigest()[:_DIGITS]
         return f"{self.function} in {self.file} (its SHA-256 begins {begins})"
 
     def found(self) -> Any:
-        """The function. The code of the file runs now.
+        """The function, after running the code of the file.
 
         Raises:
-            SpecError: it fails, or has no such function.
+            SpecError: the code fails, or has no such function.
         """
         return find_factory(str(self.place), self.named, self.source)

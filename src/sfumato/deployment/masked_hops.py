@@ -56,14 +56,14 @@ SurvivorsNoted = Callable[[RoundPosition, bytes], None]
 def masked_terms(
     terms: DeploymentTerms, node: int, position: RoundPosition, question: bytes, attempt: bytes
 ) -> SessionTerms:
-    """The terms of the session of one attempt.
+    """The terms of the secure aggregation of one attempt.
 
     Args:
         terms: of the run.
-        node: the aggregator.
+        node: number of the aggregator.
         position: of the aggregation.
         question: hash of the question.
-        attempt: drawn by the aggregator.
+        attempt: 16 bytes that the aggregator drew.
     """
     keys, fewest = tuple(terms.children(node).values()), terms.fewest(node)
     where = (number.to_bytes(8, "big") for number in (node, *position))
@@ -81,16 +81,17 @@ def masked_terms(
 
 
 class MaskedChild:
-    """The side of a device, or of an edge, of the masked hop to its parent.
+    """A child's side of secure aggregation with its parent: that of a device or an edge.
 
-    It masks what the memory has recorded as the answer, whole numbers of 64 bits, and nothing else.
+    It masks only what the memory has recorded as the answer: whole numbers of 64 bits.
 
     Args:
         number: of the party.
         terms: of the run.
         identity: its signing key, which remembers its sessions.
         memory: of its answers.
-        on_survivors: called before a list is signed; ``None``: of an edge, all of whose siblings are needed.
+        on_survivors: called before a list of survivors is signed; ``None`` for an edge, which signs only the
+            list of all.
     """
 
     def __init__(
@@ -108,11 +109,11 @@ class MaskedChild:
         self._position, self._question, self._attempt = RoundPosition(0, 0), b"", b""
 
     def begin(self, position: RoundPosition, question: bytes, attempt: bytes) -> list[bytes]:
-        """Begin a session for an answer that is recorded: the frame that advertises its keys.
+        """Begin a session for a recorded answer; returns the frame that advertises its keys.
 
         Raises:
             RepeatedSessionError: this attempt was begun before.
-            SessionMemoryError: that cannot be recorded.
+            SessionMemoryError: the attempt cannot be recorded.
         """
         session = masked_terms(self._terms, self._parent, position, question, attempt)
         place = list(self._terms.children(self._parent)).index(self._number)
@@ -122,10 +123,10 @@ class MaskedChild:
         return self._sent(client.advertise())
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Answer a frame of the session that was begun last.
+        """Answer a frame of the session that was begun last; returns the frames to send.
 
         Raises:
-            TransportError: rejected; nothing is sent.
+            TransportError: the frame is rejected; nothing is sent.
         """
         terms, parent = self._terms, self._parent
         frame = open_frame(

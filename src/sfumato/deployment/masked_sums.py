@@ -45,15 +45,15 @@ from sfumato.wire.keys import Identity
 
 
 class MaskedCollection:
-    """Answers under masks, by one session of `secure_aggregation`; see `Collection` and `masked_hops`.
+    """The sum of masked answers, by one session of secure aggregation; see `Collection` and `masked_hops`.
 
-    A phase of the session ends when all who are left have sent their message of it. The list of survivors is
-    kept before anybody is told of it; where one was kept before a crash, only those on it are asked.
+    A phase of the session ends when all remaining children have sent their message of it. The list of
+    survivors is recorded before it is sent; if one was recorded before a crash, only those on it are asked.
 
     Args:
         terms: of the run.
-        node: the aggregator.
-        position: what is asked about.
+        node: number of the aggregator.
+        position: of the aggregation.
         model: that children start from ``[M]``.
         identity: of the aggregator, which remembers its sessions.
         memory: of the aggregator.
@@ -86,15 +86,15 @@ class MaskedCollection:
 
     @property
     def missing(self) -> list[int]:
-        """Who has not sent its message of the phase that is open."""
+        """Numbers of the children whose message of the present phase is missing."""
         return sorted(self._waiting)
 
     @property
     def total(self) -> IntArray:
-        """The sum of the session, in steps of the grid ``[M]``.
+        """The sum of all answers, in steps of the grid ``[M]``.
 
         Raises:
-            OutOfOrderMessageError: somebody is missing yet.
+            OutOfOrderMessageError: somebody is still missing.
         """
         total = self._server.result[0].astype(np.int64)
         tier, _ = self._terms.place(self._node)
@@ -106,12 +106,12 @@ class MaskedCollection:
         return questions_for(sorted(self._waiting), self._terms, self._node, payload, self._identity)
 
     def add(self, data: bytes) -> list[bytes]:
-        """Take a message of the session; when all have sent theirs, the messages of the next phase.
+        """Take a message of the session; returns the messages of the next phase when all have sent theirs.
 
         Raises:
-            MessageError: rejected; the session is as before.
+            MessageError: the message is rejected; the session is unchanged.
             AbortError: the session has ended without a sum.
-            SessionMemoryError: the list of survivors cannot be kept.
+            SessionMemoryError: the list of survivors cannot be recorded.
         """
         terms = self._terms
         frame = open_frame(
@@ -138,10 +138,10 @@ class MaskedCollection:
         return [] if self._waiting else self._closed()
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a child; the messages of the next phase, if it was the last one that was waited for.
+        """Go on without a child; returns the messages of the next phase if only its message was missing.
 
         Raises:
-            AbortError: too few are left, or one is that is needed: there is no sum.
+            AbortError: too few are left, or one is lost that is needed: there is no sum.
         """
         lost = lost_party(self._terms, child, error)
         if self._needed is not None and self._server.phase <= Phase.MASK:
@@ -185,7 +185,7 @@ def collection_of(
     identity: Identity,
     memory: PartyMemory,
 ) -> Collection:
-    """The collection of an aggregator, over the hop that it has; arguments as of `MaskedCollection`."""
+    """A new collection of an aggregator, plain or masked like its hop; arguments as of `MaskedCollection`."""
     if isinstance(terms, DeploymentTerms) and terms.is_masked(node):  # others have no masks
         return MaskedCollection(terms, node, position, model, identity, memory)
     return PlainCollection(terms, node, position, model, identity)

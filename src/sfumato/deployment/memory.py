@@ -74,7 +74,7 @@ class PartyMemory:
         return cls(path)
 
     def last(self, session: bytes) -> RoundPosition | None:
-        """The last aggregation of a session that was answered."""
+        """The last aggregation that was answered in the session; ``None`` before the first."""
         row = self._file.first(
             "SELECT round, aggregation FROM answers WHERE session = ? AND aggregation > ?"
             " ORDER BY round DESC, aggregation DESC",
@@ -83,11 +83,11 @@ class PartyMemory:
         return None if row is None else RoundPosition(*row)
 
     def answer(self, session: bytes, position: RoundPosition, question: bytes) -> bytes | None:
-        """The answer that was given to ``question`` about ``position``; ``None`` if it lies ahead.
+        """The recorded answer to ``question`` about ``position``; ``None`` if that was not answered yet.
 
         Raises:
             DuplicateMessageError: another question about it was answered.
-            ReplayedMessageError: it lies behind, and its answer was let go.
+            ReplayedMessageError: a later one was answered, and this answer is deleted.
             SessionMemoryError: the file cannot be read.
         """
         row = self._file.first(
@@ -104,11 +104,11 @@ class PartyMemory:
         return None
 
     def record(self, session: bytes, position: RoundPosition, question: bytes, answer: bytes) -> None:
-        """Record the one answer about ``position``, before it is sent.
+        """Record the only answer about ``position``, before it is sent.
 
         Args:
             session: of the run.
-            position: what is answered.
+            position: the aggregation that is answered.
             question: a hash of the question.
             answer: all bytes of it.
 
@@ -120,12 +120,12 @@ class PartyMemory:
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
 
     def keep_coin(self, session: bytes, number: int, *, takes_part: bool) -> bool:
-        """Whether the device takes part in a round, as was kept first: ``takes_part``, if nothing was.
+        """Record whether the device takes part in a round, unless it is recorded; returns what is recorded.
 
         Args:
             session: of the run.
             number: of the round, which is not over.
-            takes_part: as a new draw says.
+            takes_part: by a new draw.
 
         Raises:
             SessionMemoryError: that cannot be recorded: there must be no answer.
@@ -141,12 +141,12 @@ class PartyMemory:
         return bool(kept[0] == b"\x01")
 
     def commitment(self, session: bytes, position: RoundPosition) -> bytes:
-        """A hash of what is kept about ``position``, an answer or `COIN`, and of 32 bytes drawn with it.
+        """A hash of what is recorded about ``position``, an answer or `COIN`, and of 32 bytes drawn with it.
 
-        The same one for as long as that is kept; another one if it is forgotten and the same is kept again.
+        It stays the same as long as the record does. If the same is recorded anew, the hash is another one.
 
         Raises:
-            SessionMemoryError: nothing is kept about it, or the file cannot be read.
+            SessionMemoryError: nothing is recorded about it, or the file cannot be read.
         """
         row = self._file.first(
             "SELECT nonce, answer FROM answers WHERE session = ? AND round = ? AND aggregation = ?",
@@ -157,13 +157,13 @@ class PartyMemory:
         return digest(b"commitment", *map(bytes, row))
 
     def keep_survivors(self, session: bytes, node: int, position: RoundPosition, listed: bytes) -> bytes:
-        """The list of survivors of an aggregation that was kept first: ``listed``, if there was none.
+        """Record a list of survivors, unless one is recorded for the aggregation; returns the one recorded.
 
         Args:
             session: of the run.
-            node: the aggregator.
+            node: number of the aggregator.
             position: of the aggregation.
-            listed: as the message that has it packs it.
+            listed: the list, packed as in its message.
 
         Raises:
             SessionMemoryError: that cannot be recorded: the list must be neither sent nor signed.
@@ -171,7 +171,7 @@ class PartyMemory:
         return self.claim(_survivors_of(session, node, position), listed) or listed
 
     def survivors(self, session: bytes, node: int, position: RoundPosition) -> bytes | None:
-        """The list that `keep_survivors` keeps, if there is one."""
+        """The list of survivors that is recorded for an aggregation; ``None`` if there is none."""
         question = _survivors_of(session, node, position)
         row = self._file.first("SELECT digest FROM claims WHERE question = ?", (question,))
         return None if row is None else bytes(row[0])

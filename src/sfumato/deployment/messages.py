@@ -45,7 +45,7 @@ class FrameKind(enum.IntEnum):
 
 
 class RoundPosition(NamedTuple):
-    """Which aggregation of a run: positions are in the order in which they happen.
+    """An aggregation of a run. Positions compare in the order of time.
 
     Attributes:
         round: from 0.
@@ -60,20 +60,23 @@ class RoundPosition(NamedTuple):
 
 
 def question_hash(position: RoundPosition, model: Model) -> bytes:
-    """What memories and answers know a question by, 32 bytes; ``model`` is float32 ``[M]``."""
+    """The hash of a question, 32 bytes, as memories and answers name it.
+
+    ``model``: float32 ``[M]``.
+    """
     return digest(b"question", _POSITION.pack(*position), model.astype("<f4").tobytes())
 
 
 def encode_question(position: RoundPosition, model: Model, attempt: bytes = NO_ATTEMPT) -> bytes:
-    """The payload that asks for an answer to ``model`` ``[M]``, float32."""
+    """The payload of a question, which sends ``model``, float32 ``[M]``, to be trained."""
     return _POSITION.pack(*position) + attempt + model.astype("<f4").tobytes()
 
 
 def decode_question(payload: bytes, length: int) -> tuple[RoundPosition, bytes, Model]:
-    """The position, the attempt and the model ``[length]`` of a payload.
+    """The position, the attempt and the model ``[length]`` in the payload of a question.
 
     Raises:
-        MalformedMessageError: of another length, or not finite.
+        MalformedMessageError: it has another length, or a number is not finite.
     """
     position, attempt, model = _decode(payload, ATTEMPT_BYTES, length, "<f4")
     if not np.isfinite(model).all():
@@ -82,32 +85,36 @@ def decode_question(payload: bytes, length: int) -> tuple[RoundPosition, bytes, 
 
 
 def largest_answer(parameters: int, children: int) -> int:
-    """More bytes than any frame between a parent and a child has, up or down, plain or masked.
+    """An upper bound on the bytes of any frame between a parent and a child, plain or masked.
 
     Args:
         parameters: M, each of which is 8 bytes in an answer, and 4 under masks.
-        children: of the parent: a session of masks has keys, shares and signatures of each.
+        children: number of the parent's children, as a masked session has keys, shares and signatures of
+            each.
     """
     return 8 * parameters + _CHILD_BYTES * (children + 1)
 
 
 def encode_answer(position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
-    """The payload that answers a question, of the hash ``question``, with ``steps`` ``[M]`` of the grid."""
+    """The payload of an answer to the question with this hash.
+
+    ``steps``: the answer ``[M]``, in steps of the grid.
+    """
     return _POSITION.pack(*position) + question + steps_as_bytes(steps)
 
 
 def decode_answer(payload: bytes, length: int) -> tuple[RoundPosition, bytes, IntArray]:
-    """The position, the hash of the question and the steps ``[length]`` of a payload.
+    """The position, the hash of the question and the steps ``[length]`` in the payload of an answer.
 
     Raises:
-        MalformedMessageError: of another length.
+        MalformedMessageError: it has another length.
     """
     position, question, steps = _decode(payload, HASH_BYTES, length, "<i8")
     return position, question, steps.astype(np.int64)
 
 
 def steps_as_bytes(steps: IntArray) -> bytes:
-    """Whole numbers ``[M]`` as answers and memories have them."""
+    """Whole numbers ``[M]`` as bytes: int64, little-endian, as in answers and memories."""
     return steps.astype("<i8").tobytes()
 
 
@@ -117,12 +124,12 @@ def steps_from_bytes(kept: bytes) -> IntArray:
 
 
 def encode_masking(position: RoundPosition, attempt: bytes, message: bytes) -> bytes:
-    """The payload that carries a message of the session of masks that ``attempt`` names."""
+    """The payload of a message of the secure aggregation that ``attempt`` names."""
     return _POSITION.pack(*position) + attempt + message
 
 
 def decode_masking(payload: bytes) -> tuple[RoundPosition, bytes, bytes]:
-    """The position, the attempt and the message of a payload.
+    """The position, the attempt and the message in a payload of `encode_masking`.
 
     Raises:
         MalformedMessageError: it is too short.

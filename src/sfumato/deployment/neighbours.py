@@ -17,14 +17,14 @@ from sfumato.errors import SpecError
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Who a party dials, and who dials it.
+    """A party's hops to others.
 
     Attributes:
-        own: its own end.
-        parent: whom it dials; the cloud nobody.
-        address: where, ``HOST:PORT``.
-        children: who dials it; a device nobody.
-        listens: where, ``HOST:PORT``.
+        own: its own end of them.
+        parent: to which it connects; ``None`` for the cloud.
+        address: of the parent, ``HOST:PORT``.
+        children: that connect to it; none of a device.
+        listens: where it waits for them, ``HOST:PORT``.
     """
 
     own: OwnEnd
@@ -35,17 +35,17 @@ class Neighbours:
 
 
 def read_neighbours(folder: Path, number: int, terms: DeploymentTerms) -> Neighbours:
-    """The hops of the party in a folder: as ``hops.yaml`` has them, if they are those of the terms.
+    """Read the hops of a party from ``hops.yaml``, and check them against the terms.
 
     Args:
         folder: of the party.
-        number: its own.
+        number: of the party.
         terms: of the run.
 
     Raises:
         SpecError: the file has another parent or other children, or a certificate without a binding by the
             key that the terms have for its owner.
-        RunError: a key cannot be used, or others could change it.
+        RunError: a key cannot be used, or other users could change it.
         UnsafeTermsError: the party's key is not the one in the terms.
     """
     hops, path, identity = read_hops(folder), folder / HOPS, read_identity(folder)

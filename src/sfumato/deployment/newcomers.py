@@ -1,9 +1,9 @@
-"""Connections from who has not introduced himself yet: so many at a time, and nobody waits for another one.
+"""Connections of peers that have not introduced themselves yet: at most so many, and none waits for another.
 
-Where there are too many, one connection of the network that has most, or of those that do, is ended, drawn
-at random: who opens many ends his own, and those who say nothing keep no child out. Were it always the oldest
-one, a child whose link is slow would be out as soon as strangers behind the same address opened as many as
-there is room for. Drawn from m, a connection outlives k others with probability (1 − 1/m)^k.
+Where there are too many, one connection of the network with most of them is ended, drawn at random: a peer
+that opens many ends its own, and silent peers keep no child out. Were it always the oldest one, a child with
+a slow link would lose its connection as soon as strangers behind the same address opened as many as there is
+room for. Drawn from m, a connection outlives k others with probability (1 − 1/m)^k.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from contextlib import suppress
 
 
 class Newcomers:
-    """Connections that are looked at, each by a thread of its own.
+    """Connections without an introduction, each handled by a thread of its own.
 
     Args:
-        most: so many at the same time.
-        on_end: called with the network of one that is ended for another one, before it is.
+        most: how many there may be at the same time.
+        on_end: called with the network of a connection before it is ended to make room.
     """
 
     def __init__(self, most: int, on_end: Callable[[str], object]) -> None:
@@ -32,7 +32,8 @@ class Newcomers:
         self._lock = threading.Lock()
 
     def add(self, raw: socket.socket, network: str) -> socket.socket:
-        """Add a connection from ``network``, see `network_of`; another handle of it, which must be removed.
+        """Add a connection from ``network`` (see `network_of`); may end another. Returns a handle for
+        `remove`.
 
         Raises:
             OSError: the system has no room for another handle.
@@ -46,12 +47,14 @@ class Newcomers:
         return handle
 
     def has_introduced_itself(self, handle: socket.socket) -> bool:
-        """Take one out of those who may be ended; whether it was among them, that is, was not ended."""
+        """Note that a connection is no newcomer any more; returns whether it was one: not ended, not noted
+        before.
+        """
         with self._lock:
             return self._networks.pop(handle, None) is not None
 
     def remove(self, handle: socket.socket) -> None:
-        """Let another one be looked at; ``handle`` is closed."""
+        """Make room for another connection; ``handle`` is closed."""
         with self._lock:
             self._networks.pop(handle, None)
             handle.close()
@@ -72,12 +75,12 @@ class Newcomers:
 
 
 def network_of(host: str) -> str:
-    """Whom the address of a connection counts for: itself; of IPv6 the 2^64 of its network, which one has."""
+    """The network that a connection counts for: its IPv4 address; the /64 network of an IPv6 address."""
     found = ipaddress.ip_address(host.partition("%")[0])
     return host if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
 
 
 def shut(connection: socket.socket) -> None:
-    """End a socket under the hands of a thread that waits for it."""
+    """Shut a socket down, so that a thread that waits for it goes on."""
     with suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)

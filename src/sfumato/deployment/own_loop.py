@@ -66,10 +66,10 @@ from sfumato.user_code import call_user_code, describe_error
 
 @dataclass(frozen=True)
 class LoopTask:
-    """What a loop is asked to do, by the spec. It may do something else.
+    """What the spec asks a training loop to do; the loop may do otherwise.
 
     Attributes:
-        party: who trains: ``device:3``, or its name.
+        party: the device: ``device:3``, or its name.
         round: from 0 on.
         aggregation: of the round, from 0 on; there are several where edges average within a round.
         local_steps: until this aggregation; ``None`` where the spec counts epochs (`training.local_epochs`).
@@ -94,7 +94,7 @@ parameters by name, as tensors or arrays."""
 
 @dataclass(frozen=True)
 class OwnLoop:
-    """The loop of an owner.
+    """A training loop of a device's owner.
 
     Attributes:
         train: the function.
@@ -110,16 +110,16 @@ class OwnLoop:
 
     @classmethod
     def of(cls, code: LoopCode) -> OwnLoop:
-        """The loop in a file. The code of the file runs now: its owner has agreed to it.
+        """The loop in a file, whose code runs now; the owner must have agreed to it.
 
         Raises:
-            SpecError: it fails, or has no such function.
+            SpecError: the code fails, or has no such function.
         """
         return cls(code.found(), code.place, code.named, code.described)
 
     @classmethod
     def given(cls, train: TrainingLoop) -> OwnLoop:
-        """The loop that is a function of the caller's.
+        """The loop that is the Python function ``train``.
 
         Raises:
             SpecError: it cannot be called.
@@ -130,14 +130,14 @@ class OwnLoop:
         return cls(train, place, named, named)
 
     def in_words(self, party: str) -> str:
-        """What the owner of a party agrees to by its loop, a sentence."""
+        """A sentence on what the owner of a party agrees to by using this loop."""
         sends = "whatever it returns, what is sent is clipped, rounded and noised as said here"
         return f"{party} trains with its owner's own loop, {self.described}: {sends}."
 
     def trained(
         self, model: nn.Module, rows: TensorDataset, task: LoopTask, layout: ParameterLayout
     ) -> Tensor:
-        """The trainable parameters that it returns, float32 ``[M]``; perhaps not finite.
+        """Run the loop; returns the trainable parameters, float32 ``[M]``, which may be not finite.
 
         Args:
             model: to start from; it may be changed.
@@ -146,8 +146,8 @@ class OwnLoop:
             layout: of the model.
 
         Raises:
-            SpecError: it raised something, or returned something else than the model.
-            KeyboardInterrupt: the party is to end; also where the loop caught that, or failed of it.
+            SpecError: the loop raised an error, or returned something else than the model.
+            KeyboardInterrupt: the party is to end; also if the loop caught that, or failed because of it.
         """
         place, named = str(self.place), self.named
         try:
@@ -163,7 +163,7 @@ class OwnLoop:
 
 
 class LoopTraining:
-    """The work of a device that trains with a loop of its owner's.
+    """The training of a device by a loop of its owner.
 
     Args:
         loop: of the owner.
@@ -171,11 +171,11 @@ class LoopTraining:
         terms: of the run.
         model: the initial one.
         rows: of the device.
-        outputs: how many numbers the model has as output.
+        outputs: number of outputs of the model.
         say: called with a sentence when the loop fails.
 
     Raises:
-        SpecError: the spec's protection needs a loop of ours, or the loop fails on made-up rows.
+        SpecError: the spec's protection needs Sfumato's own training, or the loop fails on made-up rows.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class LoopTraining:
             loop.trained(deepcopy(model), made_up, task, self._layout)
 
     def update(self, start: Model, position: RoundPosition) -> Tensor:
-        """The clipped update ``[1, M]``: zeros where the loop fails, or what it returns is not finite.
+        """The clipped update ``[1, M]``; zeros where the loop fails, or what it returns is not finite.
 
         Args:
             start: the model to start from ``[M]``.
@@ -232,11 +232,11 @@ class LoopTraining:
 
 
 def made_up_rows(rows: TensorDataset, kinds: int) -> TensorDataset:
-    """As many rows of the same shapes and types, which tell nothing of ``rows``.
+    """Made-up rows of the same number, shapes and types, which tell nothing else of ``rows``.
 
     Args:
         rows: of a device.
-        kinds: of labels or of tokens: whole numbers go from 0 to ``kinds`` - 1.
+        kinds: number of labels or tokens: whole numbers go from 0 to ``kinds`` - 1.
     """
     return TensorDataset(*(_made_up(tensor, kinds) for tensor in rows.tensors))
 

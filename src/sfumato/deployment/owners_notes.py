@@ -19,10 +19,10 @@ from sfumato.wire.keys import digest
 
 @dataclass(frozen=True)
 class OwnersNotes:
-    """The notes of one device about one run.
+    """Notes in the owner's ledger on what one device sends in one run.
 
     Attributes:
-        ledger: path of the owner's.
+        ledger: path of the owner's ledger.
         session: of the run.
         device: its number there.
     """
@@ -32,23 +32,23 @@ class OwnersNotes:
     device: int
 
     def answer(self, position: RoundPosition, commitment: bytes) -> None:
-        """Note that an answer is sent, before it is.
+        """Note an answer before it is sent; ``commitment``: from `PartyMemory.commitment`.
 
         Raises:
-            SessionMemoryError: a copy of this device gave another one.
+            SessionMemoryError: a copy of this device gave another answer.
         """
         self._note(self.session, position, commitment)
 
     def coin(self, number: int, commitment: bytes) -> None:
-        """Note whether the device takes part in round ``number``, before it answers.
+        """Note the draw of whether the device takes part in round ``number``, before it answers.
 
         Raises:
-            SessionMemoryError: a copy of this device has drawn.
+            SessionMemoryError: a copy of this device has made another draw.
         """
         self._note(digest(b"takes part", self.session), RoundPosition(number, 0), commitment)
 
     def survivors(self, position: RoundPosition, listed: bytes) -> None:
-        """Note that a list of survivors is signed, before it is; ``listed``: as it is packed.
+        """Note a list of survivors before it is signed; ``listed``: packed as in its message.
 
         Raises:
             SessionMemoryError: a copy of this device signed another one.

@@ -24,7 +24,7 @@ class ParentHop:
 
     Args:
         number: of the party.
-        parent: whom it answers to.
+        parent: number of the parent.
         terms: of the run.
         identity: its signing key.
         memory: of its answers.
@@ -47,20 +47,20 @@ class ParentHop:
             self._masked = MaskedChild(number, terms, identity, memory, on_survivors)
 
     def masks(self, data: bytes) -> list[bytes] | None:
-        """What is sent when a frame belongs to a session of masks; ``None``: it does not, over this hop.
+        """Answer a frame of secure aggregation; returns the frames to send, or ``None`` for any other frame.
 
         Raises:
-            TransportError: rejected; nothing is sent.
+            TransportError: the frame is rejected; nothing is sent.
         """
         if self._masked is None or parse_frame(data).kind != FrameKind.MASKING:
             return None
         return self._masked.receive(data)
 
     def question(self, data: bytes) -> tuple[RoundPosition, bytes, Model]:
-        """The position, the attempt and the model ``[M]`` of a question of the parent.
+        """Open a question of the parent: its position, its attempt and its model ``[M]``.
 
         Raises:
-            TransportError: rejected.
+            TransportError: the frame is rejected.
         """
         terms, parent = self._terms, self._parent
         frame = open_frame(
@@ -73,7 +73,7 @@ class ParentHop:
         return decode_question(frame.payload, terms.parameters)
 
     def kept(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
-        """What is recorded of an answer of ``steps`` ``[M]``: its frame, or under masks the numbers."""
+        """The bytes to record of an answer ``steps`` ``[M]``: its frame, or on a masked hop the numbers."""
         if self._masked is not None:
             return steps_as_bytes(steps)
         payload = encode_answer(position, question, steps)
@@ -81,10 +81,12 @@ class ParentHop:
         return seal_frame(frame, self._identity)
 
     def answered(self, position: RoundPosition, question: bytes, attempt: bytes, kept: bytes) -> list[bytes]:
-        """What is sent as soon as an answer is recorded: it, or what begins its masks.
+        """The frames to send after an answer is recorded: the answer, or the begin of its secure aggregation.
+
+        ``kept``: the record, from `kept`.
 
         Raises:
             RepeatedSessionError: this attempt was begun before.
-            SessionMemoryError: that cannot be recorded.
+            SessionMemoryError: the attempt cannot be recorded.
         """
         return [kept] if self._masked is None else self._masked.begin(position, question, attempt)

@@ -20,7 +20,7 @@ from sfumato.spec.base import Section
 
 
 class PartyEntry(Section):
-    """What stands in the file of one party."""
+    """What the file says of one party."""
 
     address: str | None = Field(default=None, description="of an aggregator: HOST:PORT that children dial")
     listens: str | None = Field(default=None, description="HOST:PORT of its own machine; default: address")
@@ -29,7 +29,7 @@ class PartyEntry(Section):
 
 
 class PartiesFile(Section):
-    """The file; a device that is not named has the rows of the spec, and keys that `deploy` makes."""
+    """The file. A device that it leaves out has the rows of the spec, and keys that `deploy` makes."""
 
     purpose: str = Field(min_length=1, description="what the data are used for: devices consent to it")
     parties: dict[str, PartyEntry]

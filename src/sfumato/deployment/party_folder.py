@@ -19,7 +19,7 @@ _MISSING = "is missing: a party takes part with the key that is registered"
 
 
 def folder_names(parties: Tree | Groups) -> list[str]:
-    """The names of all parties' folders, by number: devices, the cloud, edges; of groups devices, masters."""
+    """Names of all parties' folders, by number: devices, the cloud, edges; in groups devices, masters."""
     devices = [f"device-{number}" for number in range(parties.device_count)]
     if isinstance(parties, Groups):
         return [*devices, *(f"master-{number}" for number in range(parties.count))]
@@ -29,11 +29,11 @@ def folder_names(parties: Tree | Groups) -> list[str]:
 
 @dataclass(frozen=True)
 class PartyFolder:
-    """An open folder of a party. It must be closed.
+    """The open folder of a party. It must be closed.
 
     Attributes:
         identity: its signing key, which remembers its sessions of secure aggregation in the memory.
-        memory: what it answered.
+        memory: of its answers.
     """
 
     identity: Identity
@@ -41,10 +41,10 @@ class PartyFolder:
 
     @classmethod
     def open(cls, folder: Path) -> PartyFolder:
-        """Open the folder of a party that has its key already; see `open_or_create`.
+        """Open the folder of a party that has a key; see `open_or_create`.
 
         Raises:
-            RunError: there is none: another one would not be that party's.
+            RunError: there is no key: a new one would not be that party's.
         """
         if not (folder / _KEY).exists():
             raise RunError(f"{folder / _KEY}: {_MISSING}")
@@ -52,12 +52,12 @@ class PartyFolder:
 
     @classmethod
     def open_or_create(cls, folder: Path) -> PartyFolder:
-        """Open a folder; where there is no key, make one, for a new party.
+        """Open a folder; if it has no key, make one, with a memory, for a new party.
 
-        A key without a memory is refused: its past would be forgotten.
+        A key without a memory is refused: what it answered would be forgotten.
 
         Raises:
-            RunError: it cannot be read or written, or others can: read the key, or write into the folder.
+            RunError: it cannot be read or written, or other users can read the key, or write into the folder.
             SessionMemoryError: its memory is missing, damaged or open in another process.
         """
         key, path = folder / _KEY, folder / _MEMORY
@@ -83,10 +83,10 @@ class PartyFolder:
 
 
 def read_identity(folder: Path) -> Identity:
-    """The signing key of a party, which takes part in nothing here: its memory stays closed.
+    """The signing key of a party, for use outside a run: its memory stays closed.
 
     Raises:
-        RunError: it is missing, no key, or others can read it.
+        RunError: it is missing, no key, or other users can read it.
     """
     key = folder / _KEY
     if not key.exists():

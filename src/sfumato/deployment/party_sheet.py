@@ -1,4 +1,4 @@
-"""What a party's folder says to people and to machines that start it: a sheet, and a unit."""
+"""The two files that explain how to start a party: a sheet for people, and a unit for systemd."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sheet(
     *,
     data: str | None = None,
 ) -> str:
-    """The file ``sheet.txt``.
+    """The text of ``sheet.txt``: what the party does, sees and says, and how it is started.
 
     Args:
         terms: of the run.
@@ -73,7 +73,7 @@ def _whom_it_meets(terms: DeploymentTerms, number: int, hops: Hops) -> list[str]
 
 
 def keys_in_words(terms: DeploymentTerms, number: int) -> list[str]:
-    """Digits that owners compare by another way, and whose keys whoever deployed made."""
+    """Sentences with the first digits of keys, for owners to compare, and on keys that the deployer made."""
     said = [f"All owners have the same session: {terms.session.hex()[:KEY_DIGITS]}."]
     said.append(f"Its own key, in its public.yaml, begins {terms.keys[number].hex()[:KEY_DIGITS]}.")
     if number != terms.cloud:
@@ -84,7 +84,7 @@ def keys_in_words(terms: DeploymentTerms, number: int) -> list[str]:
 
 
 def systemd_unit(terms: DeploymentTerms, number: int, folder: str) -> str:
-    """The file ``party.service``: a unit of the user's; started again after a crash, not after a refusal."""
+    """The text of ``party.service``: a systemd user unit that starts the party again after a crash only."""
     return f"""\
 # cp party.service ~/.config/systemd/user/sfumato-{folder}.service; systemctl --user start sfumato-{folder}
 # loginctl enable-linger: it then runs without a session of yours too.

@@ -52,7 +52,7 @@ class PlayedRounds(ABC, Generic[S]):
 
     @abstractmethod
     def initial(self, model: Tensor) -> DeployedState:
-        """The state before the first round, from the initial model, a flat vector."""
+        """The state before the first round, from the initial model: float32 ``[M]``, M parameters."""
 
     @abstractmethod
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
@@ -82,22 +82,22 @@ class PlayedRounds(ABC, Generic[S]):
             raise RunError(f"the run {other}: another spec, version, purpose, label or list of keys")
 
     def rounds_expected(self, state: DeployedState) -> int:
-        """As many as the spec asks for."""
+        """The number of rounds in the spec."""
         return self._simulated.rounds_expected(self._simulated_state(state))
 
     def spent(self, state: DeployedState) -> None:
-        """The plan declares every round: there is no table beside it."""
+        """``None``: the plan declares every round, and nothing is spent beside it."""
 
     def model(self, state: DeployedState) -> Tensor:
         """The one model that a finished run keeps."""
         return self._simulated.model(self._simulated_state(state))
 
     def artifacts(self, state: DeployedState) -> dict[str, Tensor]:
-        """What it keeps beside that: of groups the model of each; of a tree nothing."""
+        """Further models that a finished run keeps: those of groups; none of a tree."""
         return self._simulated.artifacts(self._simulated_state(state))
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """That the run was deployed: its terms, the coarsest grid, whence draws come, on whose machines."""
+        """What ledger.json keeps of the deployment: its session, grid, sources of randomness and machines."""
         steps = self._steps()
         return {
             "sum_steps": [None] * len(steps),
@@ -106,7 +106,7 @@ class PlayedRounds(ABC, Generic[S]):
         }
 
     def is_finite(self, state: DeployedState) -> bool:
-        """Whether no model has blown up."""
+        """Whether all numbers of all models are finite."""
         return self._simulated.is_finite(self._simulated_state(state))
 
     def scores(self, state: DeployedState, examination: Evaluator) -> dict[str, float]:
@@ -114,7 +114,7 @@ class PlayedRounds(ABC, Generic[S]):
         return self._simulated.scores(self._simulated_state(state), examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of messages cannot be had of real parties: they leak.
+        """Refuse a pilot: it needs the norms of real parties' messages, which are private.
 
         Raises:
             RunError: always.

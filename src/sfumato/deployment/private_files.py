@@ -23,29 +23,29 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def followed(path: Path) -> tuple[Path, bool]:
-    """Where an absolute path leads to, and whether links lead there, so that it is not the file it seems."""
+    """The file that an absolute path leads to, and whether a symbolic link is on the way."""
     target = path.resolve()
     return target, target != Path(os.path.normpath(path))
 
 
 def require_private(path: Path) -> None:
-    """Refuse a file that others than the user may read or write, or that is another user's.
+    """Check that a file is the user's own, and that nobody else may read or write it.
 
     Raises:
-        RunError: they may, or it cannot be looked at.
+        RunError: it is not, or cannot be looked at.
     """
     if (mode := _own_mode(path)) & (stat.S_IRWXG | stat.S_IRWXO):
         raise RunError(f"{path}: may be read by others (mode {mode & 0o777:o}); chmod 600 {path}")
 
 
 def require_own(path: Path) -> None:
-    """Refuse a file or a folder that others than the user may write, or that is another user's.
+    """Check that a file or a folder is the user's own, and that nobody else may write it.
 
     A sticky folder, such as /tmp, is refused too: others can put a journal of SQLite beside a ledger there,
     and the next opening would roll it back into the ledger.
 
     Raises:
-        RunError: they may, or it cannot be looked at.
+        RunError: it is not, or cannot be looked at.
     """
     mode = _own_mode(path)
     if mode & _OTHERS_WRITE:

@@ -34,46 +34,63 @@ if TYPE_CHECKING:
 
 
 class Randomness(Protocol):
-    """A party's secret choices."""
+    """A party's secret random choices: keys of noise, mini-batches, and whether it takes part."""
 
     @property
     def source(self) -> str:
-        """Where they come from, for the run folder."""
+        """Where the choices come from, as the run folder names it."""
 
     def noise_key(self, position: RoundPosition, context: bytes) -> bytes:
-        """A key of 32 bytes, for the rounding and the noise of one answer and for nothing else.
+        """A key of 32 bytes for the rounding and the noise of one answer, never used for anything else.
 
-        ``context`` is of `answer_context`.
+        ``context``: the hash from `answer_context` of that answer.
         """
 
     def batches(
         self, plan: TreePlan | GroupPlan, number: int, size: int, times: int, context: bytes
     ) -> BatchPlan:
-        """The mini-batches of a device for all that it trains in round ``number``, of rows from 0.
+        """The mini-batches of a device for all of its training in round ``number``.
 
         Args:
             plan: of the run.
-            number: of the round.
-            size: so many examples the device holds.
-            times: how often it trains, each time with mini-batches of its own: for every group that it is in.
-            context: of `round_context`; the same one always has the same batches.
+            number: of the round, from 0.
+            size: number of examples that the device holds; batches name them 0 to ``size`` - 1.
+            times: how often the device trains in the round: once for every group that it is in. Each time has
+                mini-batches of its own.
+            context: the hash from `round_context`; the same one always gives the same batches.
         """
 
     def takes_part(self, plan: TreePlan, number: int, context: bytes) -> bool:
-        """A new coin of a device, for round ``number`` of a plan with Poisson participation: its memory keeps
-        the first one. ``context`` is of `round_context`.
+        """Whether a device takes part in round ``number`` (Poisson participation): a new draw at every call.
+
+        The device's memory keeps the first one. ``context``: the hash from `round_context`.
         """
 
 
 def answer_context(
     identity: Identity, session: bytes, party: int, position: RoundPosition, question: bytes
 ) -> bytes:
-    """What a party's noise is for: a hash that only the party itself can make; ``question`` is a hash."""
+    """A hash for the noise of one answer, which only the party itself can compute: it signs with its key.
+
+    Args:
+        identity: the party's keys.
+        session: of the run's terms.
+        party: its number.
+        position: round and place in it.
+        question: hash of the question that is answered.
+    """
     return identity.secret(b"answer", session, *_as_bytes(party, *position), question)
 
 
 def round_context(identity: Identity, session: bytes, party: int, number: int) -> bytes:
-    """What a party's batches, or its coin, of round ``number`` are for: a hash that only it can make."""
+    """A hash for a party's batches, or participation, in round ``number``, which only it can compute.
+
+    Args:
+        identity: the party's keys.
+        session: of the run's terms.
+        party: its number.
+        number: of the round, from 0.
+    """
     return identity.secret(b"round", session, *_as_bytes(party, number))
 
 
@@ -82,18 +99,18 @@ def _as_bytes(*numbers: int) -> Iterator[bytes]:
 
 
 class SystemRandomness:
-    """Secret choices from the operating system's generator."""
+    """Secret choices whose keys come from the operating system's generator, or from the party's own key."""
 
     source = "operating system"
 
     def noise_key(self, position: RoundPosition, context: bytes) -> bytes:
-        """A fresh key; see `Randomness`."""
+        """A new key of 32 bytes, another one at every call; see `Randomness.noise_key`."""
         return digest(b"answer", os.urandom(KEY_BYTES), context)
 
     def batches(
         self, plan: TreePlan | GroupPlan, number: int, size: int, times: int, context: bytes
     ) -> BatchPlan:
-        """Mini-batches that follow from ``context``; see `Randomness`."""
+        """Mini-batches that follow from ``context`` alone; see `Randomness.batches`."""
         from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
 
         draws = SecretDraws(digest(b"batches", context))
@@ -108,13 +125,13 @@ class SystemRandomness:
         )
 
     def takes_part(self, plan: TreePlan, number: int, context: bytes) -> bool:
-        """A fresh coin; see `Randomness`."""
+        """A new draw at every call; see `Randomness.takes_part`."""
         key = digest(b"takes part", os.urandom(KEY_BYTES), context)
         return secret_coin(key, plan.participants.rate)
 
 
 def secret_coin(key: bytes, rate: float) -> bool:
-    """A coin of a secret key of 32 bytes, used for nothing else: true with probability ``rate``, exactly.
+    """Draw true with probability ``rate``, exactly, from a secret key of 32 bytes used for nothing else.
 
     A float is a whole number over a power of two, 2^b: b bits of the key's stream are compared with it.
     """
@@ -134,7 +151,7 @@ def _work_of(plan: TreePlan | GroupPlan) -> tuple[int, int]:
 
 
 class SecretDraws:
-    """The draws that mini-batches need, from the stream of a secret key; see `learning.batches.BatchDraws`.
+    """The draws that mini-batches need (`learning.batches.BatchDraws`), from the stream of a secret key.
 
     Args:
         key: 32 bytes, used for nothing else.
@@ -144,7 +161,7 @@ class SecretDraws:
         self._stream = KeyStream(key)
 
     def permuted(self, x: npt.NDArray[Any], *, axis: int) -> npt.NDArray[Any]:
-        """``x`` with the entries of every line along ``axis`` in an order of its own, all orders alike.
+        """A copy of ``x`` with each line along ``axis`` in an order of its own, every order equally likely.
 
         Two of n words of 64 bits are equal with probability below n² 2^-65: then these two keep their order.
         """
@@ -153,12 +170,12 @@ class SecretDraws:
         return shuffled
 
     def geometric(self, p: float, *, size: int) -> npt.NDArray[np.int64]:
-        """So many numbers of trials up to the first success, each of probability ``p``."""
+        """``size`` independent numbers of trials up to the first success, which has probability ``p``."""
         if p >= 1:
             return np.ones(size, np.int64)
         failures = np.log(1 - self._stream.units(size)) / math.log1p(-p)
         return np.floor(failures).astype(np.int64) + 1
 
     def integers(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Whole numbers from ``low`` to below ``high``, entry by entry, all alike."""
+        """Whole numbers, entry by entry uniform from ``low`` to below ``high``, ``[n]`` each."""
         return np.asarray(low + np.floor(self._stream.units(len(low)) * (high - low)), np.int64)

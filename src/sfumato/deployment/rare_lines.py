@@ -1,4 +1,4 @@
-"""Lines of a log that others can cause: about each of them one in a while, and not of too many."""
+"""Limits how often a log says something that others can cause: once in a while for each cause."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ QUIET_S = 60.0
 
 
 class RareLines:
-    """Says sentences, at most so many in `QUIET_S` seconds; used by several threads.
+    """Passes on a sentence unless one on the same cause was said in the last `QUIET_S` seconds. Thread-safe.
 
     Args:
         say: called with a sentence.
-        most: about so many at the same time; of others nothing is said until some of these are forgotten.
+        most: number of causes remembered at a time; sentences on others are dropped while it is reached.
     """
 
     def __init__(self, say: Callable[[str], object], most: int) -> None:
@@ -24,7 +24,12 @@ class RareLines:
         self._lock = threading.Lock()
 
     def say(self, about: Hashable, sentence: str) -> None:
-        """Say a sentence, unless one was said about ``about`` a while ago, or about too many others."""
+        """Say a sentence on a cause, unless one was said a while ago, or there are too many other causes.
+
+        Args:
+            about: the cause.
+            sentence: to say.
+        """
         now = time.monotonic()
         with self._lock:
             self._said = {other: when for other, when in self._said.items() if now - when < QUIET_S}

@@ -24,7 +24,7 @@ MOST_NOISE = 2.0**46  # steps, that the sampler of discrete Gaussians draws
 
 
 def require_deployable(plan: Plan, parameters: int) -> TreePlan:
-    """``plan``, if its parties can be real.
+    """``plan`` itself, after a check that its devices and aggregators can be real parties.
 
     Args:
         plan: resolved.
@@ -47,10 +47,10 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
 
 
 def refuse_groups(spec: Spec) -> None:
-    """Refuse groups: they are deployed in one process and in processes of one machine only.
+    """Check that the topology is a tree: groups are deployed in one process or on one machine only.
 
     Raises:
-        SpecError: the topology is no tree.
+        SpecError: the topology is groups.
     """
     if family_of(spec) is not TREE:
         only = "must be star or tree here; groups are deployed on one machine only, and not over Flower"
@@ -58,10 +58,10 @@ def refuse_groups(spec: Spec) -> None:
 
 
 def require_own_loop_fits(spec: Spec) -> None:
-    """Refuse a spec whose figures need Sfumato's own local training; see `own_loop`.
+    """Check that a spec may be trained by a loop of a device's owner; see `own_loop`.
 
     Raises:
-        SpecError: a loop of a device's owner cannot train for it; the message names the key.
+        SpecError: its guarantees need Sfumato's own local training; the message names the key.
     """
     refuse_first(_of_own_loop(spec))
 
@@ -126,7 +126,7 @@ def _require_noise_fits(
 
 
 def refused_in_any_topology(spec: Spec) -> Refusals:
-    """What single keys must not say."""
+    """Refusals of single keys of a spec, of trees and of groups."""
     training, privacy = spec.training, spec.privacy
     hops = [hop for hop in spec.transport if spec.transport[hop] == "air"]
     sent = f"transport.{hops[0]}" if hops else "transport"

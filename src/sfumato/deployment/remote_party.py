@@ -35,12 +35,12 @@ Say = Callable[[str], object]
 
 
 def is_remote(folder: Path) -> bool:
-    """Whether the party of a folder has its neighbours on other machines."""
+    """Whether the party in a folder has its neighbours on other machines, so that it needs TLS."""
     return (folder / HOPS).exists()
 
 
 def spec_of_cloud(folder: Path) -> Spec | None:
-    """The spec that the party of a folder plays; ``None`` if it is not the cloud.
+    """The spec of the run if the party in a folder is the cloud, else ``None``.
 
     Raises:
         SfumatoError: its files cannot be used.
@@ -50,16 +50,16 @@ def spec_of_cloud(folder: Path) -> Spec | None:
 
 
 def require_own_run(folder: Path, session: bytes) -> None:
-    """Refuse a run folder of another session, which would pass for the run of these terms.
+    """Check that the cloud's folder holds no run folder of another session, which would pass for this run.
 
-    Its checkpoint says whose it is. A run without one is refused too: it would be replaced.
+    A run folder without a checkpoint is refused too, as it would be replaced.
 
     Args:
         folder: of the cloud.
         session: of the terms.
 
     Raises:
-        RunError: there is one, or it is damaged.
+        RunError: there is such a run folder, or it is damaged.
     """
     from sfumato.protocols.tree.state import DeployedState  # PyTorch: edges need none
     from sfumato.run_folder.reader import holds_run
@@ -76,14 +76,14 @@ def require_own_run(folder: Path, session: bytes) -> None:
 
 
 def require_own_data(folder: Path, terms: DeploymentTerms) -> None:
-    """Refuse terms that were made of a data set with other sizes than the one that the cloud has.
+    """Check that the sizes in the terms are those of the data set that the cloud has.
 
     Args:
         folder: of the cloud.
         terms: of the run.
 
     Raises:
-        SpecError: they were.
+        SpecError: they differ.
         DataError: the data set is neither tabulated nor on this machine.
     """
     here = dataset_facts(terms.plan.spec.data, terms.cloud)
@@ -94,14 +94,14 @@ def require_own_data(folder: Path, terms: DeploymentTerms) -> None:
 
 
 def serve_remotely(folder: Path, say: Say) -> None:
-    """Be a device or an edge, until the process is ended.
+    """Run a device or an edge until the process is ended.
 
     Args:
         folder: of the party.
         say: called with what the party agrees to, and what happens to its connections.
 
     Raises:
-        SfumatoError: as `start_party` and `read_neighbours`.
+        SfumatoError: as of `start_party` and `read_neighbours`.
     """
     said, terms = read_terms(folder)
     hops = read_neighbours(folder, said.number, terms)
@@ -131,7 +131,7 @@ def serve_remotely(folder: Path, say: Say) -> None:
 def play_remotely(
     folder: Path, say: Say, on_step: Callable[[str], object] = lambda name: None
 ) -> Iterator[RoundResult]:
-    """Be the cloud: play the rounds, or those that are left of a run that was stopped, into ``run``.
+    """Run the cloud: play all rounds, or the rest of a run that was stopped, into the folder ``run``.
 
     Args:
         folder: of the cloud.
@@ -139,7 +139,7 @@ def play_remotely(
         on_step: called with the name of every step that begins, except rounds.
 
     Yields:
-        Every round when it is done.
+        The result of every round.
 
     Raises:
         SfumatoError: files cannot be used, or ``run`` is of other terms; a child is not there, or refuses.

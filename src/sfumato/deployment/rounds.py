@@ -26,8 +26,8 @@ class DeployedRounds(PlayedRounds[TreeState]):
 
     Args:
         terms: of the run.
-        cloud: asks.
-        carrier: of frames between the cloud and everybody else.
+        cloud: the state machine of the cloud.
+        carrier: of frames between the cloud and all other parties.
         simulated: the protocol that would play the same plan.
         sources: where all parties' secret choices come from, for the run folder.
         on: whose machines the parties are on, for the run folder.
@@ -100,6 +100,6 @@ class DeployedRounds(PlayedRounds[TreeState]):
         return [1 / terms.grid(terms.at(0)).scale] * (terms.last + 1)
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """As of any deployment; without who took part, where that is drawn: no reader is to know."""
+        """As of `PlayedRounds`, without who took part where that is drawn: nobody may learn it."""
         drawn = {"participations": None} if self._terms.plan.is_sampled else {}
         return drawn | super().realised_facts(state)

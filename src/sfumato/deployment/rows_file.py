@@ -25,20 +25,25 @@ _UNREADABLE = (  # what NumPy, zipfile and zlib say of a damaged file
 
 
 def write_rows(folder: Path, data: Dataset) -> None:
-    """Write the rows of a device: the training rows of ``data``.
+    """Write the training rows of ``data`` to ``data.npz``, readable by its owner alone, in the folder of a
+    device.
 
     Raises:
-        RunError: they cannot be written.
+        RunError: the file cannot be written.
     """
     write_private(folder / DATA, packed_rows(data))
 
 
 def rows_path(folder: Path, named: str) -> Path:
-    """The file of a device's rows, by the name that its consent has for it.
+    """The path of the file with a device's rows, after checks; the file is not read.
+
+    Args:
+        folder: the device's own.
+        named: the path that the device's consent gives for it, absolute or relative to ``folder``.
 
     Raises:
-        DataError: a link leads to another one.
-        RunError: others can read it, or it is not there.
+        DataError: the path leads over a symbolic link to another place.
+        RunError: users other than the owner can read the file, or it does not exist.
     """
     rows = folder.resolve() / named
     target, is_by_link = followed(rows)
@@ -49,7 +54,7 @@ def rows_path(folder: Path, named: str) -> Path:
 
 
 def packed_rows(data: Dataset) -> bytes:
-    """The training rows of a data set as a file."""
+    """The training rows of a data set as the bytes of an ``.npz`` file, as `read_rows` reads it."""
     arrays: dict[str, Any] = {"features": data.train_features, "labels": data.train_labels}
     if data.train_targets is not None:
         arrays["targets"] = data.train_targets
@@ -59,10 +64,14 @@ def packed_rows(data: Dataset) -> bytes:
 
 
 def read_rows(path: Path) -> Dataset:
-    """A data set whose training rows are those in a file, and which has no test rows.
+    """Read a file of rows (``.npz``) as a data set without test rows.
+
+    It holds ``features`` ``[N, ...]``, ``labels`` ``[N]``, the number of the model's ``outputs`` ``[1]`` and,
+    where a model learns these and not the labels, ``targets`` ``[N, K]``.
 
     Raises:
-        DataError: it cannot be read, or its arrays do not fit together.
+        DataError: the file cannot be read, its arrays do not fit together, or values are not as the task
+            needs.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:

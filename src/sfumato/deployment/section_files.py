@@ -16,10 +16,10 @@ S = TypeVar("S", bound=Section)
 
 
 def read_section(path: Path, kind: type[S]) -> S:
-    """The section in a file.
+    """Read a YAML file as a section of class ``kind``.
 
     Raises:
-        SpecError: it cannot be read, or holds something else.
+        SpecError: it cannot be read, or does not fit the section; the message has the file, key and line.
     """
     text = read_text(path)
     try:

@@ -41,16 +41,16 @@ def serve(
     on_refusal: Callable[[SfumatoError], object] = lambda error: None,
     relay_user: int | None = None,
 ) -> None:
-    """Answer frames at ``path``, one connection after the other, until the process is ended.
+    """Answer frames at the socket ``path``, one connection after the other, until the process is ended.
 
-    Nobody listens while a connection is open: another one is refused by the system.
+    While a connection is open, the system refuses another one.
 
     Args:
         party: that answers.
-        path: of the socket, in a folder of the owner; what is left there of a process that ended is replaced.
+        path: of the socket, in a folder of the owner; a socket left by an ended process is replaced.
         on_ready: called whenever a connection can be made.
         on_refusal: called with every error, for the party's own log.
-        relay_user: the number of the one other user who may connect, if there is one: the socket is his.
+        relay_user: user id of a relay, to which the socket then belongs; ``None``: only the owner connects.
 
     Raises:
         RunError: there can be no socket at ``path``.
@@ -78,16 +78,16 @@ def serve(
 
 
 class RemoteParty:
-    """A party at the other end of a socket; see `FrameReceiver`. It must be closed.
+    """A party behind a socket, for its aggregator; see `FrameReceiver`. It must be closed.
 
     Args:
         path: of its socket.
         name: of the party, for errors.
         most_bytes: of a frame that comes back; a longer one is not read.
-        relay_user: the number of the user who answers there in its stead, if it is not this process's.
+        relay_user: user id of the relay that answers there in its place; ``None``: this process's user.
 
     Raises:
-        RunError: nobody answers there, another connection is open, or others than the user could answer.
+        RunError: nobody answers there, another connection is open, or other users could answer.
     """
 
     def __init__(self, path: Path, name: str, most_bytes: int, relay_user: int | None = None) -> None:
@@ -128,15 +128,16 @@ class RemoteParty:
 
 
 class AwaitedParty:
-    """A party that is connected to when there is a frame for it, and again after it was gone. Must be closed.
+    """A party behind a socket, connected to when there is a frame for it, and again after a loss. Must be
+    closed.
 
-    Where nobody came in time, nobody is waited for again until somebody is there.
+    After waiting in vain once, it does not wait again until the party listens.
 
     Args:
         path: of its socket.
         name: of the party, for errors.
         most_bytes: of a frame that comes back; a longer one is not read.
-        patience_s: how long to wait until somebody listens there.
+        patience_s: longest time to wait until the party listens, in seconds.
         relay_user: see `RemoteParty`.
     """
 

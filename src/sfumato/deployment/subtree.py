@@ -9,7 +9,7 @@ from sfumato.deployment.carrier import AggregatingParty, FrameReceiver, InProces
 
 
 class Subtree:
-    """An aggregator with all below it, as its parent meets it: one frame in, what is for the parent out.
+    """An aggregator with all below it, as one `FrameReceiver` for its parent.
 
     Args:
         node: the aggregator.
@@ -25,9 +25,10 @@ class Subtree:
         self._carrier = InProcess({node.number: node, **children}, parents, calls)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take a frame of the parent, and let all below do what follows from it; see `FrameReceiver`.
+        """Take a frame of the parent, and carry all frames below; returns those for the parent.
 
         Raises:
-            SfumatoError: the aggregator refuses a frame, or cannot do without a child that does not answer.
+            SfumatoError: the aggregator refuses a frame, or cannot go on without a child that does not
+                answer.
         """
         return self._carrier.delivered(self._node.receive(data))

@@ -29,7 +29,7 @@ KEY_DIGITS = 32
 
 
 def new_label(name: str) -> str:
-    """A label for a run of the spec of that name, which no other run has."""
+    """A new label for a run of the spec called ``name``; no other run has the same."""
     return f"{name}/{secrets.token_hex(16)}"
 
 
@@ -44,12 +44,12 @@ class DeploymentTerms(CommonTerms):
 
     @staticmethod
     def deployable(plan: Plan, parameters: int) -> TreePlan:
-        """``plan``, if its parties can be real; see `require_deployable`."""
+        """``plan`` itself, after a check that it can be deployed; see `require_deployable`."""
         return require_deployable(plan, parameters)
 
     @staticmethod
     def aggregators_of(plan: Plan) -> int:
-        """How many aggregators there are."""
+        """The number of aggregators."""
         return sum(tier.size for tier in cast(TreePlan, plan).tree.tiers)
 
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
@@ -66,11 +66,11 @@ class DeploymentTerms(CommonTerms):
         return self.plan.tree.device_count
 
     def edge(self, index: int) -> int:
-        """The number of an edge, where there are any."""
+        """The number in the terms of the edge with this index."""
         return self.cloud + 1 + index
 
     def place(self, node: int) -> tuple[int, int]:
-        """The tier and the index of an aggregator."""
+        """The tier and the index in the tree of the aggregator with this number."""
         return (0, 0) if node == self.cloud else (1, node - self.cloud - 1)
 
     def _aggregator_name(self, node: int) -> str:
@@ -84,7 +84,7 @@ class DeploymentTerms(CommonTerms):
         return self.cloud if party.tier == 0 else self.edge(party.index)
 
     def parent(self, party: int) -> int:
-        """Whom a device or an edge answers to."""
+        """The number of the aggregator that a device or an edge sends its answers to."""
         tree = self.plan.tree
         if party >= tree.device_count or tree.depth == 1:
             return self.cloud
@@ -92,15 +92,15 @@ class DeploymentTerms(CommonTerms):
 
     @property
     def heads(self) -> tuple[int, ...]:
-        """The cloud."""
+        """The number of the cloud, as the only entry."""
         return (self.cloud,)
 
     def parents(self, party: int) -> tuple[int, ...]:
-        """Whom a device or an edge answers to."""
+        """The parent of a device or an edge, as the only entry."""
         return (self.parent(party),)
 
     def children(self, node: int) -> Mapping[int, bytes]:
-        """Whom an aggregator asks, and their keys."""
+        """The parties that an aggregator asks: their numbers, and the public key of each."""
         tree = self.plan.tree
         if node == self.cloud and tree.depth > 1:
             numbers = [self.edge(index) for index in range(tree.leaf_count)]
@@ -109,9 +109,9 @@ class DeploymentTerms(CommonTerms):
         return {number: self.keys[number] for number in numbers}
 
     def is_masked(self, node: int) -> bool:
-        """Whether an aggregator learns no more than the sum of its children.
+        """Whether secure aggregation hides from an aggregator all but the sum of its children's messages.
 
-        One child alone has nobody to hide among: it answers plainly, as `account` has it.
+        False for a single child, whose message is the sum; `account` counts it so.
         """
         tier, _ = self.place(node)
         hops = self.plan.hops
@@ -119,25 +119,31 @@ class DeploymentTerms(CommonTerms):
 
     @property
     def devices_may_be_lost(self) -> bool:
-        """Whether the spec declares that devices drop out: only then the account does without their noise."""
+        """Whether the spec declares that devices drop out; only then the account does not count on their
+        noise.
+        """
         faults = self.plan.spec.faults
         return faults is not None and any(faults.drop_rates)
 
     def may_lose_children(self, node: int) -> bool:
-        """Whether an aggregator goes on without a child that does not answer: a device that may be lost."""
+        """Whether an aggregator goes on without a child that does not answer: a device, if the spec has
+        dropouts.
+        """
         return self.devices_may_be_lost and self.place(node)[0] == self.plan.tree.depth - 1
 
     def fewest(self, node: int) -> int:
-        """How many children of an aggregator must be in a sum under masks, at least: what `account` has.
+        """The least number of children in a masked sum of an aggregator, as `account` has it.
 
-        All, where none may be lost.
+        All of them, where none may be lost.
         """
         children = len(self.children(node))
         return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
 
     def colluders(self, node: int) -> int:
-        """How many children may do anything together with an aggregator, so that masks still hide all but
-        one sum: c = min(2t − n − 1, t − 2), with t = `fewest` of n; see `masked_hops`."""
+        """The most children that may collude with an aggregator while masks still hide all but one sum.
+
+        c = min(2t − n − 1, t − 2), with t = `fewest` of n children; see `masked_hops`.
+        """
         fewest = self.fewest(node)
         return min(2 * fewest - len(self.children(node)) - 1, fewest - 2)
 
@@ -147,26 +153,27 @@ class DeploymentTerms(CommonTerms):
         return len(self.plan.aggregations) - 1
 
     def at(self, number: int) -> RoundPosition:
-        """The global aggregation of round ``number``."""
+        """The position of the global aggregation of round ``number``."""
         return RoundPosition(number, self.last)
 
     def asked_in(self, number: int, node: int) -> RoundPosition:
-        """The global aggregation of round ``number``: the cloud's."""
+        """The position of the global aggregation of round ``number``."""
         return self.at(number)
 
     def round_after(self, last: RoundPosition | None) -> int:
-        """The round that comes after another one; ``None``: the first."""
+        """The number of the round after that of ``last``; ``None``: the first."""
         return 0 if last is None else last.round + 1
 
     def require_turn(
         self, position: RoundPosition, last: RoundPosition | None, *, skips: bool = False
     ) -> None:
-        """Refuse an aggregation that does not come right after ``last``; ``None`` is before the first.
+        """Check that ``position`` comes right after ``last``.
 
         Args:
             position: of the aggregation.
-            last: that was answered.
-            skips: whether any later one will do: the party was lost meanwhile, and none was asked of it.
+            last: that was answered; ``None`` before the first.
+            skips: whether any later one is allowed: the party was lost meanwhile, and not asked for those
+                between.
 
         Raises:
             OutOfOrderMessageError: another one is next, or the run is over.
@@ -188,8 +195,9 @@ class DeploymentTerms(CommonTerms):
         return integer_grid_of(self.plan, position.round, position.aggregation, everybody, self.parameters)
 
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:
-        """What a message of ``device`` is multiplied by, and how it is rounded and noised; ``None``: it has
-        weight 0, and sends nothing, as `run` has it.
+        """How ``device`` encodes a message: the factor that it multiplies by, and its rounding and noise.
+
+        ``None``: its weight is 0, and it sends nothing, as in `run`.
         """
         grid, plan, leaf = self.grid(position), self.plan, self.plan.tree.leaf_of(device)
         own = np.array([device], dtype=np.int64)

@@ -57,11 +57,11 @@ _MOST_REFUSALS = 20  # that are said in a while
 
 
 class ParentAbsentError(RunError):
-    """Nobody listens at the parent's address, or it does not answer: it may be started later."""
+    """Nobody listens at the parent's address, or it does not answer; it may start later."""
 
 
 def dial(own: OwnEnd, parent: Neighbour, address: str) -> ssl.SSLSocket:
-    """A connection to the parent; both have introduced themselves.
+    """Connect to the parent; returns the TLS connection after both ends have introduced themselves.
 
     Raises:
         ParentAbsentError: nobody listens there.
@@ -121,17 +121,17 @@ def answer_parent(
     on_event: Callable[[str], object],
     on_refusal: Callable[[SfumatoError], object],
 ) -> None:
-    """Answer the parent until the process is ended; a connection that is lost is dialed again.
+    """Answer frames of the parent until the process is ended; a lost connection is made again.
 
-    What keeps the parent from being reached is said once. Where somebody refuses who has not introduced
-    himself, this goes on too: whoever can answer at that address could make all parties end otherwise.
+    It also goes on if a peer that has not introduced itself refuses: else whoever can answer at that address
+    could end all parties. What prevents a connection is said once.
 
     Args:
         party: that answers.
         hops: of the party, which has a parent.
         most_bytes: of a frame of the parent.
-        on_event: called with a sentence when the connection is there, and when it is not; of one that comes
-            and goes, once in a while.
+        on_event: called with a sentence when the connection is made or lost; once in a while if it is
+            unstable.
         on_refusal: called with every error, for the party's own log.
     """
     assert hops.parent is not None  # of a device or an edge
@@ -156,15 +156,15 @@ def answer_parent(
 
 
 class ChildrenDoor:
-    """Where the children of an aggregator dial in. It must be closed.
+    """Where the children of an aggregator connect. It must be closed.
 
     Args:
         hops: of the aggregator, which has children.
-        on_event: called with a sentence, from other threads, when somebody was let in or refused: of each
-            child, and of each network, once in a while.
+        on_event: called, from other threads, with a sentence when a peer was let in or refused; for each
+            child and each network once in a while.
 
     Attributes:
-        seen: the numbers of all who have introduced themselves so far, also those who only looked.
+        seen: numbers of all children that have introduced themselves so far, also of those that only checked.
 
     Raises:
         RunError: nothing can listen at that address.
@@ -191,14 +191,14 @@ class ChildrenDoor:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def parties(self, most_bytes: int) -> Mapping[int, FrameReceiver]:
-        """The children, as the aggregator reaches them, by number; ``most_bytes``: of a frame of theirs."""
+        """The children by number, each as a `FrameReceiver`; ``most_bytes``: of a frame of theirs."""
         return {child.number: _DialedIn(self, child, most_bytes) for child in self._children.values()}
 
     def take(self, child: Neighbour, patience_s: float) -> ssl.SSLSocket:
-        """The connection of a child, for the caller alone, as soon as there is one.
+        """Take the connection of a child for exclusive use, as soon as there is one.
 
         Raises:
-            RunError: it does not dial in within ``patience_s``.
+            RunError: it does not connect within ``patience_s`` seconds.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: child.number in self._there, patience_s):
@@ -207,7 +207,7 @@ class ChildrenDoor:
             return connection
 
     def give_back(self, child: Neighbour, connection: ssl.SSLSocket) -> None:
-        """Let others have a connection that was taken; it is closed if the child has dialed in again."""
+        """Return a connection that was taken; it is closed if the child has connected again."""
         with self._changed:
             is_last = self._in_use.get(child.number) is connection
             if is_last:
@@ -218,7 +218,7 @@ class ChildrenDoor:
                 connection.close()
 
     def drop(self, child: Neighbour, connection: ssl.SSLSocket) -> None:
-        """Close a connection that was taken and is broken."""
+        """Close a broken connection that was taken."""
         with self._changed:
             if self._in_use.get(child.number) is connection:
                 del self._in_use[child.number]

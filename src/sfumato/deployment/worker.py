@@ -34,10 +34,10 @@ class WorkerParty:
     """The state machine of one worker.
 
     Args:
-        agreement: to the terms of the run, by this worker.
+        agreement: of this worker to the terms of the run.
         data: its own.
         identity: its signing key.
-        memory: of its answers; outlives the process.
+        memory: of its answers, on disk.
         randomness: its secret choices.
 
     Raises:
@@ -64,13 +64,13 @@ class WorkerParty:
         self._asked: dict[int, tuple[RoundPosition, Model]] = {}
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Answer a question of a master; nothing is sent while others have not asked about the round.
+        """Answer a question of a master; nothing is sent until all of its masters have asked about the round.
 
-        A round that was answered before is answered with the whole numbers of before.
+        A round that was answered before gets the same whole numbers again.
 
         Raises:
-            TransportError: rejected; nothing is sent, and no answer has changed.
-            ConsentRefusedError: the total was used up meanwhile; nothing is sent.
+            TransportError: the frame is rejected; nothing is sent, and no answer has changed.
+            ConsentRefusedError: other runs have used up the total meanwhile; nothing is sent.
             SessionMemoryError: the answers cannot be recorded, or a copy of this worker gave others; nothing
                 is sent.
         """

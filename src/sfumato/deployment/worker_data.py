@@ -26,7 +26,7 @@ def mean_of_groups(models: Tensor) -> Tensor:
 
 
 class WorkerData(OwnRows):
-    """What one worker holds, and trains with the engine that `run` has.
+    """The rows of one worker of groups and its training, by the engine of `run`.
 
     Args:
         worker: its number.
@@ -44,9 +44,9 @@ class WorkerData(OwnRows):
         self._engine = self._made_engine()
 
     def starts(self, number: int, models: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The models that round ``number`` starts from, one for each of the worker's groups ``[k, P]``.
+        """The models that a worker starts round ``number`` from, one for each of its groups ``[k, P]``.
 
-        ``models``: of these groups ``[k, P]``.
+        ``models``: of these groups ``[k, P]``; where groups merge in this round, all start from their mean.
         """
         if not self._terms.merges_in(number):
             return models
@@ -56,8 +56,8 @@ class WorkerData(OwnRows):
     def message(self, position: RoundPosition, start: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
         """The clipped update for one group before rounding and noise ``[P]``. Private.
 
-        What is not finite or longer than declared is sent as zeros, and not refused: a refusal would tell of
-        the data.
+        It is zeros, and not an error, where the update is not finite or longer than declared: an error would
+        tell of the data.
 
         Args:
             position: of the group's release.

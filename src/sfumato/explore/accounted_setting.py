@@ -22,7 +22,13 @@ _KEPT = 16  # settings whose figures are kept
 
 
 class NoiseRow(NamedTuple):
-    """The noise of parties that add equally much: who, at which aggregations, and its multiplier."""
+    """The noise of parties that add equally much.
+
+    Attributes:
+        parties: who, in words.
+        where: at which aggregations, in words.
+        multiplier: standard deviation over sensitivity.
+    """
 
     parties: str
     where: str
@@ -31,10 +37,10 @@ class NoiseRow(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AccountedSetting:
-    """The figures of one setting.
+    """The figures of one setting, computed without training.
 
     Attributes:
-        spec: with its changes.
+        spec: with the changes of the setting.
         report: of `sfumato.account`.
         network: with trust and noise, for drawings and names.
     """
@@ -88,7 +94,7 @@ class AccountedSetting:
 
     @property
     def smallest_place(self) -> int:
-        """How many devices the smallest edge, group or star has, from which a fixed number is drawn."""
+        """The number of devices of the smallest edge, group or star; 1 where the network is not known."""
         shape = self.network.shape
         if isinstance(shape, str):
             return 1

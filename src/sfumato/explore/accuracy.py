@@ -38,12 +38,12 @@ _MOST_KEYS = 4
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that was done.
+    """A run that is finished.
 
     Attributes:
         folder: of the run.
         spec: resolved.
-        accuracy: the last that was measured on held-out data.
+        accuracy: the last that was measured on held-out data, 0 to 1.
         epsilons: the largest finite ε by kind of observer.
         delta: of every ε.
     """
@@ -57,14 +57,24 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class NearRun:
-    """A finished run, and the keys in which it differs: its value, and that of the setting."""
+    """A finished run of the same data, model and network as the setting.
+
+    Attributes:
+        run: the run.
+        different: by key of the spec that differs, its value in the run and in the setting; empty for none.
+    """
 
     run: FinishedRun
     different: Mapping[str, tuple[Any, Any]]
 
 
 class RunsFound(NamedTuple):
-    """Finished runs in a folder, and how many more folders of runs were found and not read."""
+    """Finished runs in a folder.
+
+    Attributes:
+        runs: those that were read.
+        unread: number of further folders of runs, which were not read.
+    """
 
     runs: tuple[FinishedRun, ...]
     unread: int = 0
@@ -114,9 +124,9 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
 
 
 def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
-    """Kind of observer to the largest ε towards it.
+    """The largest ε towards each kind of observer, by kind.
 
-    Left out are the kinds towards which some unit has no guarantee.
+    Kinds towards which some unit has no guarantee are left out.
     """
     found: dict[str, float] = {}
     for row in of_main_unit(rows):
@@ -125,8 +135,10 @@ def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
 
 
 def first_accuracy(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> tuple[str, str, str]:
-    """Name and value of a tile with the accuracy of finished runs of a setting, or of the nearest one, and
-    in which settings that run differs; empty texts where no run has its data, model and network.
+    """Title and text of the page's first accuracy, and a sentence on how that run differs from the setting.
+
+    It is the mean over finished runs of the setting, then without a sentence; else that of the nearest run.
+    Three empty texts where no run has the same data, model and network.
     """
     near = _nearest_first(accounted, runs)
     same = [one.run for one in near if not one.different]
@@ -148,10 +160,10 @@ def _nearest_first(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> 
 
 
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
-    """Sentences on the accuracy to expect of a setting, which name the runs that they are drawn from.
+    """Sentences on the accuracy to expect of a setting, by finished runs, which they name.
 
-    With the setting itself among ``runs``, the mean over its seeds; otherwise the nearest runs of the same
-    data, or one sentence that there are none.
+    The mean over seeds if the setting itself was run; else the nearest runs of the same data, model and
+    network, or a sentence that there are none.
     """
     near = _nearest_first(accounted, runs)
     same = [one.run for one in near if not one.different]

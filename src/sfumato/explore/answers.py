@@ -77,11 +77,11 @@ FIGURES = {
 
 
 def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
-    """The outputs of the controls after a change; where it was wrong, they keep what was typed.
+    """What the page's controls show after a change, by output; after a wrong change they keep what was typed.
 
     Args:
         found: the setting after the change.
-        given: what the browser sent. What it shows already is not sent again: it would draw it anew.
+        given: what the browser sent; what it already shows is left out of the result.
     """
     now = _shown_controls(found.setting) | {
         "history": given["new_history"],
@@ -109,7 +109,7 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused_outputs(problem: str) -> dict[str, Any]:
-    """The outputs of the controls where the browser sent what cannot be used: only ``problem`` changes."""
+    """The outputs for a request that cannot be used: only the text ``problem`` is shown, all else stays."""
     news: dict[str, Any] = _no_updates(CONTROLS)
     return news | {"problem": problem, "no_problem": False, "shown": "old"}
 
@@ -175,7 +175,13 @@ def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]
 
 
 def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
-    """Output name to the figure or text about a setting, beside those of the kept one ``other``."""
+    """The figures, tables and sentences about a setting, by name of the output.
+
+    Args:
+        setting: that the page shows.
+        other: the setting that was kept for comparison; ``None`` without one.
+        choices: the protected unit and the coalition.
+    """
     accounted, kept = account_setting(setting), None if other is None else account_setting(other)
     network = network_figure(accounted, unit=choices.unit, coalition=choices.members)
     heatmap, beside = heatmaps(accounted, kept)

@@ -29,7 +29,7 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
     Args:
         setting: that the page shows at first.
         jobs: where its runs are started.
-        token: what a browser must have been given in the address of the page.
+        token: secret that is in the page's address; requests of browsers without it are refused.
     """
     server = flask.Flask("sfumato.explore", static_folder=None)
     server.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES  # Flask answers a longer one with 413

@@ -35,7 +35,10 @@ _TEXTS = ("participation", "unit", "coalition", "kept", "mode", "targets", "sett
 
 
 def register(app: Dash, runs: Path) -> None:
-    """Register all callbacks of the page; ``runs``: the folder in which finished runs are looked up."""
+    """Register the callbacks of the page, all but those about its own runs.
+
+    ``runs``: the folder in which finished runs are looked up.
+    """
     _register_edit(app)
     _register_drawings(app)
     _register_kept(app)

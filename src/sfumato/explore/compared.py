@@ -1,7 +1,7 @@
 """Pairs of a class of units and an observer whose ε differs between two settings.
 
-Classes of devices may be parted otherwise in the two settings, as when an edge is no longer trusted. In trees
-of the same leaves they are compared by the finest common classes: leaves that are alike in both.
+Units that form one class in a setting may be two classes in the other, for example if an edge is no longer
+trusted. In trees of the same leaves the finest common classes are compared: leaves that are alike in both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ ABSENT = "–"
 
 
 class Difference(NamedTuple):
-    """A class of units, an observer, and the largest ε before and now, as texts; ``ABSENT``: no such pair."""
+    """An ε that differs between two settings.
+
+    Attributes:
+        unit: title of the class of units.
+        observer: title of the kind of observer.
+        before: the largest ε in the kept setting, as text; `ABSENT` where there is no such pair.
+        now: that in the present setting.
+    """
 
     unit: str
     observer: str
@@ -39,7 +46,7 @@ class _Class(NamedTuple):
 
 
 def differing_pairs(kept: AccountedSetting, now: AccountedSetting) -> list[Difference]:
-    """The pairs whose ε, to four digits, differs, in the order of classes and observers."""
+    """The pairs whose ε, as text of four digits, differs, in the order of classes and observers."""
     observers = dict.fromkeys(one.title for m in (kept.matrix, now.matrix) for one in m.columns)
     found = [
         Difference(

@@ -18,14 +18,14 @@ STEPS = 1000  # positions of a slider
 
 @dataclass(frozen=True)
 class InputControl:
-    """A number of the spec.
+    """A number of the spec that the page can change.
 
     Attributes:
         name: of the control on the page.
         key: of the spec, dotted.
         label: in words.
         value: what the spec says.
-        low: the left end of the slider; a number may also be typed.
+        low: the left end of the slider; numbers beyond it may be typed.
         high: its right end.
         whole: whether it is a whole number.
     """
@@ -48,9 +48,7 @@ class InputControl:
         return round(STEPS * math.log(inside / self.low) / math.log(self.high / self.low))
 
     def at(self, position: float) -> float:
-        """The value at a ``position`` of the slider, from 0 to `STEPS`: a whole number, or rounded to
-        three digits.
-        """
+        """The value at a ``position`` of the slider, from 0 to `STEPS`: whole, or rounded to three digits."""
         value = self.low * (self.high / self.low) ** (position / STEPS)
         return round(value) if self.whole else float(f"{value:.3g}")
 
@@ -91,13 +89,13 @@ class ChoiceControl:
 
 
 def controls_of(spec: Spec) -> dict[str, InputControl]:
-    """Control name to the control, for the numbers that the spec has."""
+    """The controls of numbers that the spec has, by control name."""
     found = (*_noise_control(spec), *_network_controls(spec), *_training_controls(spec))
     return {control.name: control for control in found}
 
 
 def choice_controls_of(spec: Spec) -> dict[str, ChoiceControl]:
-    """Control name to the control, for the keys of the spec that have a few values to choose from."""
+    """The controls of keys of the spec that have a few values to choose from, by control name."""
     return {control.name: control for control in (*_placement_control(spec), *_data_control(spec))}
 
 
@@ -196,10 +194,13 @@ def with_value(setting: EditedSpec, control: InputControl, value: float) -> Edit
 
 
 def with_participation(setting: EditedSpec, spec: Spec, kind: str, smallest: int) -> EditedSpec:
-    """``setting`` with another ``kind`` of participation: at first probability 1/2, or half of the devices.
+    """A setting with another kind of participation: with probability 1/2, or half of the smallest place.
 
-    Unchanged if ``spec``, the setting's, has that kind already. ``smallest``: the devices of the smallest
-    edge, group or star, of which so many are drawn.
+    Args:
+        setting: to be changed; returned as it is if it has that kind.
+        spec: of the setting.
+        kind: all, poisson or fixed.
+        smallest: number of devices of the smallest edge, group or star, the most that can be drawn.
     """
     if kind == participation_of(spec):
         return setting

@@ -17,10 +17,10 @@ from sfumato.user_text import parse_json
 
 @dataclass(frozen=True)
 class EditedSpec:
-    """What the page shows figures of. It is kept in the browser; the server keeps nothing of it.
+    """A setting of the page, as the browser keeps it; the server keeps nothing of it.
 
     Attributes:
-        source: the SPEC that the command was given; empty where a plan has replaced it.
+        source: the SPEC that the command was given; "" where a plan has replaced it.
         document: a spec as a mapping, with nothing left out.
         changes: dotted keys and their new values, in the order of the first change, as `--set` has them.
     """

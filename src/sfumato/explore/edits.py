@@ -43,12 +43,12 @@ class PageSpelling(PythonSpelling):
 
 @dataclass(frozen=True)
 class Choices:
-    """What stands in the page's controls.
+    """What the page's controls show.
 
     Attributes:
-        trusted: names of the aggregators that are checked; ``None`` where the page shows no boxes.
+        trusted: names of the aggregators whose boxes are checked; ``None`` where the page has no boxes.
         numbers: by the name of their control; ``None`` for one that is empty.
-        participation: its kind; empty where it cannot be chosen.
+        participation: its kind; "" where it cannot be chosen.
         unit: ``device:N``, ``record:N`` or ``person:N``.
         coalition: names joined by commas.
         picked: words of the option that is chosen, by the name of its control; ``None`` for none.
@@ -69,7 +69,13 @@ class Choices:
 
 @dataclass(frozen=True)
 class EditResult:
-    """A setting after a change, and what was wrong with the change, if anything was."""
+    """A setting after a change.
+
+    Attributes:
+        setting: changed, or as before if the change was wrong.
+        choices: what the controls show.
+        problem: what was wrong with the change; "" if nothing.
+    """
 
     setting: EditedSpec
     choices: Choices
@@ -100,11 +106,13 @@ def with_choices(
 def with_click(setting: EditedSpec, choices: Choices, party: str, mode: str) -> EditResult:
     """The setting and the choices after a click on a party in the drawing.
 
+    A click makes the party the protected unit, or changes whether it is in the coalition or trusted.
+
     Args:
         setting: before.
         choices: what the controls say.
         party: its name.
-        mode: one of `CLICKS`.
+        mode: which of these, one of `CLICKS`.
     """
     if mode == COALITION:
         members = [name for name in choices.members if name != party]
@@ -148,9 +156,7 @@ def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
 
 
 def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:
-    """What ``error`` says, with the name of a control of ``setting``, or of the key in words, in place of
-    the key.
-    """
+    """The message of ``error``, with the name of a control, or words, in place of the key of the spec."""
     said = str(error)
     found = _KEY.match(said)
     if found is None:
@@ -161,7 +167,7 @@ def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:
 
 
 def choices_of(setting: EditedSpec) -> Choices:
-    """The choices that the controls begin with: the first unit, and a coalition of an aggregator."""
+    """The choices that the page begins with: the first unit, and a coalition of one aggregator."""
     accounted = account_setting(setting)
     shown = not why_trust_is_fixed(accounted)
     observers = [row.observer for row in accounted.report.guarantees]

@@ -34,13 +34,13 @@ State = Literal["running", "finished", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class StartedRun:
-    """A run that was started.
+    """A run that was started from the page.
 
     Attributes:
         number: of the job, from 1.
         what: ``run`` or ``pilot``.
         folder: of the run.
-        rounds: that the setting has; a pilot plays fewer.
+        rounds: of the setting; a pilot plays fewer.
         process: of the command.
         errors: what the command printed to its standard error.
     """
@@ -174,7 +174,7 @@ class Jobs:
 
 
 def new_folder(runs: Path, name: str) -> Path:
-    """A folder that does not exist: ``NAME``, or ``NAME-2`` and so on."""
+    """A path in ``runs`` where nothing is yet: ``NAME``, or ``NAME-2`` and so on."""
     folder = runs / name
     return folder if not folder.exists() else next_free(runs / name[: MAX_NAME - _ROOM])
 

@@ -37,7 +37,7 @@ def layout(setting: EditedSpec, heading: str) -> Any:
     """The components of the whole page.
 
     Args:
-        setting: to begin with.
+        setting: that the page shows at first.
         heading: name, protocol and data of the spec.
     """
     return html.Main([
@@ -180,7 +180,7 @@ def _plot(name: str) -> Any:
 
 
 def captions(figure: Figure) -> list[Any]:
-    """The captions of a figure that is a list on narrow screens: of its plot, and of the list."""
+    """The two captions of a figure: for its plot, and for the list that narrow screens show in its place."""
     return [
         html.Span(figure.caption, className="of-plot"),
         html.Span(figure.narrow_caption, className="of-list"),
@@ -281,18 +281,22 @@ def dash_table(
 
 
 def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
-    """The terms and values of a description list, from (name, value) pairs."""
+    """The entries of a description list, from (name, value) pairs."""
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
 
 
 def marked_tiles(caption: str, rows: Sequence[tuple[str, str, str]]) -> list[Any]:
-    """A caption, and tiles of a name, an ε and a class of the style each."""
+    """A caption, and tiles below it, from (name, value, CSS class) triples."""
     blocks = [html.Div([html.Dt(name), html.Dd(value)], className=look) for name, value, look in rows]
     return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]
 
 
 def accuracy(name: str, value: str, differs: str) -> list[Any]:
-    """A tile with a measured accuracy, and a sentence on what differs in that run; a sentence without one."""
+    """The first accuracy of a setting as a tile, and the sentence on how its run differs; see
+    `first_accuracy`.
+
+    Without a value, a sentence that there is none.
+    """
     if not name:
         return [html.P("Accuracy: no finished run has the same data, model and network.", className="facts")]
     said = [html.P(differs, className="facts")] if differs else []
@@ -305,12 +309,12 @@ def notice(sentences: Sequence[str]) -> list[Any]:
 
 
 def difference_table(headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Any:
-    """A table of what differs; "" where nothing does."""
+    """A table of the pairs whose ε differs; "" without rows."""
     return dash_table(headers, rows, caption) if rows else ""
 
 
 def matrix_lists(rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> list[Any]:
-    """Of each row of the matrix its title and detail, and a list of observers with their ε."""
+    """The matrix of ε as lists: for each row its title and detail, and the observers with their ε."""
     return [
         html.Details([
             html.Summary(title), html.P(detail), html.Dl(tiles(cells)),
@@ -320,7 +324,7 @@ def matrix_lists(rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> 
 
 
 def sentences_and_list(sentences: Sequence[str]) -> list[Any]:
-    """Paragraphs; what follows a sentence with a colon at its end is the list that it announces."""
+    """Sentences as paragraphs; after one that ends with a colon, the others are a list."""
     at = next((i + 1 for i, said in enumerate(sentences) if said.endswith(":")), len(sentences))
     listed = [html.Ul(lines(sentences[at:]))] if sentences[at:] else []
     return [*map(html.P, sentences[:at]), *listed]

@@ -29,7 +29,7 @@ _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
 def epsilon_phrase(value: float) -> str:
-    """The text "ε = 8.00", or that there is no guarantee for ∞."""
+    """The text "ε = 8.00"; for ∞ a text that there is no guarantee."""
     return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
 
 
@@ -49,7 +49,7 @@ def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
 
 
 def epsilon_tiles(accounted: AccountedSetting) -> list[tuple[str, str, str]]:
-    """(name, value, class of the style): the largest ε towards every kind of observer, as in reports."""
+    """The largest ε towards every kind of observer, as in reports: (name, value, CSS class) of each tile."""
     matrix, largest = accounted.matrix, largest_epsilon_by_kind(accounted.matrix)
     trusted = {
         matrix.columns[column].title
@@ -69,7 +69,7 @@ def epsilon_tiles(accounted: AccountedSetting) -> list[tuple[str, str, str]]:
 
 
 def what_tiles_show(accounted: AccountedSetting) -> str:
-    """The sentence above the tiles."""
+    """The sentence that introduces the tiles of ε: of which unit, at which δ."""
     if not accounted.matrix.cells:
         return "The spec has no guarantees."
     kinds = " or ".join(f"a {kind}" for kind in sorted({g.unit_kind for g in accounted.report.guarantees}))
@@ -79,7 +79,7 @@ def what_tiles_show(accounted: AccountedSetting) -> str:
 
 
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
-    """(name, value) texts of what a setting costs: devices with trust, energy, delay and bytes."""
+    """What a setting costs, as (name, value) texts: devices that trust an edge, energy, delay and bytes."""
     grouped = accounted.network.family is not None and accounted.network.family.devices_observe
     plan = accounted.report.plan
     raw = str(RawDevices(plan.raw_to_trusted_edge, plan.parties.device_count))
@@ -102,8 +102,10 @@ def _cost_rows_of_round(accounted: AccountedSetting, cost: TrainingCost) -> Iter
 
 
 def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
-    """The matrix of ε as a table for screen readers: headings, rows of texts with the class first, and
-    caption.
+    """The matrix of ε as a table for screen readers.
+
+    Returns:
+        Headings, rows of texts that begin with the class of units, and the caption.
     """
     matrix = accounted.matrix
     rows = []
@@ -120,7 +122,13 @@ def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[
 
 
 def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: str) -> str:
-    """A sentence on what a coalition learns at most about a unit, or on what is wrong with the question."""
+    """A sentence on the ε of ``unit`` towards a coalition, or on what is wrong with one of these names.
+
+    Args:
+        accounted: of a setting.
+        unit: ``device:N``, ``record:N`` or ``person:N``.
+        observers: names joined by commas.
+    """
     if not unit.strip() or not observers.strip():
         return "Name a unit and at least one observer."
     try:
@@ -130,8 +138,8 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
-    """Sentences on what the coalition of ``row`` learns at most about its unit, and what is charged, or why
-    there is no guarantee.
+    """Sentences on the ε of a unit towards the coalition of ``row``, and what is charged or why there is
+    none.
     """
     unit, observers = map(accounted.network.titled, (row.unit, row.observer))
     said = f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}."
@@ -147,7 +155,7 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
 def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
     """Sentences on how the setting ``now`` differs from the ``kept`` one, in trust, spec, ε and costs.
 
-    One sentence where they are the same.
+    If nothing differs, one sentence that says so.
     """
     said = [*_trust_differences(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
@@ -193,11 +201,10 @@ def _trust_differences(kept: AccountedSetting, now: AccountedSetting) -> Iterato
 
 
 def changed_keys(before: Spec, now: Spec) -> list[str]:
-    """A sentence for each key in which two specs differ, with both values, in words; keys of trust are left
-    out.
+    """A sentence for each key in which two specs differ, with both values, in words; trust is left out.
 
-    Of many the first, and a sentence with the number of the others. Of noise that is stated in another way
-    only that: *Noise by party* has the multipliers.
+    Of many keys, the first few and the number of the others. Where noise is stated in another way, one
+    sentence that refers to *Noise by party*.
     """
     found = {
         key: pair

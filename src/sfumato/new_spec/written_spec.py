@@ -92,7 +92,9 @@ def who_learns_what(report: PrivacyReport, decisions: Decisions) -> Iterator[str
 
 
 def spec_path(name: str | None, table: OwnTable) -> Path:
-    """The spec file to write in the working directory: ``NAME.yaml``, by default named after the table.
+    """The path of the spec to write in the working directory: ``NAME.yaml``, by default the table's name.
+
+    Whether it exists is not checked.
 
     Raises:
         SpecError: the name is empty or has a folder.

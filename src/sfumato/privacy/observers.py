@@ -46,12 +46,18 @@ class Relation:
 
     @classmethod
     def edge(cls, name: str, elsewhere: str = "") -> Relation:
-        """The unit's own aggregator called ``name`` or, with ``elsewhere`` (words for where), another one."""
+        """The relation to an aggregator called ``name``: the unit's own or, with ``elsewhere``, another one.
+
+        ``elsewhere``: words for where the other one is, with their leading space or comma.
+        """
         return cls("other-edge", f"{name}{elsewhere}") if elsewhere else cls("own-edge", f"own {name}")
 
     @classmethod
     def device(cls, elsewhere: str) -> Relation:
-        """A device that is no peer of the unit; ``elsewhere``: words for where, with their space or comma."""
+        """The relation to a device that is no peer of the unit.
+
+        ``elsewhere``: words for where it is, with their leading space or comma.
+        """
         return cls("other-device", f"device{elsewhere}")
 
     @classmethod
@@ -70,9 +76,11 @@ class Relation:
 
     @classmethod
     def of_words(cls, words: str) -> Relation:
-        """The relation of a row that was saved without ``observer_kind``: its kind follows from the words.
+        """The relation of a row of an old privacy.json that has ``relation`` but not yet ``observer_kind``.
 
-        Unknown words count as another edge; none, or ``asked for``, as an observer that a caller named.
+        Args:
+            words: the row's ``relation``, e.g. ``own cabinet``. Its first word gives the kind. "" and ``asked
+                for`` give ``asked-for``; words that are not known give ``other-edge``.
         """
         who = words.replace(",", " ").partition(" ")[0]
         found: ObserverKind

@@ -18,7 +18,7 @@ from sfumato.report.results.summary import summarise
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs to be compared: ``table`` as numbers, ``report`` as figures."""
+    """Runs to be compared: `table` has them as numbers, `report` writes their figures."""
 
     series: tuple[Series, ...]
 
@@ -54,8 +54,7 @@ class Comparison:
         return unasked_columns(self.series)
 
     def report(self, out: str | Path) -> Path:
-        """Write a report of the runs, in common figures, to the self-contained HTML file ``out``; returns
-        ``out``.
+        """Write a report with figures of all runs to ``out``, one self-contained HTML file; returns ``out``.
 
         Raises:
             RunError: the file cannot be written.

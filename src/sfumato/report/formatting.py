@@ -17,7 +17,7 @@ lower_epsilon = rounding.lower_bound  # one that an audit has shown
 
 
 def escape(value: object) -> str:
-    """``value`` as text that is safe in HTML, attributes included."""
+    """``value`` as text with HTML's special characters escaped, for content and attributes."""
     return html.escape(str(value), quote=True)
 
 
@@ -37,18 +37,18 @@ def epsilon_range(row: Guarantee) -> str:
 
 
 def at_delta(delta: float) -> str:
-    """`` (δ = 1e-5)``: what stands beside every ε; empty where δ is not known."""
+    """The text `` (δ = 1e-5)``, with its space, to put behind an ε; "" where δ is NaN."""
     return "" if math.isnan(delta) else f" (δ = {number(delta)})"
 
 
 def sentence(said: str) -> str:
-    """``said`` with one full stop, and its first letter in upper case unless it is not ASCII, as of ε."""
+    """``said`` with one full stop, and its first letter in upper case unless that is not ASCII, such as ε."""
     first = said[:1].upper() if said[:1].isascii() else said[:1]
     return f"{first}{said[1:].rstrip('.')}."
 
 
 def title(name: str) -> str:
-    """``name`` with its first letter large, unless that is not ASCII, as of ε."""
+    """``name`` with its first letter in upper case, unless that is not ASCII, such as ε."""
     return f"{name[:1].upper() if name[:1].isascii() else name[:1]}{name[1:]}"
 
 
@@ -68,7 +68,10 @@ def percent(value: float) -> str:
 
 
 def scale(largest: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """The largest unit of ``units`` (size, name; smallest first) in which ``largest`` is at least 1."""
+    """The largest of ``units`` that is at most ``largest``, to show it by; the smallest if none is.
+
+    ``units``: (size, name) pairs, smallest first.
+    """
     fitting = [unit for unit in units if abs(largest) >= unit[0]]
     return fitting[-1] if fitting else units[0]
 
@@ -79,7 +82,10 @@ SECONDS = ((1e-3, "ms"), (1.0, "s"), (3600.0, "h"))
 
 
 def quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """``value`` with the name of the largest unit in which it is at least 1; "–" for NaN."""
+    """``value`` with the name of the largest unit in which it is at least 1; "–" for NaN.
+
+    ``units``: (size, name) pairs, smallest first.
+    """
     if math.isnan(value):
         return "–"
     size, unit = scale(value, units)
@@ -108,7 +114,7 @@ def ranges_text(indices: Sequence[int], most: int = 4) -> str:
 
 
 def unit_of(row: Guarantee) -> str:
-    """The unit of a row as text, with the named sites of all units that the row stands for."""
+    """The unit of a row as text, followed by the names of the sites whose units the row stands for."""
     is_named = list(row.sites) == [row.unit.partition(":")[2]]
     return f"{row.unit} ({join_names(row.sites)})" if row.sites and not is_named else row.unit
 

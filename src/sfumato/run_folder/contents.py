@@ -36,7 +36,10 @@ _FILES = (
 
 
 def is_own(name: str) -> bool:
-    """Whether a file name (relative to a run folder) is a run's; results of attacks and sweeps are not."""
+    """Whether a file name (relative to a run folder) is one that a run writes.
+
+    Results of attacks and of sweeps are not.
+    """
     return name in (*_FILES, MANIFEST_FILE) or name.startswith((f"{VIEWS_FOLDER}/", f"{TENSORBOARD_FOLDER}/"))
 
 
@@ -46,12 +49,12 @@ def is_derived(name: str) -> bool:
 
 
 def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str, FileRecord]:
-    """Name to record of undamaged files in the manifest that are not the run's own (attacks, sweeps).
+    """Records, by name, of the undamaged files in the manifest that are of attacks or sweeps, not the run's
+    own.
 
     Args:
         folder: of the run.
-        attacks_on: fingerprints of the specs of the run; results of attacks are included if the manifest is
-            of one of them.
+        attacks_on: fingerprints of specs; results of attacks are included if the manifest is of one of them.
     """
     try:
         manifest = read_manifest(folder)
@@ -66,26 +69,28 @@ def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str
     return {name: record for name, record in others.items() if name not in lost}
 
 
-def require_files(folder: Path, names: Iterable[str]) -> None:
-    """Check that none of ``names`` in ``folder``, where files are to be written, is a folder.
+def refuse_folders(folder: Path, names: Iterable[str]) -> None:
+    """Check that no folder stands where a file is to be written: at none of ``names`` in ``folder``.
+
+    Files, missing names and symbolic links pass.
 
     Raises:
-        RunError: one is.
+        RunError: one of them is a folder.
     """
-    _require_files(folder / name for name in names)
+    _refuse_folders(folder / name for name in names)
 
 
-def require_files_of_run(folder: Path) -> None:
-    """Check that there is no folder where a file of a run, or a result of an attack on it, is to be written.
+def refuse_folders_in_run(folder: Path) -> None:
+    """Check that no folder stands where a file of a run, or a result of an attack on it, is to be written.
 
     Raises:
-        RunError: there is one.
+        RunError: one of these is a folder.
     """
-    require_files(folder, (MANIFEST_FILE, OBSERVERS_FILE, *_FILES))
-    _require_files((*_event_files(folder), *_view_files(folder), *_result_files(folder)))
+    refuse_folders(folder, (MANIFEST_FILE, OBSERVERS_FILE, *_FILES))
+    _refuse_folders((*_event_files(folder), *_view_files(folder), *_result_files(folder)))
 
 
-def _require_files(paths: Iterable[Path]) -> None:
+def _refuse_folders(paths: Iterable[Path]) -> None:
     """Raise `RunError` if any of ``paths`` is a folder."""
     for path in paths:
         if path.is_dir() and not path.is_symlink():  # a link is replaced, not followed
@@ -125,7 +130,7 @@ def remove_run(folder: Path) -> None:
 
 
 def remove_views(folder: Path, *, behind: int) -> None:
-    """Remove recorded views of all but the first ``behind`` rounds: a resumed run records them again."""
+    """Remove recorded views of all but the first ``behind`` rounds; a resumed run records those again."""
     for path in _view_files(folder):
         view = VIEW_FILE.fullmatch(path.relative_to(folder).as_posix())
         if view is not None and int(view[2]) > behind:

@@ -103,7 +103,7 @@ class RunFolder:
 
     @property
     def deployed(self) -> Mapping[str, Any]:
-        """What the ledger says of the real parties that played the run; empty for a simulation."""
+        """``session``, ``purpose``, ``draws``, ``on`` and ``step`` of a deployment; {} for a simulation."""
         found: Mapping[str, Any] = (self.ledger.get("realised") or {}).get("deployed") or {}
         return found
 

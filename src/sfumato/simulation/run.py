@@ -27,7 +27,7 @@ from sfumato.learning.given_model import giving_model, with_given_model
 from sfumato.network.given_graph import with_graph
 from sfumato.protocols.base import FederatedProtocol
 from sfumato.protocols.view_recorder import observer_name
-from sfumato.run_folder.contents import require_files_of_run
+from sfumato.run_folder.contents import refuse_folders_in_run
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.reader import REPORT_FILE, load_run
 from sfumato.schedule.base import Plan
@@ -235,7 +235,7 @@ def run_rounds(
 
 def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
     """The checkpoint in ``out`` to continue from, or ``None``; `SpecError` if another run is there."""
-    require_files_of_run(out)
+    refuse_folders_in_run(out)
     existing = existing_checkpoint(plan, out) if resume else None
     if not resume and not force:
         refuse_existing_run(out)

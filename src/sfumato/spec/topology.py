@@ -101,7 +101,7 @@ class Site(Section):
 
 
 def size_problem_of_levels(levels: tuple[int, ...]) -> str | None:
-    """What is too large in a tree given by levels, as "must ..."; ``None`` if nothing is.
+    """What makes a tree given by levels too large, as a text beginning with "must"; ``None`` if nothing does.
 
     ``levels``: how many children each node of a level has, top down; the last are the devices.
     """
@@ -116,11 +116,11 @@ def size_problem_of_levels(levels: tuple[int, ...]) -> str | None:
 
 
 def size_problem(aggregators: int, devices: int) -> str | None:
-    """What is too large in a tree, as "must ..."; ``None`` if nothing is.
+    """What makes a tree too large, as a text beginning with "must"; ``None`` if nothing does.
 
     Args:
         aggregators: number of nodes between the cloud and the devices.
-        devices: number of leaves.
+        devices: number of devices.
     """
     if aggregators > MAX_AGGREGATORS:
         most = f"{MAX_AGGREGATORS:,} aggregators: each is named in the resolved spec"

@@ -16,13 +16,13 @@ from sfumato.studies.study import Best
 
 
 def best_point(points: Sequence[StudyPoint], rows: pd.DataFrame, best: Best) -> StudyPoint | None:
-    """The point with the highest or lowest mean over seeds; ``None`` if none has a value in every seed.
+    """The point with the highest or lowest mean over seeds; ``None`` if none has a value for every seed.
 
     Args:
         points: of a grid.
-        rows: of the table, of one measure and series; a value of NaN (an accuracy that is never reached)
-            rules its point out.
-        best: which.
+        rows: of the table, of one measure and series; a NaN (an accuracy that is never reached) rules its
+            point out.
+        best: ``highest`` or ``lowest``.
     """
     means = []
     for point in points:

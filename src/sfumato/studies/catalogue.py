@@ -20,8 +20,8 @@ class CatalogueEntry:
 
     Attributes:
         plan: of the study.
-        runs: number of points and seeds.
-        done: of them that are in the folder.
+        runs: number of runs or accounts, one for each point and seed.
+        done: how many of these have results in the folder.
         steps: device steps of all runs.
         has_page: whether its table and page are there.
     """
@@ -34,17 +34,18 @@ class CatalogueEntry:
 
     @property
     def quickstarts(self) -> float:
-        """Device steps in multiples of the quickstart's."""
+        """The cost in multiples of the quickstart's device steps."""
         return self.steps / quickstart_steps()
 
 
 def catalogue(out: Path, *, paper: bool = False, quick: bool = False) -> Iterator[CatalogueEntry]:
-    """Every study that comes with the package, in the form that these options choose.
+    """Yield an entry for every study of the package, in the form that these options choose.
 
     Args:
         out: the folder of all studies.
-        paper: whether the form has the paper's own data and model; studies without it are left out.
-        quick: whether the form is shortened.
+        paper: whether to choose the form with the paper's own data and model; studies without it are left
+            out.
+        quick: whether to choose the shortened form.
     """
     for name in study_names():
         _, study = load_study(name)
@@ -74,7 +75,7 @@ def _done_in(plan: StudyPlan, name: str, out: Path) -> int:
 
 
 def done_runs(request: SweepRequest) -> set[tuple[str, int]]:
-    """Points and seeds whose results are in the folder; a run checks them again before it keeps them."""
+    """Names of points and seeds whose results are in the folder; hashes are checked only by a later run."""
     trains = not request.account_only
     return {(task.point.name, task.seed) for task in request.tasks if _is_done(task.folder, trains=trains)}
 

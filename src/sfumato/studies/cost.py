@@ -26,7 +26,7 @@ _FREE = ("training.learning_rate", "training.server", "training.merge_every")
 
 
 def device_steps(spec: Spec) -> float:
-    """Local steps of all devices that take part, over the whole training; expected where they are drawn.
+    """Local steps of one training, added up over devices; the expectation where participation is drawn.
 
     Raises:
         DataError: steps follow from the data's size, and the set is neither tabulated nor on this machine.
@@ -42,12 +42,12 @@ def device_steps(spec: Spec) -> float:
 
 
 def request_steps(request: SweepRequest) -> float:
-    """Device steps of a sweep; an account has none."""
+    """Device steps of all runs of a sweep; 0 for one that only accounts."""
     return 0.0 if request.account_only else sum(device_steps(task.spec) for task in request.tasks)
 
 
 def study_steps(plan: StudyPlan) -> float:
-    """Device steps of all runs of a study, as its first seed has them; read once for points of one cost.
+    """Device steps of all runs of a study, by the specs of its first seed.
 
     Raises:
         SpecError: a point has no valid spec.

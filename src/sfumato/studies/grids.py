@@ -27,10 +27,10 @@ class StudyPlan:
 
     Attributes:
         name: of the study.
-        study: as its file says.
-        form: name of the form.
-        quick: whether it is shortened, and judges nothing.
-        seeds: number of seeds of grids that do not say how many.
+        study: the content of its file.
+        form: name of the form, which chooses data and model.
+        quick: whether it is shortened; then no statement is judged.
+        seeds: number of seeds of grids that do not state their own.
     """
 
     name: str
@@ -43,7 +43,14 @@ class StudyPlan:
     def of(
         cls, name: str, study: Study, *, paper: bool = False, quick: bool = False, seeds: int | None = None
     ) -> StudyPlan:
-        """The plan of a study, in its first form or the paper's; what is short anyway is not shortened.
+        """The plan of a study in its default form, or in the paper's.
+
+        Args:
+            name: of the study.
+            study: the content of its file.
+            paper: whether to use the paper's own data and model.
+            quick: whether to shorten it; a study that cannot be shortened stays as it is.
+            seeds: number of seeds; ``None``: as the study states.
 
         Raises:
             SpecError: the study has no form with the paper's own data and model.
@@ -55,11 +62,11 @@ class StudyPlan:
         return cls(name, study, form, quick, seeds or (study.quick.seeds if quick else study.seeds))
 
     def folder(self, out: Path) -> Path:
-        """Where its results are, in the folder ``out`` of all studies; quick ones have their own."""
+        """The folder of its results: one for each form within ``out``, the folder of all studies."""
         return out / self.name / (f"{self.form}-quick" if self.quick else self.form)
 
     def axes(self, name: str) -> tuple[StudyAxis, ...]:
-        """The axes of a grid, with the values that stay in this form."""
+        """The axes of the grid ``name``, with the values that this form keeps."""
         return tuple(map(self._kept, self.study.grids[name].over))
 
     def _kept(self, axis: StudyAxis) -> StudyAxis:
@@ -76,12 +83,12 @@ class StudyPlan:
         return axis.model_copy(update={"cases": cases})
 
     def seeds_of(self, name: str) -> int:
-        """The number of seeds of a grid."""
+        """The number of seeds of the grid ``name``."""
         own = self.study.grids[name].seeds
         return self.seeds if own is None else own
 
     def request(self, name: str, out: Path) -> SweepRequest:
-        """The sweep of a grid.
+        """The sweep that computes the grid ``name`` in the folder ``out`` of all studies.
 
         Raises:
             SpecError: no point of it has a valid spec, or its folder holds something else.
@@ -97,15 +104,17 @@ class StudyPlan:
         )
 
     def sweep_axes(self, name: str) -> list[Axis]:
-        """The axes of a grid as a sweep has them."""
+        """The axes of the grid ``name``, in the type of a sweep."""
         return [_sweep_axis(axis) for axis in self.axes(name)]
 
     def overrides(self, name: str) -> list[str]:
-        """What is set in every spec of a grid, as ``--set`` has it."""
+        """`changes` of the grid ``name`` as ``key=value`` texts, as ``--set`` takes them."""
         return [f"{key}={as_yaml(value)}" for key, value in self.changes(name).items()]
 
     def changes(self, name: str) -> dict[str, Any]:
-        """Keys that the form, the look and the measures set in every spec of a grid."""
+        """Keys and values set in every spec of the grid ``name``: by the form, shortening and watched
+        observers.
+        """
         changes = self._form_changes
         seen = {
             observer for measure in self.measures(name) if (observer := watched_observer(measure)) is not None
@@ -118,15 +127,15 @@ class StudyPlan:
         return self.study.forms[self.form].changes | (self.study.quick.changes if self.quick else {})
 
     def measures(self, name: str) -> list[str]:
-        """Every measure that a panel, a statement or a value of the paper names of a grid."""
+        """The measures of the grid ``name`` that any panel, statement or value of the paper uses."""
         return list(dict.fromkeys(measure for measure, _ in self._asked(name)))
 
     def is_asked(self, name: str, measure: str, point: StudyPoint) -> bool:
-        """Whether a panel, a statement or a value of the paper is about the measure at this point."""
+        """Whether a panel, a statement or a value of the paper uses the measure at this point of the grid."""
         return any(one == measure and point.matches(where) for one, where in self._asked(name))
 
     def series_of(self, name: str, measure: str) -> set[str] | None:
-        """The series of a measure that are asked for; ``None``: all."""
+        """The series of a measure of the grid ``name`` that are used; ``None``: all of them."""
         found: set[str] = set()
         for panel in self.study.panels:
             if self.study.grid_name(panel.grid) == name and measure in panel.measures:
@@ -148,18 +157,18 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class StudyPoint:
-    """A point of a grid as the study calls it.
+    """A point of a grid.
 
     Attributes:
         folder_name: of its folder in the sweep.
-        settings: value of every axis, by the axis's name.
+        settings: the value of every axis, by the axis's name.
     """
 
     folder_name: str
     settings: Mapping[str, Any]
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """Whether the point is one of those that ``where`` selects: a value or several for some axes."""
+        """Whether the point has the values in ``where``, by name of the axis: one value, or any of a list."""
         return all(
             any(same_setting(self.settings[name], value) for value in _listed(wanted))
             for name, wanted in where.items()

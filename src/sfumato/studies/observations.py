@@ -32,7 +32,13 @@ _SPEC = b"sfumato"
 
 @dataclass(frozen=True)
 class FormulaTask:
-    """A measure of one point and seed that is computed from its spec, and the file that keeps it."""
+    """A measure of one point and seed that is computed from its spec.
+
+    Attributes:
+        task: the point and seed, with the spec.
+        measure: its name.
+        file: where the result is kept.
+    """
 
     task: Task
     measure: str
@@ -40,7 +46,7 @@ class FormulaTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether the file holds it, of the same spec."""
+        """Whether the file exists and is of the same spec."""
         try:
             kept = pq.read_schema(self.file).metadata or {}
         except (OSError, pa.ArrowInvalid):
@@ -49,7 +55,7 @@ class FormulaTask:
 
 
 def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[FormulaTask]:
-    """The measures of a grid that are computed from specs alone, at the points that they are asked of."""
+    """The measures of the grid ``name`` that are computed from specs, at the points where they are used."""
     named = {point.folder_name: point for point in points_of(plan.axes(name))}
     return [
         FormulaTask(task, measure, _file(request.folder, task, measure))
@@ -61,7 +67,7 @@ def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[For
 
 
 def compute_measure(spec: Mapping[str, Any], measure: str, file: Path) -> None:
-    """Compute a measure and keep it in ``file``: what a worker process does."""
+    """Compute a measure from ``spec`` and write it to ``file``; worker processes call this."""
     loaded = load_spec(spec)
     table = pa.Table.from_pandas(_frame(measure_spec(measure, loaded)), preserve_index=False)
     with replacing(file) as opened:
@@ -71,7 +77,13 @@ def compute_measure(spec: Mapping[str, Any], measure: str, file: Path) -> None:
 def collect_observations(
     plan: StudyPlan, requests: Mapping[str, SweepRequest], failed: Mapping[str, set[tuple[str, int | None]]]
 ) -> pd.DataFrame:
-    """Everything that was measured; points and seeds in ``failed`` are left out, by grid."""
+    """The tidy table of a study: a row for every measured number.
+
+    Args:
+        plan: of the study.
+        requests: the sweep of every grid, by its name.
+        failed: (point, seed) pairs that are left out, by grid; a seed of ``None`` stands for all seeds.
+    """
     parts = []
     for name, request in requests.items():
         named = {point.folder_name: point for point in points_of(plan.axes(name))}
@@ -118,12 +130,21 @@ def _rows(
 
 
 def last_by_seed(rows: pd.DataFrame) -> pd.Series[float]:
-    """The value of every seed in ``rows`` of one quantity; of measures over rounds that of the last."""
+    """The value of every seed; of a measure over rounds that of the last round.
+
+    ``rows``: of the table, of one point, measure and series.
+    """
     return rows.sort_values("at", kind="stable").groupby("seed")["value"].last()
 
 
 def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> FileRecord:
-    """Write the table as Parquet; an axis with values that are no numbers is written as text."""
+    """Write the table as a Parquet file; returns its record for the manifest.
+
+    Args:
+        table: of `collect_observations`.
+        file: to write.
+        axes: names of its columns of settings; one with values that are no numbers is written as text.
+    """
     written = table.copy()
     for axis in axes:
         kinds = {type(value) for value in written[axis].dropna()}

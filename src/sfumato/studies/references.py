@@ -17,7 +17,9 @@ _ROUNDS = "at"
 
 
 def check_references(study: Study) -> Iterator[Refused]:
-    """Yield a refusal for each grid, axis, setting and measure that a study names and does not have."""
+    """Yield a refusal for every grid, axis, value of an axis and measure that a study names but does not
+    have.
+    """
     for number, panel in enumerate(study.panels):
         yield from _of_panel(study, panel, f"panels[{number}]")
     for number, value in enumerate(study.values):
@@ -135,7 +137,7 @@ def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterato
 
 
 def same_setting(one: Any, other: Any) -> bool:
-    """Whether two settings of an axis are the same: 1 is 1.0, but true is not 1."""
+    """Whether two values of an axis are equal: 1 equals 1.0, but true does not equal 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

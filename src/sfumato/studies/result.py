@@ -15,7 +15,7 @@ PAGE_FILE = "index.html"
 
 @dataclass(frozen=True)
 class StudyResult:
-    """A study that was run.
+    """The result of running a study.
 
     Attributes:
         plan: of the study.
@@ -23,7 +23,7 @@ class StudyResult:
         table: everything that was measured, one row each.
         verdicts: on the paper's statements.
         failures: what failed, and why.
-        seconds: it took this time, without what was there before.
+        seconds: that this call took, without runs that were there before.
         steps: device steps of all its runs.
     """
 
@@ -37,5 +37,5 @@ class StudyResult:
 
     @property
     def page(self) -> Path:
-        """Its page."""
+        """The path of its page."""
         return self.folder / PAGE_FILE

@@ -45,10 +45,10 @@ from sfumato.sweeps.sweep_progress import PointProgress, SweepBars, title_of_poi
 
 @dataclass
 class StudyProgress:
-    """How much of a study is done, as lines on a terminal that draws no bars.
+    """Tells how much of a study is done, line by line, where no progress bar is drawn.
 
     Attributes:
-        tell: takes a line.
+        tell: called with every line.
         size: number of runs and computed measures.
     """
 
@@ -59,7 +59,13 @@ class StudyProgress:
     computed: int = 0
 
     def finished(self, title: str, failure: str, *, was_there: bool) -> None:
-        """One is finished; if it ``was_there`` before, it says nothing about the time that others take."""
+        """Tell that a run or measure is finished, and about how long the others will take.
+
+        Args:
+            title: of the run or measure.
+            failure: why it failed; "" if it did not.
+            was_there: whether it was done before; then it does not count for the estimate of time.
+        """
         self.done += 1
         self.computed += not was_there
         how = f"failed: {failure}" if failure else "was there" if was_there else "done"
@@ -72,7 +78,7 @@ class StudyProgress:
 
 
 def describe_seconds(seconds: float) -> str:
-    """``40 s``, ``12 min`` or ``3.5 h``."""
+    """A duration as text: ``40 s``, ``12 min`` or ``3.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -88,7 +94,7 @@ def run_study(
     progress: bool = True,
     tell: Callable[[str], None] = lambda line: None,
 ) -> StudyResult:
-    """Run what is left of a study, and write its table and page.
+    """Compute what of a study is not yet done, and write its table and page.
 
     Args:
         plan: of the study.
@@ -97,7 +103,7 @@ def run_study(
         workers: number of processes; default one per core, or one on a GPU.
         on: where they are, as in `sfumato.sweep`.
         progress: whether bars are drawn, on a terminal and in a notebook.
-        tell: is told a line for each run that is finished, where no bars are drawn.
+        tell: called with a line for each run that is finished, where no bars are drawn.
 
     Raises:
         SpecError: a spec of the study is wrong, the folder holds something else, or another process is there.

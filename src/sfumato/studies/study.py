@@ -37,7 +37,7 @@ class StudyAxis(Section):
     )
 
     def refusals(self) -> Refusals:
-        """Either a key with values, or cases that set the same keys."""
+        """Refuse an axis without either a key with values, or cases that all set the same keys."""
         yield bool(self.cases) == (self.key is not None), "", None, "needs either key and values, or cases"
         yield self.key is not None and not self.values, "values", None, "must have at least one entry"
         keys = [set(case) for case in self.cases.values()]
@@ -48,12 +48,12 @@ class StudyAxis(Section):
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """What panels and statements call its points: values of the key, or names of the cases."""
+        """The values of the axis, as panels and statements name them: of its key, or names of its cases."""
         return tuple(self.cases) if self.cases else self.values
 
     @property
     def words(self) -> str:
-        """Its name on plots."""
+        """The title of the axis on plots."""
         return self.title or self.name
 
 
@@ -66,14 +66,14 @@ class StudyGrid(Section):
     seeds: Count | None = Field(default=None, description="default: the study's")
 
     def refusals(self) -> Refusals:
-        """No two axes with one name."""
+        """Refuse two axes with one name."""
         names = [axis.name for axis in self.over]
         for at, name in enumerate(names):
             yield name in names[:at], f"over[{at}].name", name, "names two axes of this grid"
             yield name in COLUMNS, f"over[{at}].name", name, "is a column of every table; choose another name"
 
     def axis(self, name: str) -> StudyAxis | None:
-        """The axis called ``name``."""
+        """The axis called ``name``; ``None`` if there is none."""
         return next((axis for axis in self.over if axis.name == name), None)
 
 
@@ -119,7 +119,7 @@ class Expect(Section):
     within: NonNegative | None = Field(default=None, description="how far from ``about`` still agrees")
 
     def refusals(self) -> Refusals:
-        """``about`` with ``within``, or one or two ends."""
+        """Refuse anything but either ``about`` with ``within``, or one or two ends."""
         ends = (self.at_least, self.at_most)
         both = (self.about, self.within)
         yield (self.about is None) != (self.within is None), "", None, "needs about and within together"
@@ -135,7 +135,7 @@ class Expect(Section):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The values that agree."""
+        """(low, high): the values that agree with the statement, ends included; ∞ where an end is open."""
         if self.about is not None and self.within is not None:
             return self.about - self.within, self.about + self.within
         low = -float("inf") if self.at_least is None else self.at_least
@@ -143,7 +143,7 @@ class Expect(Section):
 
     @property
     def figure(self) -> float:
-        """The value that the paper names."""
+        """The value that the paper names: ``about``, else the lower end, else the upper."""
         found = next((x for x in (self.about, self.at_least, self.at_most) if x is not None), None)
         assert found is not None
         return found
@@ -178,12 +178,12 @@ class PaperStatement(Section):
 
     @property
     def terms(self) -> tuple[StudyTerm | Monotone, ...]:
-        """All measures that it is about."""
+        """All measured quantities that the statement uses."""
         said = self.value, self.minus, self.relative_to, self.rises, self.falls
         return tuple(term for term in said if term is not None)
 
     def refusals(self) -> Refusals:
-        """One value with what is expected of it, or one direction."""
+        """Refuse anything but either one value with what is expected of it, or one direction."""
         said = [name for name in ("value", "rises", "falls") if getattr(self, name) is not None]
         yield len(said) != 1, "", None, "needs one of value, rises and falls"
         yield self.value is not None and self.expect is None, "expect", None, "is required beside value"
@@ -226,7 +226,7 @@ class Panel(Section):
     first_worker: int = Field(default=0, description="of pairs: the number of the first worker in the paper")
 
     def refusals(self) -> Refusals:
-        """What each kind needs."""
+        """Refuse a panel that lacks what its kind needs."""
         yield (
             self.kind != "table" and len(self.measures) > 1,
             "measures",
@@ -278,16 +278,16 @@ class Study(Section):
     forms: dict[str, Form] = Field(min_length=1, description="by name; the first is run by default")
 
     def grid_name(self, name: str) -> str:
-        """The name of a grid that a panel or a term calls ``name``: empty is the only grid."""
+        """The name of the grid that ``name`` in a panel or term stands for; "" stands for the first grid."""
         return name or next(iter(self.grids))
 
     @property
     def first_form(self) -> str:
-        """The form that is run by default."""
+        """The name of the form that is run by default."""
         return next(iter(self.forms))
 
     @property
     def can_be_shortened(self) -> bool:
-        """Whether a look at it is shorter: it trains, or says what to leave out."""
+        """Whether it has a shorter form: it trains, or its section ``quick`` leaves something out."""
         trains = any(grid.trains for grid in self.grids.values())
         return trains or bool(self.quick.changes or self.quick.keep)

@@ -27,7 +27,7 @@ from sfumato.studies.study import Monotone, PaperStatement, StudyTerm
 
 
 class Outcome(enum.StrEnum):
-    """What was found of a statement."""
+    """The verdict on a statement."""
 
     AGREES = "agrees"
     DIFFERS = "differs"
@@ -37,16 +37,16 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True)
 class StatementVerdict:
-    """A statement, what was measured of it, and what was found.
+    """A statement of the paper, what was measured, and the verdict.
 
     Attributes:
         statement: of the study.
-        outcome: what was found.
+        outcome: whether it agrees.
         words: the outcome as a sentence.
         value: measured, the mean over seeds; NaN of a direction, and if nothing was measured.
-        low: lower end of its interval; the value itself where no interval is needed.
+        low: lower end of its 95 % interval; the value itself where no interval is needed.
         high: upper end.
-        unit: of the value: points, %, or empty.
+        unit: of the value: points, %, or "".
         is_epsilon: whether the value is an ε, which is rounded up.
     """
 
@@ -61,7 +61,7 @@ class StatementVerdict:
 
 
 def judge_statements(plan: StudyPlan, table: pd.DataFrame) -> tuple[StatementVerdict, ...]:
-    """The verdict on every statement of a study; on none where it is shortened.
+    """The verdict on every statement of a study, in order; of a shortened study nothing is judged.
 
     Args:
         plan: of the study.

@@ -12,7 +12,7 @@ from sfumato.errors import RunError
 from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.results.comparability import stated_radio
 from sfumato.report.results.series import Series
-from sfumato.run_folder.contents import require_files
+from sfumato.run_folder.contents import refuse_folders
 from sfumato.run_folder.damage import check_folder
 from sfumato.run_folder.manifest import read_manifest
 from sfumato.run_folder.reader import (
@@ -62,7 +62,7 @@ def write_accounting(spec: Spec, folder: Path) -> None:
         if worst is not None:
             epsilons[name] = json_number(pair(worst.unit, worst.observer).epsilon)
     with adding_files(folder) as files:
-        require_files(folder, (POINT_FILE, RESULT_FILE))
+        refuse_folders(folder, (POINT_FILE, RESULT_FILE))
         files[POINT_FILE] = write_text(folder / POINT_FILE, dump_spec(spec))
         if not has_run_files(folder):  # a run has its own privacy.json, which includes ε after the run
             files[PRIVACY_FILE] = write_json(folder / PRIVACY_FILE, report.to_dict())

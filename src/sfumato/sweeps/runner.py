@@ -14,7 +14,7 @@ from sfumato.errors import SpecError
 from sfumato.pool.jobs import Job, Workers, run_jobs
 from sfumato.pool.location import Location
 from sfumato.report.page.html import share_script
-from sfumato.run_folder.contents import require_files
+from sfumato.run_folder.contents import refuse_folders
 from sfumato.run_folder.lock import only_writer
 from sfumato.run_folder.manifest import MANIFEST_FILE, Manifest, write_manifest
 from sfumato.run_folder.reader import REPORT_FILE
@@ -150,7 +150,7 @@ def _run_points(
     request: SweepRequest, device: str, location: Location, workers: int | None, track: tuple[str, ...]
 ) -> Generator[PointProgress, None, None]:
     """Run the remaining points in the sweep's folder, of which this process is the only writer."""
-    require_files(request.folder, (SWEEP_FILE, TABLE_FILE, REPORT_FILE, LOG_FILE, MANIFEST_FILE))
+    refuse_folders(request.folder, (SWEEP_FILE, TABLE_FILE, REPORT_FILE, LOG_FILE, MANIFEST_FILE))
     files = {SWEEP_FILE: write_request(request)}
     files |= dict([share_script(request.folder)])
     write_manifest(request.folder, Manifest(files=files))

@@ -81,7 +81,10 @@ def _require_regular(path: Path, place: str | None, mode: int) -> None:
 
 
 def printable_name(name: str) -> str:
-    """A file's name for a message: on one line, a long one cut, unprintable characters escaped."""
+    """A file's name or path for a message: on one line, at most 300 characters, unprintable ones escaped.
+
+    A longer name is cut to its first 100 characters and "…".
+    """
     name = name if len(name) <= _LONGEST else name[:_SHOWN] + "…"
     return name if name.isprintable() and name else repr(name)
 

@@ -38,7 +38,14 @@ UNIT_ROUNDING = float(np.finfo(np.float64).eps)
 
 
 class EqualReleaseLosses(NamedTuple):
-    """Of equal releases: first point of the grid, masses from there on, mass at infinity, how often."""
+    """Losses on the grid of one release, of which there are several equal ones.
+
+    Attributes:
+        first: number of the first grid point with mass; 0 is the loss 0.
+        masses: probabilities from there on, one for each grid point.
+        infinite: probability of an infinite loss.
+        releases: how many equal releases there are.
+    """
 
     first: int
     masses: Array
@@ -104,12 +111,13 @@ def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int
 
 
 def epsilon_on_grid(terms: Sequence[Event], delta: float, interval: float, forward: bool) -> float:
-    """ε ≥ 0 at ``delta`` of all ``terms`` composed, with losses on a grid, in one direction.
+    """The ε ≥ 0 at ``delta`` of all ``terms`` composed, with losses on a grid, in one direction.
 
-    By `epsilon_by_library` where that is exact enough, else by `epsilon_by_integral`.
+    By `epsilon_by_library` where its rounding can change ε by one part in ten million at most, else by
+    `epsilon_by_integral`; ∞ if infinite losses alone exceed ``delta``.
 
     Args:
-        terms: what is composed, one or more.
+        terms: releases that are composed, one term or more.
         delta: δ in (0, 1).
         interval: step of the grid, in nats.
         forward: whether the data set with the unit is compared to that without it, else the reverse.

@@ -53,7 +53,11 @@ class ProcessMemory:
         self._claims: dict[bytes, bytes] = {}
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Record that a question is answered, for the life of this process; see `SessionMemory.claim`."""
+        """Record that a question is answered, for the life of this process.
+
+        Arguments and result as of `SessionMemory.claim`: ``None`` if it was new, else the digest of the first
+        claim.
+        """
         earlier = self._claims.get(question)
         if earlier is None:
             self._claims[question] = digest
@@ -86,7 +90,10 @@ class FileMemory:
         return cls(path)
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Record that a question is answered, in the file before this returns; see `SessionMemory.claim`.
+        """Record that a question is answered, in the file before this returns.
+
+        Arguments and result as of `SessionMemory.claim`: ``None`` if it was new, else the digest of the first
+        claim.
 
         Raises:
             SessionMemoryError: the claim could not be recorded or looked up: there must be no answer.
@@ -99,7 +106,7 @@ class FileMemory:
 
 
 def claim_in(file: OwnedFile, question: bytes, digest: bytes) -> bytes | None:
-    """Record in ``file`` that a question is answered; otherwise as `SessionMemory.claim`."""
+    """Record in ``file`` that a question is answered; see `SessionMemory.claim` for arguments and result."""
     made = file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
     if made.rowcount == 1:
         return None

@@ -22,10 +22,10 @@ VARIABLE = "SFUMATO_FLOWER"
 
 
 def flower_folder() -> Path:
-    """The folder of the environment: what the variable names, or one of the user's cache, or the machine's.
+    """The path of the environment: that in the environment variable, else in the user's or machine's cache.
 
     Raises:
-        SpecError: the variable names no absolute path.
+        SpecError: the variable holds no absolute path.
     """
     named = os.environ.get(VARIABLE, "")
     if named:
@@ -40,17 +40,17 @@ def flower_folder() -> Path:
 
 
 def is_flower_here(folder: Path) -> bool:
-    """Whether a folder has Flower, in the right version."""
+    """Whether a folder has an environment with the right version of Flower."""
     found = folder.glob(f"lib/python3*/site-packages/flwr-{VERSION}.dist-info")
     return any(found) and (folder / "bin" / "flower-superlink").exists()
 
 
 def require_flower() -> Path:
-    """The folder of the environment.
+    """The path of the environment, after a check that Flower is there.
 
     Raises:
-        SpecError: the variable names no absolute path.
-        RunError: there is no Flower, in that version, or the system is not Linux.
+        SpecError: the environment variable holds no absolute path.
+        RunError: this version of Flower is not there, or the system is not Linux.
     """
     if sys.platform != "linux":
         raise RunError(f"Flower's processes are ended by what only Linux has: not on {sys.platform}")
@@ -61,16 +61,15 @@ def require_flower() -> Path:
 
 
 def make_flower(say: Callable[[str], object]) -> Path:
-    """Make the environment; one that is there already stays as it is.
+    """Make the environment; one that exists stays as it is. Returns its path.
 
-    It is made with the Python that runs this; where the user that relays should run under cannot run that
-    one, and can run the system's, with the system's.
+    It is made with the Python that runs this; with the system's Python if the relays' user can run only that.
 
     Args:
-        say: called with what is done.
+        say: called with a line on each step.
 
     Raises:
-        SpecError: the variable names no absolute path.
+        SpecError: the environment variable holds no absolute path.
         RunError: it cannot be made.
     """
     folder = flower_folder()

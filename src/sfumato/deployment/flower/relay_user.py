@@ -11,7 +11,7 @@ NOBODY = "nobody"
 
 
 class RelayUser(TypedDict, total=False):
-    """How `subprocess` starts a program under another user; empty: under that of this process."""
+    """Arguments of `subprocess` that start a program as another user; empty: as the user of this process."""
 
     user: int
     group: int

@@ -43,10 +43,10 @@ class OneTreeRounds:
 
 @dataclass(frozen=True)
 class MovingReleases(TreeReleases):
-    """The facts of all rounds; whatever else is asked of a tree is of the first round.
+    """The releases of all rounds. Properties of one tree, such as its depth, are those of the first round.
 
     Attributes:
-        eras: in the order of time, the first of round 0.
+        eras: in the order of time; the first begins with round 0.
     """
 
     eras: tuple[OneTreeRounds, ...] = field(kw_only=True)
@@ -126,17 +126,19 @@ class MovingReleases(TreeReleases):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Yield the pair with the largest ε of every class of pairs.
+        """Yield, for every class of pairs of a unit and an observer, the pair with the largest ε.
 
-        ``unit``: only pairs of this device; ``None``: of all. ``apart`` and ``every_unit`` make no
-        difference.
+        Args:
+            unit: only pairs of this device; ``None``: of all devices.
+            apart: ignored: sites are no classes of their own where devices move.
+            every_unit: ignored: no pair stands for another one that it merely dominates.
         """
         return self.pairs.of(unit)
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
         """Yield the classes of the devices outside ``members``: those under the same edge in every round.
 
-        ``apart`` makes no difference.
+        ``apart`` is ignored: sites are no classes of their own where devices move.
         """
         return self.pairs.units_outside(members)
 

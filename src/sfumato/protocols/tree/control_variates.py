@@ -40,16 +40,19 @@ class ControlVariates:
         """The corrections ``c - c_i`` of the gradients of each of ``devices`` ``[P]``, computed on demand."""
         return _Corrections(self, devices)
 
-    def own_after(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
-        """The variates c_i ``[p, M]`` of ``devices`` ``[p]`` after they sent ``updates`` ``[p, M]``.
+    def updated_variates(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
+        """The devices' new variates c_i ``[p, M]`` after a round, c_i - c - update / ``steps``; stores
+        nothing.
 
-        c_i becomes c_i - c - update / ``steps``, where ``steps`` is step size times the number of local
-        steps.
+        Args:
+            steps: step size times the number of local steps.
+            devices: numbers of those who took part, ``[p]``.
+            updates: of each by its local steps, without weight or noise, ``[p, M]``.
         """
         return self.devices.of(devices) - self.server - updates / steps
 
-    def server_after(self, steps: float, share: float, average: Tensor) -> Tensor:
-        """The server's variate c ``[M]`` after a round.
+    def updated_server_variate(self, steps: float, share: float, average: Tensor) -> Tensor:
+        """The server's new variate ``[M]`` after a round, c - share (c + average / steps); nothing is stored.
 
         Args:
             steps: step size times the number of local steps.

@@ -153,7 +153,7 @@ class TreeProtocol:
         server, model = self._server.step(state.server, state.model, change)
         if variates is not None:
             steps, share = length_of_steps(plan, number), share_taking_part(plan)
-            variates = replace(variates, server=variates.server_after(steps, share, change))
+            variates = replace(variates, server=variates.updated_server_variate(steps, share, change))
         facts = RoundStats(
             participants=np.unique(np.concatenate([received.devices for received in heard])),
             clip_fraction=clipped / messages if messages and plan.spec.privacy.clip else float("nan"),
@@ -310,7 +310,7 @@ class TreeProtocol:
             if resent is not None:
                 resent.add_(chunk, again=again)
             if variates is not None:
-                own = variates.own_after(length_of_steps(plan, number), devices, chunk.updates)
+                own = variates.updated_variates(length_of_steps(plan, number), devices, chunk.updates)
                 variates.devices.write_(devices, own)
             updates = chunk.updates if indicators is None else indicators.appended(chunk)
             if plan.participants.weights is not None:

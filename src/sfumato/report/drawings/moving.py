@@ -29,8 +29,9 @@ KNOWN_MOVES = (
 
 
 def moved_sentence(network: Network) -> list[str]:
-    """A sentence on how many devices ever change their edge, for which alone every ε is; [] where the tree
-    stays the same.
+    """A sentence on how many devices ever change their edge, and that every ε is for exactly these moves.
+
+    [] where neither edges nor trust change.
     """
     if not network.trees:
         return []

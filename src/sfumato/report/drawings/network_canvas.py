@@ -50,7 +50,14 @@ _LINKS: dict[str, tuple[str, Json]] = {
 
 
 class Dot(NamedTuple):
-    """A device in a drawing: its name and title, and hover text on where it is and on its noise."""
+    """A device in a drawing.
+
+    Attributes:
+        party: its name, such as ``device:3``.
+        title: first line of the hover text.
+        where: a line on where it is.
+        noise: lines on the noise that it adds; empty if it adds none.
+    """
 
     party: str
     title: str
@@ -60,7 +67,10 @@ class Dot(NamedTuple):
 
 @dataclass
 class Canvas:
-    """Marks and links by kind; x in slots, y in pixels downwards."""
+    """Marks and links by kind, on a plane that is cut into equally wide slots, one for each node of a row.
+
+    The unit of x is a slot; that of y is a pixel, counted downwards.
+    """
 
     marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
     links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
@@ -102,14 +112,17 @@ class Canvas:
         self.words.append(place | {"font": {"size": 11}} | style)
 
     def dots(self, x: float, y: float, count: int, slots: int, describe: Callable[[int], Dot]) -> float:
-        """Add a grid of dots centred below ``(x, y)``, and text with the number of those that do not fit.
+        """Add marks of devices as a grid centred below ``(x, y)``, and a text on how many did not fit.
 
         Args:
-            count: how many parties there are.
-            slots: slots across the drawing, which set the room.
-            describe: the n-th party.
+            x: position, in slots.
+            y: position of the first row, in pixels downwards.
+            count: how many devices there are.
+            slots: slots across the drawing; with more of them fewer devices fit.
+            describe: gives the n-th device, from 0.
 
-        Returns the lowest y that is used.
+        Returns:
+            The lowest y that is used, in pixels.
         """
         pixels = _WIDTH / slots
         shown = min(count, max(6, _MOST_DEVICES // slots))
@@ -173,7 +186,7 @@ def _noisy_parties(network: Network) -> list[str]:
 def device_noise_lines(noise: DeviceNoise, tiers: Sequence[str] = ()) -> list[str]:
     """Lines of hover text on the noise that a device adds; [] where it adds none.
 
-    ``tiers``: names of the tiers below the cloud, in whose aggregations the noise is.
+    ``tiers``: names of the tiers below the cloud, in order, for noise that differs by aggregation.
     """
     if noise.at_steps:
         return [f"noise multiplier {text.number(noise.at_steps)} at every local step"]
@@ -181,7 +194,12 @@ def device_noise_lines(noise: DeviceNoise, tiers: Sequence[str] = ()) -> list[st
 
 
 def multiplier_lines(multipliers: Sequence[float], tiers: Sequence[str] = ()) -> list[str]:
-    """Lines of hover text on multipliers, by aggregating tier; ``tiers``: names of those below the cloud."""
+    """Lines of hover text, one for each noise multiplier, with the aggregations that it is for.
+
+    Args:
+        multipliers: by aggregating tier, that of the global aggregation first.
+        tiers: names of the tiers below the cloud.
+    """
     if len(multipliers) == 1:
         return [f"noise multiplier {text.number(multipliers[0])}"]
     names = ["the global step", *(f"{tier} aggregations" for tier in tiers)]

@@ -21,7 +21,7 @@ _HOLDS_WHERE = "A claim holds where the rigorous ε does not exceed it."
 
 
 def claim_in_words(source: str) -> str:
-    """The source of a claim, as files name it, with signs of formulas in place of their names."""
+    """The source of a claim, with signs such as ε in place of the names that files write for them."""
     written = source.replace("2 pi^2 alpha/sigma^2", "2π²α/σ²").replace("mu for", "μ for")
     return written.replace(" x ", " × ")
 
@@ -94,16 +94,15 @@ def claims_sentence(
     told: Sequence[str] = (),
     coalitions: Sequence[WorstCoalition] = (),
 ) -> list[str]:
-    """Sentences on each published claim of a source: the ε claimed, of whom, where it holds, and the provable
-    ones.
+    """Sentences on each published claim: the claimed ε, for whom, whether it holds, and the rigorous ε.
 
-    Claims of one source with different ε are told together. [] without claims.
+    Claims from the same place of a paper share their sentences, also if their ε differ. [] without claims.
 
     Args:
         claims: all of a run.
         labels: of its network.
-        told: reasons that the page gives elsewhere.
-        coalitions: of devices, of a run whose threat model tolerates these.
+        told: reasons for failed claims that the page states elsewhere and that are not repeated.
+        coalitions: the worst coalitions of devices, where the run's threat model tolerates colluders.
     """
     names = _PairNames.of(claims, labels, coalitions)
     by_source: dict[str, list[Claim]] = {}
@@ -196,7 +195,7 @@ def claims_figure(
     Args:
         claims: all of a run.
         labels: of its network.
-        coalitions: of devices, of a run whose threat model tolerates these.
+        coalitions: the worst coalitions of devices, where the run's threat model tolerates colluders.
     """
     if not claims:
         return None
@@ -293,7 +292,10 @@ def _all_rounds_note(claims: Sequence[Claim]) -> str:
 
 
 def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
-    """HTML of why each claim holds or does not, and a table of claims; ``delta``: text beside the ε."""
+    """HTML with the reasons why claims hold or not, and a folded table of all claims.
+
+    ``delta``: text that follows "ε of this run" in the caption, such as `` (δ = 1e-5)``.
+    """
     table = text.html_table(
         ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds"],
         [

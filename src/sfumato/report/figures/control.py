@@ -54,8 +54,9 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def budget_sentence(series: Series) -> list[str]:
-    """A sentence that all ε of a controlled run are budgets, and on what its rounds spent of that towards the
-    cloud; [] without control, and without noise.
+    """A sentence that all ε of a run with adaptive control are budgets, and how much of that was spent.
+
+    The amount is that towards the cloud. [] without adaptive control, and without noise.
     """
     if not series.first.spec_dict.get("control") or not series.network.has_noise:
         return []
@@ -74,7 +75,10 @@ def budget_sentence(series: Series) -> list[str]:
 
 
 def looked_at(one: Series) -> list[str]:
-    """Sentences on what adaptive control chooses by, and whether the choices tell anything; [] without it."""
+    """Sentences on the inputs that adaptive control chooses by, and whether every ε still holds.
+
+    [] without adaptive control.
+    """
     control = one.first.spec_dict.get("control")
     if not control:
         return []
@@ -106,7 +110,7 @@ def _rounds_sentence(run: RunFolder) -> str:
 
 
 def kept_choices(series: Sequence[Series]) -> list[str]:
-    """A sentence on each variable that adaptive control left as it was in all rounds; it is not drawn."""
+    """A sentence on each variable that adaptive control never changed, with its value: it has no figure."""
     said = []
     for kind in _CONTROL_VARIABLES:
         found = _curves_of_choice(series, kind)

@@ -51,7 +51,7 @@ def costs_are_alike(series: Sequence[Series], *columns: str) -> bool:
 
 
 def stays_the_same(one: Series, column: str) -> bool:
-    """Whether a metrics column of one seed has one value in all rounds in which it is not 0."""
+    """Whether a metrics column has one value in all rounds where it is not 0; false for several seeds."""
     values = one.curve(column).mean
     if len(one.runs) > 1 or not len(values):
         return False

@@ -35,15 +35,15 @@ _LOW = 0.5  # accuracies below: an axis that does not begin at 0 would make litt
 
 
 class RunCurve(NamedTuple):
-    """The curve of one run.
+    """The curve of one run in a figure.
 
     Attributes:
-        number: of its colour.
+        number: of the run, which sets its colour (`figure.colour`).
         name: in the legend.
         curve: its values.
         dash: of its line.
         every: rounds from one release of the models to the next; values of other rounds are dots.
-        over: how many of the last values the line is the mean of; above 1 a thin, pale line joins the values.
+        over: length of the running mean that the line shows; above 1 the values are a thin, pale line.
     """
 
     number: int
@@ -55,7 +55,7 @@ class RunCurve(NamedTuple):
 
     @property
     def last(self) -> float:
-        """The mean over seeds in the last round of the curve."""
+        """The value in the last round of the curve, the mean over seeds."""
         return float(self.curve.mean[-1])
 
 
@@ -192,7 +192,10 @@ def _mean_in_the_end(score: Headline, curves: Sequence[RunCurve]) -> str:
 
 
 def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:
-    """The y axis of a score; of accuracies from 0 to 1 if there is only one value, from 0 if all are low."""
+    """The Plotly y axis of a score. That of accuracy has percent as ticks.
+
+    It goes from 0 to 1 if there is only one accuracy, and begins at 0 if all are low.
+    """
     axis: Json = {"title": {"text": score.name}}
     if score is not ACCURACY:
         return axis

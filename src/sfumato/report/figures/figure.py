@@ -87,7 +87,7 @@ def transparent(hex_colour: str, alpha: float) -> str:
 
 
 def epsilon_shade(epsilon: float) -> float:
-    """The place of a finite ε between `EPSILON_ENDS`; NaN of NaN."""
+    """The place of ε on the colour scale: its logarithm to base 10, cut to `EPSILON_ENDS`; NaN for NaN."""
     low, high = EPSILON_ENDS
     return min(max(math.log10(max(epsilon, 1e-9)), low), high)
 
@@ -177,7 +177,14 @@ def evenly_spaced_rows(*columns: np.ndarray[Any, Any], most: int = 50) -> list[t
 
 
 class Bars(NamedTuple):
-    """Bars of one kind: of each its colour, its ε, and the ε as text."""
+    """Bars of one kind, in the order of their labels.
+
+    Attributes:
+        name: in the legend.
+        colours: of each bar.
+        values: ε of each bar, which may be ∞.
+        texts: the same as shown beside the bar.
+    """
 
     name: str
     colours: Sequence[str]
@@ -192,13 +199,13 @@ def paired_bars(
     below: int,
     right: int,
 ) -> tuple[list[Json], Json]:
-    """Two horizontal bars for each label, as data and layout; a bar for an infinite ε is striped.
+    """Plotly's data and layout of two horizontal bars for each label; a bar for an infinite ε is striped.
 
     Args:
         labels: one for each two bars.
-        pair: the bars.
+        pair: the bars of the first kind, and those of the second.
         below: room below the bars, in pixels.
-        right: margin, in pixels.
+        right: margin on the right, in pixels.
     """
     finite = [value for bars in pair for value in bars.values if 0 < value < math.inf]
     is_log = needs_log_axis(finite)

@@ -260,9 +260,13 @@ def _failed_claim(one: Series) -> list[str]:
 
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
-    """HTML of a table with a column for each run, then of the keys in which the specs differ.
+    """HTML of a table with a column for each run, then of a table of the keys in which their specs differ.
 
-    Figures that were not measured, or that are alike in all runs, are left out.
+    A row is left out if it was measured in no run; unit, δ, rounds and seeds also if all runs have the same.
+
+    Args:
+        series: the runs compared, each of one or more seeds.
+        summaries: of the same, in the same order.
     """
     rows = [
         row

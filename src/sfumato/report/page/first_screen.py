@@ -298,7 +298,7 @@ def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
 
 
 def look_of_epsilon(epsilon: float) -> str:
-    """The class of the style of a tile with an ε towards an observer that is not trusted."""
+    """CSS class of the tile of an ε: ``unprotected`` for ∞, ``warn`` above `LARGE_EPSILON`, else ""."""
     return "unprotected" if epsilon == math.inf else "warn" if epsilon > LARGE_EPSILON else ""
 
 

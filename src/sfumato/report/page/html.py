@@ -32,7 +32,7 @@ _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 @dataclass
 class PlacedFigures:
-    """The figures of a page, by the id of their element; a caption that several have is shown once."""
+    """The figures of a page, by the id of their HTML element. Of equal captions only the first is shown."""
 
     placed: dict[str, Figure] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ def _without_legend(figure: Figure) -> Figure:
 
 
 def key_of_marks(figure: Figure) -> str:
-    """HTML of the legend of a drawing that may be scrolled, so that the legend is not: mark and name."""
+    """The legend of a drawing as an HTML list of marks and their names, below a drawing that may scroll."""
     items = "".join(
         f"<li>{_drawn_mark(trace)}{text.escape(html.unescape(trace['name']))}</li>"
         for trace in figure.data
@@ -156,7 +156,8 @@ def render_page(
 def share_script(sweep: Path) -> tuple[str, FileRecord]:
     """Write Plotly's script into the folder of a sweep, once for the reports of all its points.
 
-    Returns its name in the folder, and its record for the manifest.
+    Returns:
+        Its name in the folder, and its record for the manifest.
     """
     return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
 
@@ -173,7 +174,10 @@ def shared_script(folder: Path) -> str | None:
 
 
 def section(title: str, parts: Sequence[str], *, folded: bool = False) -> str:
-    """An HTML section with the heading ``title`` and the HTML ``parts``; ``folded``: until it is opened."""
+    """An HTML section with the heading ``title`` and the HTML ``parts``.
+
+    ``folded``: whether only the heading is shown until a reader opens it.
+    """
     heading, content = f"<h2>{text.escape(title)}</h2>", "".join(parts)
     if folded:
         return f'<section><details class="part"><summary>{heading}</summary>{content}</details></section>'
@@ -204,7 +208,7 @@ def placeholder(words: str) -> str:
 
 
 def asset(name: str) -> str:
-    """The text of the file ``name`` in this package (style, script or frame of the page)."""
+    """The text of the file ``name`` (a style, a script or the frame of the page) in this package."""
     return resources.files("sfumato.report.page").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -31,7 +31,7 @@ def seed_sentence(one: Series) -> list[str]:
 
 
 def not_accounted(series: Sequence[Series]) -> list[str]:
-    """What is not accounted for in runs, a line each."""
+    """Sentences on what no ε of these runs covers, such as the seed of a simulation or wall time."""
     simulated = [one for one in series if not one.first.deployed]
     lines = [f"{_MEASURED} {_BY_SIMULATOR}" if simulated else _MEASURED]
     if noisy := [one for one in simulated if has_noise(one)]:

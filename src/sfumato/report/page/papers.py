@@ -11,9 +11,9 @@ from sfumato.report.page.html import replaced_in_text
 
 
 def with_papers_explained(sections: Sequence[str]) -> list[str]:
-    """The HTML ``sections`` with a link at each place of a paper that they name, and a list of these.
+    """The HTML ``sections`` with the places and terms of papers linked to a list that explains them.
 
-    The list is the last section; without such names ``sections`` are returned as they are.
+    The list is added as the last section. Where no such place is named, nothing is added.
     """
     named: dict[str, str] = {}
 

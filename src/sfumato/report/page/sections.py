@@ -57,7 +57,7 @@ _NO_ENERGY = '<p class="facts">Energy and time to transmit are shown for a spec 
 
 
 def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
-    """Writes a report of runs, in common figures, to the self-contained HTML file ``out``; returns ``out``.
+    """Write a report of runs to the self-contained HTML file ``out``; returns ``out``.
 
     Folders named ``seed-K`` in one folder, or the folder that contains them, are one run: mean and 95 % band.
 

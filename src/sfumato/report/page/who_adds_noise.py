@@ -23,9 +23,12 @@ _STATED = (
 def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     """Who adds how much noise by a resolved spec, as a mapping for `noise_part` and for statements.
 
-    ``clip`` has the clipping, with ``rounds`` where a message is an update of several; ``parties`` a list of
-    parties with their noise multipliers (std over sensitivity) by aggregating tier from the top down.
-    ``network``: that the spec describes.
+    ``clip`` has the clipping, with ``rounds`` where a message is an update of several; ``parties`` is a list
+    of parties with their noise multipliers (std over sensitivity) by aggregating tier from the top down.
+
+    Args:
+        spec: resolved.
+        network: that it describes.
     """
     noise, clip = spec["privacy"]["noise"], spec["privacy"].get("clip")
     found: dict[str, Any] = {"clip": clip, "parties": []}
@@ -49,9 +52,11 @@ def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
 
 
 def training_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
-    """What a statement says of training: rounds, steps and participation, as the resolved spec has them.
+    """What a statement says of training: rounds, steps, participation and dropouts, by a resolved spec.
 
-    ``network``: that it describes.
+    Args:
+        spec: resolved.
+        network: that it describes.
     """
     training = spec["training"]
     found = {key: training[key] for key in _STATED if key in training}
@@ -95,9 +100,9 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
     """HTML: sentences on training and clipping, and a table of the parties that add noise.
 
     Args:
-        noise: that of `noise_of`.
-        training: that of `training_of`.
-        persons: whether persons are protected, of whom a local step has one row each (docs/accounting.md).
+        noise: from `noise_of`.
+        training: from `training_of`.
+        persons: whether the unit is a person, of whom a local step has at most one row (docs/accounting.md).
     """
     said = [_rounds(training)]
     clip = noise["clip"]
@@ -136,5 +141,7 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
 
 
 def names_of_levels(depth: int) -> list[str]:
-    """Names of the aggregations of a tree from the top down, by how far up they go."""
+    """Names of the aggregations of a tree of this depth, from the top down: "global aggregation", then those
+    of levels below.
+    """
     return ["global aggregation", "one level below", *(f"{n} levels below" for n in range(2, depth))][:depth]

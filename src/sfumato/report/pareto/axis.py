@@ -33,11 +33,11 @@ def title_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class ObjectiveAxis:
-    """An axis of one objective.
+    """The Plotly axis of one objective.
 
     Attributes:
         name: of the objective.
-        size: of the unit, in the objective's own unit.
+        size: the unit of the axis, such as 1000 for kJ, in the objective's own unit.
         layout: of Plotly.
         infinite: where infinite values are drawn; NaN if there are none.
     """
@@ -49,9 +49,8 @@ class ObjectiveAxis:
 
     @classmethod
     def of(cls, name: str, found: Sequence[Mean]) -> ObjectiveAxis:
-        """The axis of the objective ``name`` that contains all values ``found``.
-
-        If any is infinite the axis ends with a strip for these.
+        """The axis of the objective ``name`` over all values ``found``; a strip at its end is for infinite
+        ones.
         """
         size, unit = 1.0, ""
         finite = [one for one in found if math.isfinite(one.value)]
@@ -88,9 +87,7 @@ class ObjectiveAxis:
         return cls(name, size, layout, infinite)
 
     def place(self, value: float) -> float:
-        """The position of ``value`` (in the objective's own unit) in the unit of the axis; ∞ is in the
-        strip.
-        """
+        """The position on the axis of ``value`` (in the objective's own unit); of ∞ that of the strip."""
         return self.infinite if math.isinf(value) else value / self.size
 
 

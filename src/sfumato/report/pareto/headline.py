@@ -27,7 +27,7 @@ from sfumato.spec.words_of_keys import WORDS
 
 
 def headline(swept: ParetoPage) -> str:
-    """HTML of the top of a Pareto page: warnings, and the best point by each objective."""
+    """HTML of the top of a Pareto page: warnings, the best point by each objective, where a front bends."""
     failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
     seeds = max((point.seeds for point in swept.points), default=0)
     of = f" of {seeds} seeds each" if seeds > 1 else ""

@@ -19,8 +19,8 @@ _FLAT = 0.05  # of the front's height: nearer to the chord there is no knee
 def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list[str]:
     """For each plane whose front bends, a sentence on the point farthest above the chord between its ends.
 
-    ``planes``: pairs of objectives (across, up). Costs are compared by their logarithms: a factor of ε, or of
-    energy, counts the same everywhere.
+    ``planes``: pairs of objectives, (across, up). Costs are on a logarithmic scale, so that a factor of ε or
+    of energy counts the same everywhere.
     """
     said: list[str] = []
     at: list[SweptPoint] = []

@@ -24,9 +24,9 @@ class SweptPoint:
     Attributes:
         labels: its values, one for each swept key.
         seeds: number of finished seeds.
-        objectives: a score (``accuracy``, a share; or another of `SCORES`), ``epsilon:OBSERVER``,
-            ``energy_j``, ``delay_s`` (less is better); NaN where nothing was measured.
-        raw_to_trusted_edge: how many devices send raw updates to a trusted edge, ``100 of 100``.
+        objectives: means over seeds, by name: a score (``accuracy``, a share; or another of `SCORES`),
+            ``epsilon:OBSERVER``, ``energy_j``, ``delay_s``; NaN where nothing was measured.
+        raw_to_trusted_edge: how many devices send raw updates to a trusted edge, such as ``100 of 100``.
         reports: paths of the reports of its runs relative to the page, by seed.
     """
 
@@ -44,7 +44,7 @@ class SweptPoint:
 
 @dataclass(frozen=True)
 class ParetoPage:
-    """The content of the page.
+    """The content of the page of a sweep.
 
     Attributes:
         title: the spec's name.
@@ -54,7 +54,7 @@ class ParetoPage:
         failures: points without results, and the errors.
         notices: sentences on figures that cannot be compared.
         guess: the accuracy of guessing, 0 to 1; NaN where it is not known or differs.
-        silent: the score of a run without noise that otherwise is that of every point; NaN without one.
+        silent: the score of a run without noise that is otherwise like all points; NaN without such a run.
         silent_name: of that run.
     """
 
@@ -81,9 +81,11 @@ class ParetoPage:
 
 
 def note_on_trust(points: Sequence[SweptPoint], name: str) -> str:
-    """For how many devices an ε towards their own edge is ∞, as they trust it: it leaves them out. Else "".
+    """A phrase on devices towards whose trusted own edge ε is ∞, which the objective leaves out; else "".
 
-    ``name``: the objective.
+    Args:
+        points: whose devices are counted.
+        name: the objective; only of ``epsilon:edge`` and ``epsilon:own-edge`` is anything left out.
     """
     if name.removeprefix(EPSILON_PREFIX) not in ("edge", "own-edge"):
         return ""
@@ -107,9 +109,9 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
 
 
 def cost_of(point: SweptPoint, name: str) -> float:
-    """The value of an objective to minimise: negative for scores of which more is better.
+    """The value of an objective for minimising: scores of which more is better change their sign.
 
-    It has six significant digits: smaller differences are within the tolerance of calibration.
+    Rounded to six significant digits: smaller differences are within the tolerance of calibration.
     """
     value = value_of(point, name)
     return float(f"{-value if is_higher_better(name) else value:.6g}")

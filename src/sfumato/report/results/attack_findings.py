@@ -23,7 +23,14 @@ _LOW_RATES = ("0.001", "0.01")  # false-positive rates at which results state th
 
 
 class AuditedUnit(NamedTuple):
-    """What an audit found: the empirical ``lower`` bound of ε, and the guaranteed ``upper`` one."""
+    """What an audit found about one unit.
+
+    Attributes:
+        unit: such as ``device:3``.
+        lower: the empirical lower bound of ε.
+        upper: the guaranteed ε.
+        holds: whether the audit leaves the guarantee unrefuted.
+    """
 
     unit: str
     lower: float
@@ -90,7 +97,13 @@ class AttackCurve:
 
 
 class ReconstructedImage(NamedTuple):
-    """Whose image it is, by which attack, and how near to the original, by the name of the score."""
+    """One reconstructed image.
+
+    Attributes:
+        target: whose image it is.
+        attack: name of the attack.
+        scores: likeness to the original, by the name of the score.
+    """
 
     target: str
     attack: str
@@ -220,8 +233,7 @@ def guaranteed_epsilon(run: RunFolder, observer: ObserverFindings) -> float:
 def verdict(observers: Sequence[ObserverFindings]) -> str:
     """A sentence on whether audits and attacks agree with the guarantees, and one on the best attacks.
 
-    Where they do not agree, that is all that is said. ``observers``: with results of at least one audit or
-    attack.
+    If an audit or attack contradicts a guarantee, only that is said. ``observers``: at least one.
     """
     refuted = [one.title for one in observers if not all(audit.holds for audit in one.audits)]
     above = [one.title for one in observers if any(curve.exceeds_bound for curve in one.curves)]

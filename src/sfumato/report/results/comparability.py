@@ -22,7 +22,7 @@ _GAINS = ("gain", "snr_db", "noise_std", "subcarriers", "slot_s", "spacing_hz")
 
 
 def radio_model(spec: Mapping[str, Any]) -> str:
-    """``gains`` or ``link budget``: the radio of a spec, which has a unit of energy of its own."""
+    """The kind of radio of a spec, by which energies have their unit: ``gains`` or ``link budget``."""
     radio = spec.get("radio")
     if isinstance(radio, Mapping):
         by_gains = radio.get("preset") == "pfels" or any(key in radio for key in _GAINS)
@@ -48,11 +48,11 @@ def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
 
 
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
-    """Sentences on why figures cannot be compared; [] where they can.
+    """Sentences on ε at different δ, and energies of different radios, that cannot be compared; [] for none.
 
     Args:
         deltas: δ of every ε that is shown.
-        radios: the radio model of every energy that is shown.
+        radios: the `radio_model` of every energy that is shown.
     """
     said = []
     found = sorted(set(deltas))
@@ -98,7 +98,7 @@ def by_score_and_data(series: Sequence[Series]) -> dict[tuple[Headline, str], li
 
 
 def on_data(series: Sequence[Series], data: str) -> str:
-    """`` on DATA``, where the runs of a report have different data; else ""."""
+    """The text `` on DATA``, with its space, if the runs of a report are on different data; else ""."""
     return f" on {data}" if len({data_of(one) for one in series}) > 1 else ""
 
 

@@ -78,11 +78,10 @@ def _note_on_chance(one: Series, other: Series, *, seen: bool, apart: float) -> 
 
 
 def by_chance(accuracies: Sequence[float], count: int) -> float:
-    """By how much two ``accuracies`` on ``count`` test examples may differ by the draw of these alone.
+    """By how much two ``accuracies`` on ``count`` test examples may differ by the draw of the examples alone.
 
     It is 1.96 standard errors of the difference of two shares, as if each had test examples of its own. On
-    the same examples the models err alike, so the true error is smaller as a rule: this says "may be chance"
-    rather too often.
+    the same examples models tend to err alike, so this bound is rather too large.
     """
     return 1.96 * math.sqrt(sum(share * (1 - share) for share in accuracies) / count)
 
@@ -122,9 +121,9 @@ def twin_beside(one: Series) -> Series | None:
 
 
 def twin_in(place: Path, one: Series, where: str) -> Series | None:
-    """The most recent finished run in a folder of ``place``, of the spec of ``one`` but for noise.
+    """The most recent finished run in a folder of ``place`` whose spec is that of ``one`` but for noise.
 
-    ``None`` where there is none, or ``one`` has no noise. ``where``: the place, at the end of its name.
+    ``None`` where there is none, or ``one`` has no noise. ``where``: words for the place, put into its name.
     """
     for folder in _folders_in(place, one.folder.resolve()) if has_noise(one) else ():
         try:
@@ -164,7 +163,7 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
 
 
 def commands_without_control(one: Series) -> str:
-    """The commands, in the folder that holds a run, that train it without control and compare both."""
+    """Shell commands, for the folder above the run's, that train it without control and compare both runs."""
     name = one.folder.resolve().name
     other = quote(f"{name}-without-control")
     return (

@@ -25,7 +25,7 @@ def protocol_warnings(spec: Mapping[str, Any]) -> list[str]:
 
 
 def lead_of_run(run: RunFolder) -> list[str]:
-    """For DP-OGL+ sentences as of `protocol_warnings`, with the ε of the sound protocol; else []."""
+    """For a run of DP-OGL+ a verdict on its protection, with the ε of the sound protocol DP-OGL; else []."""
     if not protocol_warnings(run.spec_dict):
         return []
     return [f"{DP_OGL_PLUS_VERDICT}{_epsilon_of_sound_protocol(run)}. {sentence(DP_OGL_PLUS_REASON)}"]

@@ -30,12 +30,12 @@ def epsilon_in_words(kind: str, value: float) -> str:
 
 
 def draw_sentence(training: Mapping[str, Any], rates: Sequence[float], kind: str) -> list[str]:
-    """A sentence on the hidden draw of records or persons that ε rests on; [] where nothing is drawn.
+    """A sentence on the probability that a record or person is drawn for a local step; [] without such draws.
 
     Args:
-        training: of the resolved spec; where all take part in every round with the same number of local
-            steps, it says how many these are.
-        rates: with which each device draws one of its own for a local step; empty: not drawn one by one.
+        training: section of the resolved spec; where all devices take part in every round with a fixed number
+            of local steps, the sentence has their number.
+        rates: each device's probability to draw one of its records or persons; empty: not drawn one by one.
         kind: record or person.
     """
     drawn = [rate for rate in rates if 0 < rate < 1]
@@ -51,10 +51,9 @@ def draw_sentence(training: Mapping[str, Any], rates: Sequence[float], kind: str
 
 
 def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "") -> list[str]:
-    """Sentences on what a ``record`` or ``person`` is, and on what is protected less, or not at all: several
-    records, and where it belongs to.
+    """Two sentences: what a ``record`` or ``person`` is, and what has less protection, or none.
 
-    Without a bound on what a whole device sends, it has no finite ε (docs/records.md).
+    A person with several records has less. A whole device is not protected (docs/records.md).
 
     Args:
         spec: resolved.
@@ -77,9 +76,9 @@ def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "
 
 
 def sure_in_words(value: float, before: float) -> str:
-    """How sure an observer that is ``before`` sure at first may become at ε = ``value``, as text.
+    """How sure an observer may become at ε = ``value``, as text; ``before``: how sure it was, in (0, 1).
 
-    Beyond the odds that even odds become at `LARGE_EPSILON` digits would be false precision.
+    "no limit" at ∞; "–" at NaN. Beyond what `LARGE_EPSILON` makes of even odds digits would mean nothing.
     """
     if math.isnan(value):
         return "–"

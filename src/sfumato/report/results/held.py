@@ -61,16 +61,16 @@ NOT_KNOWN = HeldCounts()
 
 
 def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> HeldCounts:
-    """What devices hold, by the probability with which each draws one of its records into a local step.
+    """What devices hold, from the probability with which each draws one of its records into a local step.
 
     Args:
         rates: of every device; ``None`` where records are not drawn one by one.
-        batch_size: in expectation, of every device.
+        batch_size: expected number of records in a local step, the same on every device.
         unit: ``privacy.unit``.
 
     Returns:
-        Without counts where devices are units, and where a rate is 1, which says only that there are at most
-        ``batch_size`` records.
+        Without counts where devices are the unit, or a rate is 1: such a device has at most ``batch_size``
+        records, and more is not known.
     """
     kind = "person" if unit == "person" else "record"
     if unit not in ("record", "person") or rates is None or not isinstance(batch_size, int):

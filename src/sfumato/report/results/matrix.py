@@ -38,9 +38,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Cells by ``(row, column)``, indices into ``rows`` and ``columns``.
+    """Guarantees as a table: a row for each class of units, a column for each kind of observer.
 
-    A pair of a class of units and a kind of observer that does not occur has no cell.
+    Attributes:
+        rows: the classes of units.
+        columns: the kinds of observers.
+        cells: by (row, column), both indices; pairs that do not occur are missing.
     """
 
     rows: tuple[Row, ...]

@@ -137,7 +137,10 @@ class Network:
 
 
 def read_network(spec: Mapping[str, Any]) -> Network:
-    """The network (shape, noise, trust) that a resolved spec, as parsed from spec.yaml, describes."""
+    """The network (shape, noise, trust) that a resolved spec describes.
+
+    ``spec``: as parsed from a run folder's spec.yaml; keys of older versions may be missing.
+    """
     shape = _shape(spec)
     family = None if isinstance(shape, str) else _family(spec)
     hops = _section(spec, "transport")

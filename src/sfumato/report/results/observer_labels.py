@@ -24,7 +24,13 @@ from sfumato.user_text import decimal
 
 @dataclass(frozen=True)
 class Row:
-    """A class of units: ``order`` is the sort key, ``title`` and ``detail`` describe the class."""
+    """A class of units.
+
+    Attributes:
+        order: the sort key.
+        title: names the class.
+        detail: describes it further.
+    """
 
     order: tuple[int, str]
     title: str

@@ -208,7 +208,7 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
 
 
 def unprotected_finding(matrix: Matrix) -> list[str]:
-    """One text on who has no guarantee towards observers that nobody trusts; [] if all have."""
+    """One text on who has no guarantee towards observers that they do not trust; [] if all have one."""
     others = _without_guarantee(matrix, trusted=False)
     if not others:
         return []
@@ -257,8 +257,9 @@ def _unprotected_pairs_phrase(
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:
-    """A sentence for each reason why pairs have no guarantee; pairs with trust are left out, [] if none is
-    left.
+    """A sentence for each reason why pairs have no guarantee; [] if all pairs have one.
+
+    Observers that the unit trusts do not count.
     """
     reasons: dict[str, dict[str, None]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):

@@ -1,4 +1,4 @@
-"""How many messages a sum under secure aggregation needs, in words: as many parties, too, take masks off."""
+"""The fewest messages in a sum under secure aggregation, in words; as many parties can undo the masks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ BY_DEFAULT = "more than 2/3"
 
 
 def least_of_sums(spec: Mapping[str, Any], network: Network) -> str:
-    """The fewest messages of devices in a sum, and of how many, such as ``5 of 6`` or ``3 of 4 or 5 of 6``.
+    """The fewest messages of devices in a sum, and of how many: ``5 of 6``, or ``3 of 4 or 5 of 6``.
 
-    Where sessions have a random size, or many sizes, the share: ``more than 2/3``. "" where devices' messages
-    are not under secure aggregation. It is the threshold of `sfumato.schedule.participation.threshold_of`.
+    It is the threshold of `sfumato.schedule.participation.threshold_of`. Where sums have a random size, or
+    many sizes, it is the share: ``more than 2/3``. "" where devices do not use secure aggregation.
 
     Args:
         spec: resolved.

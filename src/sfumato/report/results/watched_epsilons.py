@@ -13,16 +13,21 @@ from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
 
 class SpentBudget(NamedTuple):
-    """The ε towards a watched observer that control was given before the run, and what its rounds spent."""
+    """The budget of ε towards a watched observer in adaptive control.
+
+    Attributes:
+        given: before the run; the guarantee.
+        spent: by the rounds played.
+    """
 
     given: float
     spent: float
 
 
 def budgets(series: Series) -> dict[str, SpentBudget]:
-    """The `SpentBudget` towards each watched observer; {} without control.
+    """The `SpentBudget` towards each watched observer, by its name; {} without adaptive control.
 
-    The guarantee is the budget. What was spent is that of the seed that spent the most.
+    What was spent is that of the seed that spent the most.
     """
     first = series.first
     if not first.spec_dict.get("control"):

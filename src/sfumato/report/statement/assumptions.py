@@ -44,7 +44,12 @@ _WHOSE_KEYS: Mapping[Played, str] = {
 
 
 class Assumed(NamedTuple):
-    """Something that is taken on trust, and whether that is a concern; both are sentences."""
+    """Something that a statement takes on trust.
+
+    Attributes:
+        what: the assumption, a sentence.
+        why: when it is a concern, sentences.
+    """
 
     what: str
     why: str
@@ -77,11 +82,11 @@ OF_SEEN_COINS = Assumed(
 
 
 def of_draws(played: Played, *, parties: bool) -> Assumed:
-    """What is assumed where a draw that observers do not know hides units.
+    """The assumption that draws which hide units stay secret.
 
     Args:
-        played: by whom the training was, or that it was not yet.
-        parties: whether it is drawn who takes part in a round, and not rows alone.
+        played: by whom the training was played, or that it was not yet.
+        parties: whether participation in a round is drawn, and not rows alone.
     """
     what = "Who and which rows were drawn stays secret." if parties else "Which rows were drawn stays secret."
     kept = []
@@ -98,12 +103,14 @@ def of_draws(played: Played, *, parties: bool) -> Assumed:
 
 
 def of_ciphers(hops: str, least: str, played: Played) -> tuple[Assumed, ...]:
-    """What is assumed of those who compute; of the noise of a simulation, which has a seed, nothing here.
+    """Assumptions about the computing power of attackers: on ciphers, and on secure aggregation if used.
+
+    The cipher of noise is left out for a simulation, whose noise follows from its seed anyway.
 
     Args:
         hops: with secure aggregation, in words; "" for none.
-        least: how many parties of a sum have a threshold of shares, as of `least_of_sums`; "" if not known.
-        played: by whom the training was, or that it was not yet.
+        least: the threshold of shares, from `least_of_sums`; "" if not known.
+        played: by whom the training was played, or that it was not yet.
     """
     noise = Assumed(
         "Nobody breaks the cipher that noise comes from.",
@@ -125,11 +132,11 @@ def of_ciphers(hops: str, least: str, played: Played) -> tuple[Assumed, ...]:
 
 
 def of_noise(played: Played, draws: Sequence[str]) -> Assumed:
-    """Who can know the noise.
+    """The assumption that nobody but the party that adds it knows the noise.
 
     Args:
-        played: by whom the training was, or that it was not yet.
-        draws: where the secret draws of a deployed run came from; empty for others.
+        played: by whom the training was played, or that it was not yet.
+        draws: sources of the secret draws of a deployed run; empty for others.
     """
     what = "Noise is drawn in secret by the party that adds it."
     if played in _WHOSE_KEYS:
@@ -150,7 +157,10 @@ def of_noise(played: Played, draws: Sequence[str]) -> Assumed:
 
 
 def of_files(*, played: bool) -> Assumed:
-    """That the statement is about what was, or will be, done."""
+    """The assumption that files, or the plan, say what was or will be done.
+
+    ``played``: whether the training is over.
+    """
     if not played:
         return Assumed(
             "The training will be played by this plan.",
@@ -165,7 +175,12 @@ def of_files(*, played: bool) -> Assumed:
 
 
 def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
-    """What is assumed of the rows of persons; ``place``: what a party with data is called."""
+    """Assumptions about persons as units: how their rows are drawn, and that one value is one person.
+
+    Args:
+        column: that names the person of a row.
+        place: what a party with data is called.
+    """
     return (
         Assumed(
             f"To a local step a {place} brings each of its persons with the same probability, and of a "
@@ -182,7 +197,10 @@ def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
 
 
 def unchecked_as_assumed(lines: Sequence[str]) -> tuple[Assumed, ...]:
-    """What `verify` did not recompute, from its lines ``WHAT: WHY``, without names of keys in brackets."""
+    """What `verify` did not recompute, as assumptions.
+
+    ``lines``: of `verify`, ``WHAT: WHY``; keys in brackets are left out.
+    """
     parts = (_KEYS.sub("", line).partition(": ") for line in lines)
     return tuple(
         Assumed(text.sentence(f"not recomputed: {what}"), text.sentence(why)) for what, _, why in parts
@@ -190,20 +208,18 @@ def unchecked_as_assumed(lines: Sequence[str]) -> tuple[Assumed, ...]:
 
 
 def without_folder(line: str, source: str) -> str:
-    """A line of `verify` with the name of the data's file in place of its path, ``data.source``, on this
-    machine.
-    """
+    """A line of `verify` with the path ``source`` of the data (``data.source``) cut to the file's name."""
     return line.replace(source, PurePath(source).name)
 
 
 def set_aside(data: Mapping[str, Any]) -> list[str]:
-    """The keys of the spec's ``data`` that take rows to test on out of those of the parties."""
+    """The keys of the spec's section ``data`` that set rows of the parties aside for testing."""
     keys = [key for key in ("test_fraction", "test_column", "test_file") if data.get(key) is not None]
     return keys or (["test_fraction"] if data.get("label_column") else [])  # its default
 
 
 def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:
-    """What the figures do not speak of, a sentence each.
+    """Sentences on what no ε of the statement covers: what is released anyway, test rows, rounding.
 
     Args:
         data: section of the resolved spec.

@@ -41,16 +41,16 @@ _LEFT_OUT = ("bounds", "as_seen_by", "curve")  # of the rows of ``privacy.json``
 
 @dataclass(frozen=True)
 class PlayedRun:
-    """What a statement says of the run itself.
+    """What a statement says of a run that was played.
 
     Attributes:
-        verified: what a verification of the run found, a sentence.
+        verified: the result of verifying the run, a sentence.
         mismatches: what did not match, a line each; empty if everything did.
         unchecked: what the verification took on trust, lines ``WHAT: WHY``.
-        written: when its model was written by the clock of the machine, an ISO date; no file proves it.
-        recomputed: how many ε the verification recomputed.
+        written: date (ISO) at which the model was written, by the machine's clock; no file proves it.
+        recomputed: number of ε that the verification recomputed.
         session: of a deployed run, a hash of its terms and keys, which all its parties know.
-        draws: where the secret draws of a deployed run came from; empty for a simulation.
+        draws: sources of the secret draws of a deployed run; empty for a simulation.
         purpose: of a deployed run, as its parties were told.
         on: whose machines a deployed run was on, as of `sfumato.deployment.rounds.DeployedRounds`; "" if not
             known.
@@ -100,7 +100,7 @@ class Statement:
 
     @property
     def peer(self) -> str:
-        """What a peer that observes is called: "a peer", or such as "another device under the same edge"."""
+        """What a peer that observes is called: "another device under the same edge", or "a peer"."""
         shape = self.network.shape
         if not isinstance(shape, Tree):
             return "a peer"
@@ -115,7 +115,7 @@ class Statement:
 
     @property
     def simulation(self) -> str:
-        """Of a simulated run, sentences on whom its figures hold against; "" of a plan or a deployed run."""
+        """Of a simulated run, sentences on whom its ε hold against; "" of a plan and of a deployed run."""
         return about_simulation(int(self.spec.get("seed", 0))) if self._played == "simulated" else ""
 
     def observer(self, row: Guarantee) -> str:
@@ -124,7 +124,7 @@ class Statement:
 
     @property
     def subject(self) -> str:
-        """Sentences on who trains what, and what for where a deployed run states it."""
+        """Sentences on who trains what on which data, with the stated purpose of a deployed run."""
         purpose = self.run.purpose if self.run is not None else ""
         unit, aside = self.spec["privacy"].get("unit", "device"), bool(assumed.set_aside(self.spec["data"]))
         tested = words.rows_to_test_on(unit, self.tested, self.test_persons, set_aside=aside)
@@ -146,12 +146,12 @@ class Statement:
 
     @property
     def whoever_runs(self) -> str:
-        """Who has the data of everybody by running the training, in words; "" where nobody has."""
+        """Who has everybody's data because they run the training, in words; "" where nobody has."""
         return words.whoever_runs(self._played)
 
     @property
     def having_the_data(self) -> list[str]:
-        """From whom nothing of a unit's data is hidden, in words; one of each kind of unit, and others."""
+        """Phrases on the parties that have a unit's data, to whom no ε applies; each phrase once."""
         holders = [words.holder_phrase(kind, self.place) for kind in self.units]
         return list(dict.fromkeys(filter(None, [*holders, self.whoever_runs])))
 
@@ -162,12 +162,12 @@ class Statement:
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """What the figures do not speak of, a sentence each."""
+        """Sentences on what no ε of the statement covers; see `assumptions.not_covered`."""
         return assumed.not_covered(self.spec["data"], exact=bool(self.draws))
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What is worth a warning, the verdict on the protocol first."""
+        """Warnings about the spec or the run, that on its protocol first."""
         return (*protocol_warnings(self.spec), *self.privacy.findings)
 
     @cached_property
@@ -178,14 +178,14 @@ class Statement:
 
     @property
     def protected(self) -> str:
-        """Sentences on what is protected, for a layman."""
+        """Sentences on what is protected, for readers without mathematics."""
         if all(row.epsilon == math.inf for row in self.privacy.guarantees):
             return "Nothing is protected: there is no guarantee (ε = ∞) towards any observer."
         return words.protected(self.promises, self.place, self.spec["data"])
 
     @cached_property
     def promises(self) -> tuple[words.Promise, ...]:
-        """What the guarantees of each kind of unit amount to."""
+        """The least and the largest ε of each kind of unit."""
         return tuple(map(self._promise, self.units))
 
     def _promise(self, kind: str) -> words.Promise:
@@ -199,7 +199,7 @@ class Statement:
         return words.Promise(kind, stated, best.epsilon, max(finite, default=math.inf))
 
     def titled(self, name: str) -> str:
-        """A party's or a unit's name with the title that the topology gives."""
+        """Names of parties or units with the titles that the topology gives them."""
         return self.network.titled(name)
 
     @property
@@ -309,7 +309,7 @@ class Statement:
 
     @property
     def trusted_add_noise(self) -> str:
-        """A sentence on the noise of those that are trusted; "" where none is."""
+        """A sentence on whether trusted parties add noise to what they send on; "" where there are none."""
         return noise_of_trusted(self.network)
 
     @property

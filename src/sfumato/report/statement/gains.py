@@ -23,14 +23,14 @@ _LARGEST = 700.0  # exponent of a float
 
 
 class PrivacyBound(NamedTuple):
-    """An ε and its δ; ε is ∞ where δ would be 1 or more, which promises nothing."""
+    """An ε and its δ; ε is ∞ where δ would be 1 or more, as such a bound says nothing."""
 
     epsilon: float
     delta: float
 
 
 def bound_of_several(epsilon: float, delta: float, count: int) -> PrivacyBound:
-    """The bound for ``count`` units that have ``epsilon`` at ``delta`` each."""
+    """The bound for a group of ``count`` units, each with ``epsilon`` at ``delta`` (see this file)."""
     if (count - 1) * epsilon > _LARGEST:
         return PrivacyBound(math.inf, 1.0)
     total = delta * math.fsum(math.exp(step * epsilon) for step in range(count))
@@ -38,10 +38,14 @@ def bound_of_several(epsilon: float, delta: float, count: int) -> PrivacyBound:
 
 
 def between_contents(epsilon: float, delta: float, relation: str) -> PrivacyBound:
-    """The bound between any two contents of a unit, by neighbouring relation of ``epsilon``."""
+    """The bound between any two contents of one unit.
+
+    ``relation``: the neighbours that ``epsilon`` at ``delta`` is for: ``zero-out``, ``remove`` or
+    ``replace``.
+    """
     return PrivacyBound(epsilon, delta) if relation == "replace" else bound_of_several(epsilon, delta, 2)
 
 
 def chance_of_more(delta: float) -> float:
-    """The largest probability with which odds rise by more than twice e^ε, at this δ."""
+    """An upper bound, 2δ, on the probability that the odds of an observer rise by more than twice e^ε."""
     return min(1.0, 2.0 * delta)

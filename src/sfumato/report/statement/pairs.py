@@ -12,11 +12,11 @@ from sfumato.privacy.guarantee import Guarantee, json_number
 
 @dataclass(frozen=True)
 class RelatedPairs:
-    """All guarantees of one kind of unit towards observers of one relation; those that it trusts apart.
+    """All guarantees of one kind of unit towards observers of one relation, either trusted or not.
 
     Attributes:
         guarantees: at least one.
-        for_example: unit and observer of the largest ε.
+        for_example: unit and observer of the largest ε, as text.
     """
 
     guarantees: tuple[Guarantee, ...]
@@ -61,7 +61,13 @@ class RelatedPairs:
 
 @dataclass(frozen=True)
 class SiteEpsilons:
-    """The largest ε of the units of one kind at a named site, by the observers in words."""
+    """The largest ε of the units of one kind at a named site.
+
+    Attributes:
+        site: its name.
+        unit: the kind.
+        epsilon: by the observer in words.
+    """
 
     site: str
     unit: str

@@ -12,7 +12,12 @@ from sfumato.report.results.network import GroupNetwork, Network
 
 
 class TrustSince(NamedTuple):
-    """The parties that are trusted with raw updates from a round (counted from 1) until the next era."""
+    """The parties trusted with raw updates from one round until the next entry.
+
+    Attributes:
+        from_round: the first such round, from 1.
+        trusted: their titles.
+    """
 
     from_round: int
     trusted: tuple[str, ...]
@@ -29,7 +34,7 @@ def trust_by_round(network: Network) -> tuple[TrustSince, ...]:
 
 
 def noise_of_trusted(network: Network) -> str:
-    """A sentence on whether those that are ever trusted add noise to what they send on; "" for nobody."""
+    """A sentence on which trusted parties add noise to what they send on; "" where nobody is ever trusted."""
     names = dict.fromkeys(name for _, trusted in _names_by_round(network) for name in trusted)
     silent = [network.titled(name) for name in names if not network.adds_noise(name)]
     if not names:

@@ -12,7 +12,12 @@ from sfumato.report import formatting as text
 
 
 class Rule(NamedTuple):
-    """A word of the accountant: what it means, and the section of the documentation with its rule."""
+    """A word of the accountant.
+
+    Attributes:
+        means: what it means.
+        section: of the documentation, with its rule.
+    """
 
     means: str
     section: str

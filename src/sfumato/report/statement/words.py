@@ -65,16 +65,25 @@ Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by
 
 
 def question(relation: str, unit: str) -> str:
-    """What an observer may want to know of a unit, by neighbouring relation, as a clause."""
+    """What an observer may want to know of a unit, as a clause: "which of two values a certain record has".
+
+    Args:
+        relation: ``zero-out``, ``remove`` or ``replace``.
+        unit: device, record or person.
+    """
     if relation == "replace" and unit == "record":
         return "which of two values a certain record has"
     return _QUESTIONS[relation].format(unit=unit)
 
 
 def place_of(network: Network, kinds: Collection[str]) -> str:
-    """What a party with data is called: a site where each has a name, or only records or persons are units.
+    """The word for a party with data, "site" or "device".
 
-    ``kinds``: of units. Devices of sites that have names remain devices.
+    "site" where each has a name, or where sites are known and only records or persons are units.
+
+    Args:
+        network: of the spec.
+        kinds: of units that have guarantees.
     """
     _, names, sites = _parties(network)
     return "site" if names or not (sites or "device" in kinds) else "device"
@@ -93,7 +102,7 @@ def _parties(network: Network) -> tuple[int, Sequence[str], Sequence[str]]:
 
 
 class Promise(NamedTuple):
-    """What the guarantees of one kind of unit amount to.
+    """The range of ε of one kind of unit.
 
     Attributes:
         kind: device, record or person.
@@ -116,10 +125,10 @@ def training_in_words(
     Args:
         spec: resolved.
         network: that it describes.
-        played: by whom, or that it was not yet.
+        played: by whom the training was played, or that it was not yet.
         place: what a party with data is called.
         held: how many records or persons there are.
-        tested: a sentence on what the model is tested on, as of `rows_to_test_on`; "" for nothing.
+        tested: a sentence on the test data, from `rows_to_test_on`; "" for none.
     """
     count, names, sites = _parties(network)
     who = text.how_many(count, place) if count else f"several {place}s"
@@ -150,12 +159,12 @@ def training_in_words(
 
 
 def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bool) -> str:
-    """A sentence on the examples that the model is tested on, which no ε is about; "" for none.
+    """A sentence on the examples that the model is tested on, which no ε protects; "" for none.
 
     Args:
         unit: ``privacy.unit``.
-        count: how many there are; 0 where that is not known.
-        persons: whom they are of, where that is known.
+        count: number of examples; 0 where that is not known.
+        persons: number of persons that they are of; ``None`` where that is not known.
         set_aside: whether the spec takes them out of the parties' rows.
     """
     if not count and not set_aside:
@@ -195,7 +204,13 @@ def _where_data_are(played: Played, count: int, place: str) -> str:
 
 
 def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
-    """What one unit of ``kind`` is, as a noun phrase; ``data``: section of the spec."""
+    """A noun phrase on what one unit of ``kind`` is.
+
+    Args:
+        kind: device, record or person.
+        place: what a party with data is called.
+        data: section of the spec.
+    """
     match kind:
         case "record":
             return f"one record (one row, or one example, of a {place})"
@@ -239,7 +254,7 @@ def protected(promises: Sequence[Promise], place: str, data: Mapping[str, Any]) 
 
 
 def whoever_runs(played: Played) -> str:
-    """Who has the data of everybody by running the training; "" where nobody has."""
+    """Who has everybody's data because they run the training; "" where nobody has."""
     return {
         "not yet": "whoever simulates it", "simulated": "whoever runs the simulation",
         "rehearsed": "whoever started the rehearsal", "deployed": "", "by parties": "",
@@ -247,12 +262,12 @@ def whoever_runs(played: Played) -> str:
 
 
 def not_protected(promises: Sequence[Promise], place: str, clip: str, delta: float) -> list[str]:
-    """Sentences on what is not protected, beside what those learn who have the data.
+    """Sentences on what is not protected from observers: several records together, whole devices, and so on.
 
     Args:
         promises: one of each kind of unit.
         place: what a party with data is called.
-        clip: ``privacy.clip.kind``; where examples are clipped nothing bounds what a whole device sends.
+        clip: ``privacy.clip.kind``; with ``example`` nothing bounds what a whole device sends.
         delta: δ of every ε.
     """
     finite = {one.kind for one in promises if one.least < math.inf}
@@ -306,7 +321,7 @@ def observer_phrase(row: Guarantee, peer: str, place: str) -> str:
 
 
 def holder_phrase(kind: str, place: str) -> str:
-    """The party that holds the data of one unit of ``kind``."""
+    """The party that holds the data of one unit of ``kind``, in words: "the site itself", for example."""
     return f"the {place} itself" if kind == "device" else f"the {place} that holds the data"
 
 

@@ -37,19 +37,19 @@ _ROUNDING = 1e-9
 
 
 def formula_alignment(epsilon: float, *, devices: float, participants: float, delta: float) -> float:
-    """The alignment (see this file) that PFELS's privacy formulas (20) and (21) allow with ``epsilon``.
+    """The largest alignment (see this file) that PFELS's privacy formulas (20) and (21) allow.
 
-    ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N delta))))``: beta from ``C2 beta = epsilon``, times
-    ``B / sigma0``.
+    (20) and (21) bound the receive scaling beta by ``C2 beta = epsilon``. Times clip over the receiver's
+    noise this is ``epsilon N / (2 sqrt(2) r sqrt(ln(1.25 r / (N delta))))``.
 
     Args:
-        epsilon: of the formula, for one round.
-        devices: N.
-        participants: r, of a round.
-        delta: of the formula.
+        epsilon: target ε of one round.
+        devices: N, all devices.
+        participants: r, the devices that take part in a round.
+        delta: δ of one round, in (0, 1).
 
     Returns:
-        The alignment; infinite where the logarithm is not above 0 and the formula sets no limit.
+        The alignment; infinite where the logarithm is not above 0, as the formulas then set no limit.
     """
     log = math.log(1.25 * participants / (devices * delta))
     if log <= 0:

@@ -1,4 +1,4 @@
-"""What a run amounts to once it is known who dropped out, and who held office as supernode."""
+"""Bounds on the privacy loss of a run ex post: once it is known who dropped out and who was supernode."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class RealisedDropouts:
-    """The first rounds of a plan that aggregates once a round.
+    """Who dropped out and who was supernode in the first rounds of a run, and bounds on μ² that follow.
+
+    Only for plans that aggregate once a round.
 
     Attributes:
         plan: of the run.
         survivors: messages of each leaf that somebody learnt, alone or in a sum, ``[rounds, leaves]``.
         formed: which leaves sent an average on, ``[rounds, leaves]``.
-        terms: rounds in which each device held office, failed ones included, ``[devices]``.
+        terms: rounds in which each device was supernode, failed ones included, ``[devices]``.
     """
 
     plan: TreePlan
@@ -48,16 +50,16 @@ class RealisedDropouts:
             return None
         return cls(plan, kept.received[:, 0], kept.formed[:, 0], kept.terms(plan.tree.device_count))
 
-    def square(self, pair: PairClass, times: int) -> float:
-        """An upper bound on μ² over the run of any pair of the class with ``times`` participations.
+    def mu_squared(self, pair: PairClass, times: int) -> float:
+        """An upper bound on μ² over the run, of any pair of the class whose unit took part ``times`` times.
 
-        The sum of the ``times`` largest charges of a round, each at the worst positions that unit and
-        observer can have (`_worst_releases`). The observer is supernode in the rounds where that costs most,
-        as often as any device of its class was. Under the flow bound; ∞ if a charged round has no noise.
+        The sum of the ``times`` largest μ² of single rounds, each at the worst leaves that unit and observer
+        can be in (`_worst_releases`). The observer counts as supernode in the rounds where that costs most,
+        in as many as any device of its class was. By the flow bound; ∞ if such a round has no noise.
 
         Args:
             pair: a class of pairs.
-            times: number of rounds.
+            times: number of rounds in which the unit took part.
         """
         coalition = (pair.observer,)
         node = Party("node", self.plan.tree.depth - 1, self._leaf_of_observer(pair.observer))

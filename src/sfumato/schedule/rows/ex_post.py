@@ -92,7 +92,7 @@ def epsilons_after_run(
         elif channels is not None:
             found.append(_amount_over_the_air(channels, pair, delta))
         elif dropouts is not None:
-            mu = math.sqrt(dropouts.square(pair, times))
+            mu = math.sqrt(dropouts.mu_squared(pair, times))
             found.append(ExPost(gaussian.epsilon(delta=delta, mu=mu), times))
         else:
             found.append(ExPost(_epsilon_after_rounds(plan, pair, times, delta), times))

@@ -12,7 +12,7 @@ from sfumato.sweeps.point_result import result_of
 
 
 def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
-    """ε of the worst unit towards a kind of observer before training; nothing where there is none."""
+    """ε of the worst unit towards a kind of observer, from the account; [] without such an observer."""
     result = result_of(folder.path)
     if result is None:
         raise RunError(f"{folder.path}: has no accounts any more; run the study again")
@@ -21,12 +21,15 @@ def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
 
 
 def claimed_epsilon(folder: PointFolder, which: str) -> Measurements:
-    """The largest ε among claims: ``which`` is ``TEXT@OBSERVER``, a part of the claims' source."""
+    """The largest ε that the paper claims, among some claims.
+
+    ``which``: ``TEXT@OBSERVER``: claims towards this kind of observer whose source contains the text.
+    """
     return _largest([claim.claimed_epsilon for claim in _claims(folder, which)])
 
 
 def epsilon_of_claim(folder: PointFolder, which: str) -> Measurements:
-    """The largest rigorous ε that stands beside those claims."""
+    """The largest rigorous ε for the pairs of some claims; ``which``: as of `claimed_epsilon`."""
     return _largest([claim.rigorous_epsilon for claim in _claims(folder, which)])
 
 

@@ -22,9 +22,9 @@ class Measurement:
     Attributes:
         value: in the measure's unit; infinite for an ε without a guarantee.
         series: tells several values of one measure apart, such as ``exact`` and ``claimed``.
-        at: round or epoch; NaN where there is none.
-        unit: the worker that an ε is about; -1: none.
-        observer: the worker that observes; -1: none.
+        at: round or epoch; NaN for a value of the whole run.
+        unit: of pairs of workers, the worker that an ε is about; else -1.
+        observer: of pairs of workers, the worker that observes; else -1.
     """
 
     value: float
@@ -39,11 +39,11 @@ Measurements: TypeAlias = Sequence[Measurement]
 
 @dataclass(frozen=True)
 class PointFolder:
-    """The folder of a point and seed; its run is read and checked once for all measures."""
+    """The folder of a point and seed. Its run is read and checked once for all measures."""
 
     path: Path
 
     @cached_property
     def run(self) -> RunFolder:
-        """The finished run in it."""
+        """The finished run in this folder."""
         return load_run(self.path)

@@ -61,12 +61,12 @@ FROM_SPEC: Mapping[str, Callable[[Spec, str], Measurements]] = {
 
 
 def measure_folder(name: str, folder: PointFolder) -> Measurements:
-    """The measure ``name`` of a run or of accounts."""
+    """Compute the measure ``name`` from the run, or the accounts, in a folder."""
     key, _, argument = name.partition(":")
     return FROM_FOLDER[key](folder, argument)
 
 
 def measure_spec(name: str, spec: Spec) -> Measurements:
-    """The measure ``name`` of a spec."""
+    """Compute the measure ``name``, a formula, from a spec."""
     key, _, argument = name.partition(":")
     return FROM_SPEC[key](spec, argument)

@@ -27,7 +27,7 @@ def best_percent(folder: PointFolder, column: str) -> Measurements:
 
 
 def mean_value(folder: PointFolder, column: str) -> Measurements:
-    """The mean over rounds."""
+    """The mean of a column over rounds."""
     return _one(float(metric_by_round(folder.run, column).mean()))
 
 
@@ -37,7 +37,7 @@ def mean_percent(folder: PointFolder, column: str) -> Measurements:
 
 
 def total(folder: PointFolder, column: str) -> Measurements:
-    """The sum over rounds."""
+    """The sum of a column over rounds."""
     return _one(sum_of_measured(np.asarray(metric_by_round(folder.run, column), dtype=np.float64)))
 
 
@@ -53,7 +53,7 @@ def by_round(folder: PointFolder, column: str) -> Measurements:
 
 
 def total_until(folder: PointFolder, column: str, level: str) -> Measurements:
-    """The sum of ``column`` up to the first evaluated round with the accuracy ``level``; else NaN."""
+    """The sum of a column up to the first evaluated round with an accuracy of ``level`` or more; else NaN."""
     metrics = folder.run.metrics
     reached = np.flatnonzero(metrics["accuracy"].to_numpy(dtype=float) >= float(level))
     if not len(reached) or column not in metrics:

@@ -27,7 +27,7 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
 
     Args:
         spec: of H2FDP's default experiment.
-        term: ``b1``, ``b2``, ``start``, ``drift`` or ``noise``, then the constants of the loss:
+        term: ``b1``, ``b2``, ``start``, ``drift`` or ``noise``; after a colon the constants of the loss:
             ``noise:BETA,SIGMA,ZETA,ZETA_C,G,GAP``.
     """
     name, _, written = term.partition(":")
@@ -53,7 +53,13 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
 
 
 def rule_of_table_three(spec: Spec, _: str) -> Measurements:
-    """HDP's Table III: one noiser's ε by the old conversion, over the root of the number of noisers."""
+    """ε by the rule of HDP's Table III: that of one noiser over the root of the number of noisers.
+
+    That of one noiser is by the old conversion from Rényi DP. The second argument is not used.
+
+    Raises:
+        SpecError: the noise is not stated as a multiplier.
+    """
     plan = resolve_tree(spec)
     noise = spec.privacy.requested_noise
     if not isinstance(noise, NoiseByMultiplier):
@@ -64,13 +70,14 @@ def rule_of_table_three(spec: Spec, _: str) -> Measurements:
 
 
 def energy_at_clip(spec: Spec, written: str) -> Measurements:
-    """Σ‖x‖² of over-the-air training in which every update is as long as the clip, in units of σ₀².
+    """Σ‖x‖² of over-the-air training if every update is as long as the clip, in units of σ₀².
 
     A device sends its amplitude times the update, of whose square rand-k leaves the share p on average.
 
     Args:
         spec: over the air, without noise of the devices.
-        written: ``PARAMETERS,ROUNDS``: d of the model and the number of rounds, in place of the spec's.
+        written: ``PARAMETERS,ROUNDS``: number of the model's parameters, and of rounds in place of the
+            spec's.
     """
     air, sent = _transmissions(spec, written)
     share = 1.0 if air.spec.compression is None else air.spec.compression.ratio
@@ -78,7 +85,10 @@ def energy_at_clip(spec: Spec, written: str) -> Measurements:
 
 
 def privacy_binds(spec: Spec, written: str) -> Measurements:
-    """In how many percent of the rounds (20) says how loud is sent, and not power; as `energy_at_clip`."""
+    """The percentage of rounds in which PFELS's privacy formula (20), and not power, limits the amplitude.
+
+    Arguments as of `energy_at_clip`.
+    """
     air, sent = _transmissions(spec, written)
     return [
         Measurement(100 * sum(float(one.alignment[0]) >= air.max_alignment[0] for one in sent) / len(sent))

@@ -13,13 +13,13 @@ PERCENTAGE_POINTS = "points"
 
 @dataclass(frozen=True)
 class Measure:
-    """What can be measured of a point.
+    """What can be measured of a point of a study.
 
     Attributes:
         title: on axes and in tables, with its unit.
         source: ``run``: from the folder of a finished run; ``accounts``: from its accounts, also without
             training; ``formula``: from the spec alone, in a job of its own.
-        points: of what differences are called: percentage points, J; empty: as the title says.
+        points: unit of differences of values (percentage points, J); "": that of the title.
         is_epsilon: whether values are upper bounds of ε, which are rounded up.
     """
 
@@ -30,7 +30,7 @@ class Measure:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it follows from the spec without training, so that one seed decides."""
+        """Whether the value follows from the spec without training, and so is the same for every seed."""
         return self.source != "run"
 
 
@@ -100,10 +100,10 @@ _NEEDS_ARGUMENT = (
 
 
 def measure_named(name: str) -> tuple[Measure, str]:
-    """The measure that ``name`` calls, and its argument.
+    """The measure that ``name`` (``KEY`` or ``KEY:ARGUMENT``) calls, and its argument; "" for one without.
 
     Raises:
-        SpecError: there is none of that name, or its argument is missing or too much.
+        SpecError: there is no such key, its argument is missing, or it takes none.
     """
     key, _, argument = name.partition(":")
     if key not in MEASURES:
@@ -116,7 +116,13 @@ def measure_named(name: str) -> tuple[Measure, str]:
 
 
 def title_of_measure(name: str) -> str:
-    """What a measure is called on axes and in tables."""
+    """The title of a measure on axes and in tables, with its unit and, for some, its argument: ``ε peer``.
+
+    ``name``: as in a study's file, ``KEY`` or ``KEY:ARGUMENT``.
+
+    Raises:
+        SpecError: no such measure; see `measure_named`.
+    """
     measure, argument = measure_named(name)
     key = name.partition(":")[0]
     if key == "theorem_4_3":
@@ -125,6 +131,6 @@ def title_of_measure(name: str) -> str:
 
 
 def watched_observer(name: str) -> str | None:
-    """The kind of observer that the spec must watch for the measure ``name``."""
+    """The kind of observer that the spec must ``watch`` for the measure ``name``; mostly ``None``."""
     key, _, argument = name.partition(":")
     return argument if key == "epsilon" else None

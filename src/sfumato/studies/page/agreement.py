@@ -17,7 +17,7 @@ _ROW = 58
 
 
 def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
-    """A figure for every unit in which at least two statements have a value."""
+    """Figures of what was measured beside what the paper states, one for each unit with several values."""
     found = []
     for unit, words in _UNITS.items():
         shown = [verdict for verdict in verdicts if verdict.unit == unit and math.isfinite(verdict.value)]
@@ -87,9 +87,9 @@ def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
 
 
 def verdict_table(verdicts: Sequence[StatementVerdict], *, trained: bool) -> str:
-    """The statements with their places, what was found, what is expected, and the verdict.
+    """An HTML table of the statements, with their places, values, expectations and verdicts.
 
-    ``trained``: whether the study trains; without, what was found is computed and not measured.
+    ``trained``: whether the study trains; else values are called computed, not measured.
     """
     words = ("expected", "measured") if trained else ("by the paper", "computed")
     rows = [
@@ -118,7 +118,7 @@ def _whose(one: StatementVerdict) -> str:
 
 
 def measured_text(one: StatementVerdict) -> str:
-    """What was measured, with half of its interval and its unit."""
+    """The value of a statement as text, with half of its 95 % interval and its unit; "–" without one."""
     if math.isnan(one.value):
         return "–"
     shown = upper_bound(one.value) if one.is_epsilon else number(one.value)
@@ -128,7 +128,7 @@ def measured_text(one: StatementVerdict) -> str:
 
 
 def expected_text(one: StatementVerdict) -> str:
-    """What the paper's sentence expects."""
+    """What the paper's statement expects, as text: a value and its tolerance, an interval or a direction."""
     expect, tail = one.statement.expect, f" {one.unit}" if one.unit else ""
     if expect is None:
         return f"{'rises' if one.statement.rises else 'falls'} throughout"

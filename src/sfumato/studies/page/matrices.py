@@ -29,7 +29,7 @@ _SERIES = {EXACT: "rigorous ε", RELEASES: "releases", COUNTED: "releases by The
 
 
 def axis_heatmap(data: PanelData) -> Figure:
-    """The means of a measure by two axes, written into the cells."""
+    """A heatmap of the means of a measure over two axes; the means are written into the cells."""
     panel, measure = data.panel, data.panel.measures[0]
     across, down = data.axis(panel.x), data.axis(panel.y)
     assert across is not None
@@ -68,10 +68,10 @@ def axis_heatmap(data: PanelData) -> Figure:
 
 
 def worker_heatmaps(data: PanelData) -> list[Figure]:
-    """Heatmaps of ε, or of counts of releases, of every worker (row) towards every other (column).
+    """Heatmaps of ε, or of numbers of releases, of every worker (row) towards every other (column).
 
-    One figure for each series; none of few workers, nor for a series that is the same for all pairs
-    (`pairs_in_words`).
+    One for each series. A series that is the same for all pairs has none, nor have few workers: for both see
+    `pairs_in_words`.
     """
     matrices = _matrices(data)
     if _are_few(matrices):
@@ -80,8 +80,9 @@ def worker_heatmaps(data: PanelData) -> list[Figure]:
 
 
 def pairs_in_words(data: PanelData) -> str:
-    """HTML of what is not drawn: of few workers a table of all pairs, of many the value of each series that
-    is the same for all pairs; "" without any.
+    """HTML for pairs of workers without a heatmap.
+
+    Of few workers a table of all pairs; of many the value of each series that is the same for all. "" else.
     """
     matrices = _matrices(data)
     if _are_few(matrices):

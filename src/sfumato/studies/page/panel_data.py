@@ -21,7 +21,7 @@ from sfumato.studies.study import Panel, PaperValue, StudyAxis
 
 @dataclass(frozen=True)
 class PanelData:
-    """A panel with the rows of the table that it is about.
+    """A panel and the rows of the table that it shows.
 
     Attributes:
         plan: of the study.
@@ -41,7 +41,7 @@ class PanelData:
 
     @classmethod
     def of(cls, plan: StudyPlan, panel: Panel, table: pd.DataFrame) -> PanelData:
-        """The rows of ``table`` that ``panel`` shows."""
+        """The panel with those rows of ``table`` that it shows."""
         name = plan.study.grid_name(panel.grid)
         axes = plan.axes(name)
         points = tuple(point for point in points_of(axes) if point.matches(panel.where))
@@ -57,22 +57,23 @@ class PanelData:
 
     @property
     def title(self) -> str:
-        """What the panel's measure is called."""
+        """The title of the panel's first measure."""
         return title_of_measure(self.panel.measures[0])
 
     def axis(self, name: str) -> StudyAxis | None:
-        """The axis called ``name``."""
+        """The grid's axis called ``name``; ``None`` if there is none."""
         return next((axis for axis in self.axes if axis.name == name), None)
 
     def series(self, measure: str) -> list[str]:
-        """The series of a measure, spreads left out."""
+        """Names of the series of a measure in the rows, without series of standard deviations."""
         found = self.rows[self.rows["measure"] == measure]["series"]
         return [str(name) for name in dict.fromkeys(found) if not str(name).endswith(SPREAD)]
 
     def mean_at(self, point: StudyPoint, measure: str, series: str) -> Mean | None:
-        """The mean over seeds at a point; of measures over rounds that of the last; ``None`` if not measured.
+        """The mean over seeds at a point, of a measure over rounds that of the last; ``None`` if not
+        measured.
 
-        ε is the largest over the seeds, not the mean.
+        Of ε it is the largest over seeds, not the mean.
         """
         chosen = self._of(point, measure, series)
         if not len(chosen):
@@ -83,7 +84,7 @@ class PanelData:
         return mean(last)
 
     def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
-        """The means over seeds at every round."""
+        """(round, mean over seeds) at every round, in order."""
         chosen = self._of(point, measure, series)
         found = chosen.groupby("at")["value"]
         return [(cast(float, at), mean(values)) for at, values in found]
@@ -96,7 +97,7 @@ class PanelData:
         return rows[same]
 
     def paper_values(self, measure: str) -> Iterator[tuple[PaperValue, StudyPoint]]:
-        """What the paper states of the measure at the panel's points."""
+        """Yield the values that the paper states of a measure, each with its point, at the panel's points."""
         study = self.plan.study
         for value in study.values:
             if value.measure != measure or study.grid_name(value.grid) != self.name:
@@ -106,7 +107,7 @@ class PanelData:
                     yield value, point
 
     def figure_of(self, measure: str, found: Mean | None) -> str:
-        """A measured value as text: ε rounded up, others with half of their 95 % interval."""
+        """A measured value as text: ε rounded up, others with half of their 95 % interval; "–" for none."""
         if found is None:
             return "–"
         if measure_named(measure)[0].is_epsilon:
@@ -127,5 +128,5 @@ def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame
 
 
 def setting_text(value: Any) -> str:
-    """A setting of an axis as people read it."""
+    """The value of an axis as text."""
     return number(value) if isinstance(value, float) else str(value)

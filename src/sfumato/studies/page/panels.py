@@ -9,7 +9,7 @@ from sfumato.studies.page.panel_data import PanelData
 
 
 def figures_of(data: PanelData) -> list[Figure]:
-    """The figures of a panel that is no table: one, or of pairs of workers one a series."""
+    """The figures of a panel that is no table: those of `worker_heatmaps` for pairs of workers, else one."""
     match data.panel.kind:
         case "lines":
             return [line_figure(data)]

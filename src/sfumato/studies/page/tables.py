@@ -12,7 +12,7 @@ from sfumato.studies.study import PaperValue
 
 
 def measure_table(data: PanelData) -> str:
-    """The panel as an HTML table."""
+    """The panel as an HTML table: a row for every point, its measures beside the paper's values."""
     axes = [axis for axis in data.axes if len(axis.settings) > 1]
     columns = [(measure, series) for measure in data.panel.measures for series in data.series(measure)]
     stated = {measure: list(data.paper_values(measure)) for measure in data.panel.measures}
