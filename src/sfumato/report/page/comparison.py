@@ -15,6 +15,7 @@ from sfumato.report.results.comparability import asks_for_energy, by_score_and_d
 from sfumato.report.results.epsilon_words import unit_sentences
 from sfumato.report.results.network import GroupNetwork, owners_in_words
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import noise_section_of
 from sfumato.report.results.summary import Summary, of_main_unit, score_text, unit_of_run
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.reader import RunFolder
@@ -128,17 +129,11 @@ def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> 
     for key in differing:
         found.pop(key)
     specs = [one.first.spec_dict for one in series]
-    targets = [_target_in_words(_noise_section(spec)) for spec in specs]
+    targets = [_target_in_words(noise_section_of(spec)) for spec in specs]
     rows = [("Target ε", *targets)] if len(set(targets)) > 1 else []
     if len(set(targets)) == 1 or _NOT_SET in targets or any("claimed" in target for target in targets):
         rows.append(("Noise multipliers", *map(_multipliers_in_words, series)))
     return rows
-
-
-def _noise_section(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``privacy.noise`` of a spec; {} without."""
-    noise = (spec.get("privacy") or {}).get("noise")
-    return noise if isinstance(noise, Mapping) else {}
 
 
 def _target_in_words(noise: Mapping[str, Any]) -> str:
@@ -153,7 +148,7 @@ def _target_in_words(noise: Mapping[str, Any]) -> str:
 def _multipliers_in_words(one: Series) -> str:
     """Who adds noise by which multipliers, those of every aggregation; and what control made of them."""
     spec = one.first.spec_dict
-    if _noise_section(spec).get("kind", "none") == "none":
+    if noise_section_of(spec).get("kind", "none") == "none":
         return "none"
     parties = noise_of(spec, one.network)["parties"]
     each = [f"{owners_in_words(row['parties'], 3)}: {_by_level(row['multipliers'])}" for row in parties]

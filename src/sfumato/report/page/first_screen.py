@@ -36,6 +36,7 @@ from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.protection_words import protection_paragraphs, warnings_of_run
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import steps_of_everybody
 from sfumato.report.results.summary import (
     Summary,
     findings_of_run,
@@ -173,12 +174,10 @@ def _leakage_paragraphs(one: Series, matrix: Matrix) -> list[str]:
 
 def _who_adds_noise(one: Series, network: Network) -> str:
     """A sentence on who adds noise, and at how many steps where every device has as many."""
-    said, training = noise_sentence(network), one.first.spec_dict["training"]
-    all_take_part = (training.get("participation") or {"kind": "all"})["kind"] == "all"
-    if not (network.step_noise and all_take_part and training.get("local_steps")):
+    said, steps = noise_sentence(network), steps_of_everybody(one.first.spec_dict["training"])
+    if not (network.step_noise and steps):
         return said
-    steps = text.whole(training["rounds"] * training["local_steps"])
-    return said.replace("at every local step", f"at each of its {steps} local steps")
+    return said.replace("at every local step", f"at each of its {text.whole(steps)} local steps")
 
 
 def _receiver(hop: str) -> str:

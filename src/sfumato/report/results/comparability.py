@@ -11,6 +11,7 @@ from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import section_of
 from sfumato.report.results.summary import unit_of_run
 from sfumato.rounding import number
 from sfumato.run_folder.headline import Headline, headline_of
@@ -84,8 +85,7 @@ def _warning_on_units(series: Sequence[Series]) -> list[str]:
 
 def data_of(one: Series) -> str:
     """The source of a run's data, as its spec names it; of a file its name."""
-    data = one.first.spec_dict.get("data")
-    source = str(data.get("source", "")) if isinstance(data, Mapping) else ""
+    source = str(section_of(one.first.spec_dict, "data").get("source", ""))
     return PurePath(source).name if PurePath(source).is_absolute() else source
 
 

@@ -12,6 +12,7 @@ from sfumato.errors import SfumatoError
 from sfumato.report.formatting import number, title, whole
 from sfumato.report.results.comparability import sends_over_the_air
 from sfumato.report.results.series import Series, load_series
+from sfumato.report.results.spec_sections import clip_of
 from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import ACCURACY, headline_of
 from sfumato.run_folder.label_counts import read_test_labels
@@ -53,7 +54,7 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
         seen = points >= 0.05 if score is ACCURACY else lost > 0
         cost = cost if seen else f"No cost of {what} is seen"
         seeds = _note_on_chance(one, other, seen=seen and score is ACCURACY, apart=abs(best - reached))
-        clipped = " (clipping is in both)" if (one.first.spec_dict.get("privacy") or {}).get("clip") else ""
+        clipped = " (clipping is in both)" if clip_of(one.first.spec_dict) else ""
         said.append(
             f"{cost}{clipped}: {one.name} ends at {score.text(reached)}, and {other.name}, which has no "
             f"noise, at {score.text(best)}{seeds}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import clip_kind_of, section_of
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.label_counts import read_test_labels, read_test_persons
 from sfumato.run_folder.reader import RunFolder
@@ -165,8 +166,7 @@ def guess_of_run(run: RunFolder) -> float:
 
 def _source_of(run: RunFolder) -> str:
     """``data.source`` of a run's spec; "" without."""
-    data = run.spec_dict.get("data")
-    return str(data.get("source")) if isinstance(data, Mapping) else ""
+    return str(section_of(run.spec_dict, "data").get("source", ""))
 
 
 def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
@@ -278,13 +278,12 @@ def _findings_after(run: RunFolder) -> list[tuple[str, str]]:
     noisy = network.has_noise or network.over_air
     with_faults = run.finished and run.spec_dict.get("faults")
     lost = run.ledger["realised"].get("lost_sums") if with_faults else None
-    kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
     after = findings_after(
         _source_of(run),
         clips,
         accuracy,
         adds_noise=noisy,
-        clip_kind=kind,
+        clip_kind=clip_kind_of(run.spec_dict),
         lost_sums=lost,
         test_labels=read_test_labels(run.path),
     )
