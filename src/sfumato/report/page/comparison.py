@@ -11,7 +11,12 @@ from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
 from sfumato.report.figures.control import noise_factors
 from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
-from sfumato.report.results.comparability import asks_for_energy, by_score_and_data, energy_text
+from sfumato.report.results.comparability import (
+    asks_for_energy,
+    by_score_and_data,
+    energy_text,
+    have_comparable_epsilons,
+)
 from sfumato.report.results.epsilon_words import unit_sentences
 from sfumato.report.results.network import GroupNetwork, owners_in_words
 from sfumato.report.results.series import Series
@@ -53,7 +58,7 @@ _BEST_TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
     """Sentences on which run has the best score, and which the smallest ε towards each kind of observer.
 
-    Nothing is said where all runs are alike, nor of scores on different data, nor of ε of different units.
+    Nothing is said where all runs are alike, of scores on different data, and of ε that cannot be compared.
     """
     said = []
     scores = set(by_score_and_data(series))
@@ -64,7 +69,7 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
         said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
-    for whom, of in _BEST_TOWARDS if len({one.unit for one in summaries}) == 1 else ():
+    for whom, of in _BEST_TOWARDS if have_comparable_epsilons(series) else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
         if finite and len({text.epsilon(value) for value, _ in known}) > 1:

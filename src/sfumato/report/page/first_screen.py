@@ -43,7 +43,6 @@ from sfumato.report.results.summary import (
     has_edges,
     kind_within_devices,
     largest_towards_device,
-    nothing_learned,
     of_main_unit,
     score_sentence,
     score_text,
@@ -81,7 +80,7 @@ def first_screen(
         summaries: one for each series.
         matrices: one for each series.
         pictures: HTML of figures that compare the runs.
-        twin: of a single run, `twin_beside`.
+        twin: of a single run, that without noise beside it.
     """
     parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:
@@ -113,7 +112,7 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     found: dict[str, list[str]] = {}
     told = []
     for one, matrix in zip(series, matrices, strict=True):
-        for said in warnings_of_run(one.first, matrix):
+        for said in warnings_of_run(one, matrix):
             found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_paragraphs(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
@@ -216,9 +215,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         ],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    nothing = nothing_learned(one.first)
-    told = {*protocol_warnings(one.first.spec_dict), *nothing}
-    others = [said for said in findings_of_run(one.first) if said not in told]
+    nothing, others = findings_of_run(one)
+    others = [said for said in others if said not in protocol_warnings(one.first.spec_dict)]
     findings = _findings_html(dict.fromkeys([*_bare_pairs(one), *others], ()))
     lead = _lead_html([*lead_of_run(one.first), *map(text.sentence, nothing)])
     return f'{lead}<div class="answers">{blocks}</div>{findings}'
