@@ -31,7 +31,7 @@ def accuracy_against_epsilon(accounted: AccountedSetting, runs: Sequence[Finishe
 
 def _is_comparable(run: FinishedRun, accounted: AccountedSetting) -> bool:
     """Whether the ε of a run are of the setting's unit, under its relation and at its δ."""
-    theirs, own = run.spec.privacy, accounted.spec.privacy
+    theirs, own = run.spec.privacy, accounted.report.plan.spec.privacy
     alike = (theirs.unit, theirs.neighbours) == (own.unit, own.neighbours)
     return alike and math.isclose(run.delta, accounted.report.delta, rel_tol=1e-9)
 
