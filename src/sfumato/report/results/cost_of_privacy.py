@@ -16,7 +16,7 @@ from sfumato.report.results.spec_sections import clip_of
 from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import ACCURACY, headline_of
 from sfumato.run_folder.manifest import MANIFEST_FILE
-from sfumato.run_folder.reader import SPEC_FILE, read_spec
+from sfumato.run_folder.reader import SPEC_FILE, read_run_spec
 from sfumato.spec.used_keys import WITHOUT_NOISE
 from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
@@ -158,7 +158,7 @@ def _finished_twin(folder: Path, series: Sequence[Series], where: str) -> Series
     Its spec alone is read first. Its name says where it is.
     """
     try:
-        spec = read_spec(folders_of_seeds(folder)[0])
+        spec = read_run_spec(folders_of_seeds(folder)[0])
         if not any(trains_alike_but_for_noise(one.first.spec_dict, spec) for one in series):
             return None
         (one,) = load_series([folder])

@@ -27,7 +27,7 @@ def noise_section_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return section_of(section_of(spec, "privacy"), "noise")
 
 
-def participation_of(training: Mapping[str, Any]) -> Mapping[str, Any]:
+def stated_participation(training: Mapping[str, Any]) -> Mapping[str, Any]:
     """Who takes part in a round, by the section ``training``: a ``kind`` and what belongs to it."""
     return section_of(training, "participation") or {"kind": "all"}
 
@@ -38,6 +38,6 @@ def steps_of_everybody(training: Mapping[str, Any]) -> int:
     0 where that differs from device to device, or is not known: who takes part is drawn, or an epoch is as
     long as the data.
     """
-    if participation_of(training)["kind"] != "all":
+    if stated_participation(training)["kind"] != "all":
         return 0
     return int(training["rounds"] * (training.get("local_steps") or 0))
