@@ -8,8 +8,9 @@ import pytest
 import sfumato as sf
 from sfumato.cli import main
 from sfumato.findings import empty_sums
+from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import findings_of_run
-from sfumato.run_folder.reader import load_run, read_ledger
+from sfumato.run_folder.reader import read_ledger
 from sfumato.schedule.faults.dropouts import Attendance, lost_sums
 from sfumato.schedule.group_participation import group_turnout
 from sfumato.schedule.resolve import resolve
@@ -51,7 +52,8 @@ def test_a_run_counts_them_and_says_which(document, tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     start = f"{missing.sum()} of {formed.size} sums of devices' messages were not formed"
     assert f"finding: {start}" in said
-    (finding,) = (one for one in findings_of_run(load_run(tmp_path / "run")) if one.startswith(start))
+    (one,) = load_series([tmp_path / "run"])
+    (finding,) = (said for said in findings_of_run(one).others if said.startswith(start))
     assert (f"{len(by) - 5} more" in finding) == (len(by) > 5)
     page = (tmp_path / "run" / "report.html").read_text()
     if document is GROUPS:

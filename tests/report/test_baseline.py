@@ -14,9 +14,9 @@ from sfumato import run
 from sfumato.report.results.cost_of_privacy import (
     cost_of_privacy,
     cost_of_privacy_or_commands,
-    twin_beside,
+    twins_beside,
 )
-from sfumato.report.results.series import load_series
+from sfumato.report.results.series import Series, load_series
 from sfumato.spec.load import load_spec
 
 DEVICES = {"local_steps": 1, "batch_size": 5, "learning_rate": 0.1, "rounds": 1}
@@ -43,6 +43,10 @@ TREE = STAR | {
 }
 
 
+def twin_of(one: Series) -> Series | None:
+    return next(iter(twins_beside([one])), None)
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -56,14 +60,14 @@ TREE = STAR | {
 def test_the_suggested_run_over_the_air_has_no_noise(spec: dict[str, Any], tmp_path: Path) -> None:
     run(load_spec(spec), out=tmp_path / "air")
     (one,) = load_series([tmp_path / "air"])
-    said, commands = cost_of_privacy_or_commands(one, twin_beside(one))
+    said, commands = cost_of_privacy_or_commands(one, twin_of(one))
     assert "the receiver's noise stays" in said[0]
     words = shlex.split(commands.splitlines()[0])
     settings = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
     quiet = load_spec(tmp_path / words[2], settings)
     assert not quiet.sends_over_the_air
     run(quiet, out=tmp_path / words[words.index("--out") + 1])
-    said, commands = cost_of_privacy_or_commands(one, twin_beside(one))
+    said, commands = cost_of_privacy_or_commands(one, twin_of(one))
     assert commands == ""
     assert "oise, the receiver's included," in said[0]
 
@@ -116,11 +120,11 @@ def test_only_a_twin_is_compared_with(difference: dict[str, Any], tmp_path: Path
     run(load_spec(spec), out=tmp_path / "run")
     run(load_spec(silent | difference), out=tmp_path / "run-without-noise")
     (one,) = load_series([tmp_path / "run"])
-    said, commands = cost_of_privacy_or_commands(one, twin_beside(one))
+    said, commands = cost_of_privacy_or_commands(one, twin_of(one))
     assert "is not known" in said[0]
     assert commands
     run(load_spec(silent), out=tmp_path / "twin")
-    said, commands = cost_of_privacy_or_commands(one, twin_beside(one))
+    said, commands = cost_of_privacy_or_commands(one, twin_of(one))
     assert "the run in the folder twin beside it" in said[0]
     assert commands == ""
 
@@ -131,4 +135,4 @@ def test_a_moving_run_is_not_compared_with_a_static_one(tmp_path: Path) -> None:
     run(load_spec(spec), out=tmp_path / "run")
     run(load_spec(silent), out=tmp_path / "run-without-noise")
     (one,) = load_series([tmp_path / "run"])
-    assert "is not known" in cost_of_privacy_or_commands(one, twin_beside(one))[0][0]
+    assert "is not known" in cost_of_privacy_or_commands(one, twin_of(one))[0][0]

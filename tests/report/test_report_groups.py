@@ -21,7 +21,7 @@ from sfumato.report import write_report
 from sfumato.report.drawings.group_graph import group_graph_figure, spread_html
 from sfumato.report.figures.figure import EPSILON_ENDS, NO_GUARANTEE, Figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
-from sfumato.report.figures.worker_heatmap import worker_heatmap_figure, workers_html
+from sfumato.report.figures.worker_heatmap import pairs_of_cells, worker_heatmap_figure, workers_html
 from sfumato.report.page.device_word import with_device_word
 from sfumato.report.results.dp_ogl_plus import lead_of_run
 from sfumato.report.results.grouped_run import GroupedRun, grouped_run
@@ -52,6 +52,10 @@ def grouped(run_folder: Make) -> Callable[..., Path]:
     return make
 
 
+def _heatmap(run: GroupedRun) -> Figure:
+    return worker_heatmap_figure(run, pairs_of_cells(run))
+
+
 def loaded(folder: Path) -> GroupedRun:
     run = grouped_run(load_run(folder))
     assert run is not None
@@ -59,7 +63,7 @@ def loaded(folder: Path) -> GroupedRun:
 
 
 def test_example_2_worker_by_worker(grouped: Make) -> None:
-    figure = worker_heatmap_figure(loaded(grouped()))
+    figure = _heatmap(loaded(grouped()))
     exact = np.array(figure.data[0]["z"], dtype=float)
     assert exact.shape == (3, 3)
     assert np.isnan(np.diag(exact)).all()
@@ -94,7 +98,7 @@ def test_many_workers_are_drawn_by_their_groups(grouped: Make) -> None:
     run = loaded(grouped(RING[0].replace("16", "200"), "training.rounds=4"))
     assert not run.draws_every_worker
     assert len(run.drawn_workers) == 8  # 4 groups and 4 workers shared
-    figure = worker_heatmap_figure(run)
+    figure = _heatmap(run)
     diagonal = [figure.data[0]["z"][i][i] for i in range(8)]
     assert sum(value is None for value in diagonal) == 4  # a shared worker is alone
     assert any("48 like it" in name for name in figure.data[0]["x"])
@@ -120,7 +124,7 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
     figure = per_worker_privacy_figure(loaded(folder))
     assert figure is not None
     assert "All other workers observe: ∞ for 16 workers." in figure.caption
-    heatmap = worker_heatmap_figure(loaded(folder))
+    heatmap = _heatmap(loaded(folder))
     assert any(trace.get("colorscale", [[0, ""]])[0][1] == NO_GUARANTEE for trace in heatmap.data)
     page = write_report([folder], folder / "report.html").read_text()
     advice = "use dp-ogl-local, which releases as often with the same noise and is sound"
@@ -162,8 +166,8 @@ def test_groups_that_the_network_shows_are_not_drawn_twice(grouped: Make) -> Non
 def test_groups_apart_never_hear_of_each_other(grouped: Make) -> None:
     run = loaded(grouped("topology={kind: groups, structure: clusters, groups: 2, devices: 8}"))
     assert "nothing travels" in group_graph_figure(run).caption
-    assert worker_heatmap_figure(run).data[0]["customdata"][0][7] == "not connected"
-    assert worker_heatmap_figure(run).data[0]["text"][0][7] == "0"
+    assert _heatmap(run).data[0]["customdata"][0][7] == "not connected"
+    assert _heatmap(run).data[0]["text"][0][7] == "0"
 
 
 def test_what_does_not_resolve_is_left_out(run_folder: Make) -> None:

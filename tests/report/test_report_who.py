@@ -234,7 +234,7 @@ def test_a_large_matrix_keeps_what_is_weakest() -> None:
 
 def said(make: Make, **options: Any) -> str:
     (series,) = load_series([make(**options)])
-    protection = protection_paragraphs(series, matrix_of(series.first))
+    protection = protection_paragraphs(series, matrix_of(series))
     return " ".join([score_sentence(series), *protection, *protocol_warnings(series.first.spec_dict)])
 
 

@@ -189,16 +189,15 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     out = console()
     said = f"final {score.name} {score.text(final.value)}{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {said}")
-    if score is ACCURACY and (guess := guessing_of_run(series.first)):
+    if score is ACCURACY and (guess := guessing_of_run(series)):
         out.print(guess)
     for ending in stop_reasons(series):
         out.print(ending)
     for line in epsilon_lines(series):
         out.print(line)
-    first = series.first
-    if first.privacy.raw_to_trusted_edge:
-        out.print(raw_to_trusted_in_words(first))
-    for finding in warnings_of_run(first, matrix_of(first)):
+    if series.first.privacy.raw_to_trusted_edge:
+        out.print(raw_to_trusted_in_words(series))
+    for finding in warnings_of_run(series, matrix_of(series)):
         out.print(f"finding: {finding.rstrip('.')}")
     page = folder / REPORT_FILE
     drawn = (

@@ -17,11 +17,11 @@ _KINDS = {"cloud": "the cloud", "public": "the public", "peer": "peers", "other-
 def accuracy_against_epsilon(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Figure | None:
     """A mark for each finished run of the same data, model and network, and a line at the setting's ε.
 
-    Runs at another δ are left out. ``None`` where no run has a finite ε towards an observer that the setting
-    has one for.
+    Runs with ε of another unit, under another relation or at another δ are left out. ``None`` where no run
+    has a finite ε towards an observer that the setting has one for.
     """
     own = largest_epsilons(accounted.report.guarantees)
-    alike = [one.run for one in runs_of_same_data(accounted, runs) if _same_delta(one.run, accounted)]
+    alike = [one.run for one in runs_of_same_data(accounted, runs) if _is_comparable(one.run, accounted)]
     for kind, whom in _KINDS.items():
         shown = [run for run in alike if kind in run.epsilons]
         if kind in own and shown:
@@ -29,9 +29,11 @@ def accuracy_against_epsilon(accounted: AccountedSetting, runs: Sequence[Finishe
     return None
 
 
-def _same_delta(run: FinishedRun, accounted: AccountedSetting) -> bool:
-    """Whether the ε of a run are at the δ of the setting."""
-    return math.isclose(run.delta, accounted.report.delta, rel_tol=1e-9)
+def _is_comparable(run: FinishedRun, accounted: AccountedSetting) -> bool:
+    """Whether the ε of a run are of the setting's unit, under its relation and at its δ."""
+    theirs, own = run.spec.privacy, accounted.report.plan.spec.privacy
+    alike = (theirs.unit, theirs.neighbours) == (own.unit, own.neighbours)
+    return alike and math.isclose(run.delta, accounted.report.delta, rel_tol=1e-9)
 
 
 def _figure(runs: Sequence[FinishedRun], kind: str, whom: str, own: float, delta: float) -> Figure:

@@ -38,7 +38,7 @@ class Comparison:
 
     @property
     def notices(self) -> list[str]:
-        """Sentences on figures of the runs that cannot be compared: ε of different units or at different δ,
+        """Sentences on figures of the runs that cannot be compared: ε of different units, relations or δ,
         scores on different data, energies of different radios.
 
         [] where all can.

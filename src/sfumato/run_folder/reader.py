@@ -250,6 +250,11 @@ def archive_hashes(path: Path) -> dict[str, str]:
         raise RunError(f"{path}: is damaged, or not a model of this version: {error}") from None
 
 
+def read_run_spec(folder: Path) -> dict[str, Any]:
+    """The content of ``spec.yaml`` in ``folder``, not compared with the manifest; raises as `load_run`."""
+    return _read_spec(folder / SPEC_FILE)[1]
+
+
 def read_ledger(folder: Path) -> dict[str, Any]:
     """The content of ``ledger.json`` in ``folder``; raises `RunError` if it is missing or damaged."""
     return read_json(folder / LEDGER_FILE)

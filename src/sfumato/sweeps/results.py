@@ -180,7 +180,7 @@ class Sweep:
             points = load_series(runs)
         except SfumatoError:  # damaged since it was done
             return {}
-        guesses = {guess_of_run(one.first) for one in points}
+        guesses = {guess_of_run(one) for one in points}
         found: dict[str, Any] = {"guess": guesses.pop()} if len(guesses) == 1 else {}
         twin = twin_in(self.folder.resolve().parent, points[0], "beside the sweep")
         if twin is not None and all(cost_of_privacy([one, twin]) for one in points):

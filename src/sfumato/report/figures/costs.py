@@ -19,6 +19,7 @@ from sfumato.report.results.comparability import (
     unasked_columns,
 )
 from sfumato.report.results.series import Curve, FloatArray, Series
+from sfumato.report.results.spec_sections import clip_kind_of
 from sfumato.run_folder.headline import Headline
 
 USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
@@ -94,8 +95,7 @@ def even_costs_table(one: Series) -> str:
 
 def _what_is_clipped(series: Sequence[Series]) -> str:
     """The name of ``clip_fraction``, by ``privacy.clip.kind``; "what was clipped" where runs differ."""
-    clips = ((one.first.spec_dict.get("privacy") or {}).get("clip") or {} for one in series)
-    kinds = {str(clip.get("kind", "update")) for clip in clips}
+    kinds = {clip_kind_of(one.first.spec_dict) for one in series}
     return _CLIPPED[kinds.pop()] if len(kinds) == 1 else "what was clipped"
 
 

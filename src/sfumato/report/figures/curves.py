@@ -106,7 +106,7 @@ def _run_curve(number: int, one: Series, column: str) -> RunCurve:
     """The curve of an accuracy or another score of a run: models that are not released are dots, and of many
     values that jump the line is a running mean.
     """
-    curve, every = one.curve(column), rounds_to_a_release(one.first)
+    curve, every = one.curve(column), rounds_to_a_release(one)
     steps = np.abs(np.diff(curve.mean))
     jumps = column == ACCURACY.column and len(steps) >= _MANY and float(steps.mean()) > _JUMP
     return RunCurve(number, one.name, curve, every=every, over=_OVER if jumps and every == 1 else 1)
@@ -114,7 +114,7 @@ def _run_curve(number: int, one: Series, column: str) -> RunCurve:
 
 def _note_on_dots(series: Sequence[Series]) -> str:
     """A sentence, after a space, on the dots of models that are not released; "" without."""
-    if all(rounds_to_a_release(one.first) == 1 for one in series):
+    if all(rounds_to_a_release(one) == 1 for one in series):
         return ""
     return " The line joins released models; dots are models in between, without noise."
 
@@ -129,7 +129,7 @@ def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[
         curves = [_run_curve(number, one, score.column) for number, one in runs]
         measured = [one for one in curves if len(one.curve.rounds)]
         if measured:
-            guesses = {guess_of_run(one.first) for _, one in runs}
+            guesses = {guess_of_run(one) for _, one in runs}
             guess = guesses.pop() if len(guesses) == 1 else math.nan
             drawn.append((score, on_data(series, data), measured, guess))
     seeds = " Bands: 95 % interval of the mean over seeds." if any(len(s.runs) > 1 for s in series) else ""

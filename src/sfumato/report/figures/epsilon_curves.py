@@ -20,6 +20,7 @@ from sfumato.report.figures.figure import (
     over_legend,
     round_axis,
 )
+from sfumato.report.results.comparability import relation_of
 from sfumato.report.results.network import parties_in_words
 from sfumato.report.results.series import FloatArray, Series
 from sfumato.report.results.summary import unit_of_run
@@ -38,11 +39,13 @@ class _EpsilonLine(NamedTuple):
     rounds: FloatArray
     values: FloatArray  # infinite where nothing is guaranteed
     unit: str  # the kind of unit that it is about
+    relation: str  # that it is under
     budget: float  # that control was given; NaN without control
 
 
 def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
-    """ε so far over rounds, a line for every run and watched observer; a figure for each kind of unit.
+    """ε so far over rounds, a line for every run and watched observer; a figure for each kind of unit and
+    relation.
 
     [] without any finite ε. Infinite values are drawn in a strip above the finite ones.
     """
@@ -55,20 +58,25 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
                 *one.worst(EPSILON_PREFIX + observer),
             ),
             unit_of_run(one.first),
+            relation_of(one),
             given[observer].given if observer in given else math.nan,
         )
         for number, one in enumerate(series)
         for names, given in [(one.network, budgets(one))]
         for observer in one.observers
     ]
-    by_unit: dict[str, list[_EpsilonLine]] = {}
+    by_kind: dict[tuple[str, str], list[_EpsilonLine]] = {}
     for line in _without_doubles([line for line in lines if len(line.rounds)]):
-        by_unit.setdefault(line.unit, []).append(line)
+        by_kind.setdefault((line.unit, line.relation), []).append(line)
+    units, relations = ({kind[at] for kind in by_kind} for at in range(2))
     return [
         _epsilon_figure(
-            shown, series, f"ε of one {unit} over rounds" if len(by_unit) > 1 else "ε over rounds"
+            shown,
+            series,
+            f"ε{f' of one {unit}' if len(units) > 1 else ''} over rounds"
+            f"{f' under {relation}' if len(relations) > 1 else ''}",
         )
-        for unit, shown in by_unit.items()
+        for (unit, relation), shown in by_kind.items()
         if any(np.isfinite(line.values).any() for line in shown)
     ]
 

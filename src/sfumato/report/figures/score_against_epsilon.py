@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, score_axis
 from sfumato.report.figures.figure import Figure, Json, colour, epsilon_axis, over_legend
-from sfumato.report.results.comparability import by_score_and_data
+from sfumato.report.results.comparability import by_score_and_data, have_comparable_epsilons
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import Summary, score_text
 from sfumato.run_folder.headline import Headline
@@ -23,11 +23,10 @@ _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 def score_against_epsilon_figures(series: Sequence[Series], summaries: Sequence[Summary]) -> list[Figure]:
     """A figure for each kind of observer towards whom at least two runs have different, finite ε.
 
-    [] where runs are judged by different scores or on different data, or have ε of different units or at
-    different δ.
+    [] where runs are judged by different scores or on different data, or have ε that cannot be compared.
     """
     scores = set(by_score_and_data(series))
-    if len(scores) > 1 or len({(one.unit, text.number(one.delta)) for one in summaries}) > 1:
+    if len(scores) > 1 or not have_comparable_epsilons(series):
         return []
     ((score, _),), drawn, seen = scores, list[Figure](), set[tuple[str, ...]]()
     for whom, of in _TOWARDS:

@@ -37,23 +37,23 @@ def workers_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
 
     ``place``: puts a figure on the page.
     """
-    kinds = run.releases.kinds
-    drawn = [int(worker) for worker in run.drawn_workers]
-    values = [pair.epsilon for a in drawn for b in drawn if (pair := _pair_of_cell(run, a, b)) is not None]
-    finite = [value for value in values if value < math.inf]
+    pairs = pairs_of_cells(run)
+    known = [pair.epsilon for row in pairs for pair in row if pair is not None]
+    finite = [value for value in known if value < math.inf]
     if not finite or min(finite) < 10 ** EPSILON_ENDS[1]:
-        return place(worker_heatmap_figure(run))
+        return place(worker_heatmap_figure(run, pairs))
     least, most = text.epsilon(min(finite)), text.epsilon(max(finite))
     said = f"Every finite ε is between {least} and {most}; the table has them by the groups of both workers."
-    table = _pair_table(run, sorted({int(kinds.of[worker]) for worker in drawn}))
-    folded = f"<details><summary>Show the numbers</summary>{table}</details>"
+    folded = f"<details><summary>Show the numbers</summary>{_pair_table(run)}</details>"
     return f"<h3>ε between workers, by their groups</h3>{text.paragraphs([said])}{folded}"
 
 
-def worker_heatmap_figure(run: GroupedRun) -> Figure:
-    """A heatmap of ε for every ordered pair of workers; buttons switch to the ε that papers claim."""
+def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
+    """A heatmap of ε for every ordered pair of workers; buttons switch to the ε that papers claim.
+
+    ``pairs``: of all its cells.
+    """
     workers = run.drawn_workers.tolist()
-    pairs: Pairs = [[_pair_of_cell(run, unit, observer) for observer in workers] for unit in workers]
     views = ["exact", *run.claims]
     exact = _epsilon_array(pairs, "exact")
     names = [_worker_title(run, worker) for worker in workers]
@@ -78,7 +78,7 @@ def worker_heatmap_figure(run: GroupedRun) -> Figure:
         ),
         data=data,
         layout=_layout(run, names, data),
-        table=_pair_table(run, sorted({int(run.releases.kinds.of[w]) for w in workers})),
+        table=_pair_table(run),
         kind="workers",
         min_width=560,
     )
@@ -144,6 +144,12 @@ def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json]) -> Json
         row = {"type": "buttons", "direction": "right", "y": 1.01, "buttons": buttons}
         layout["updatemenus"] = [BUTTONS | row]
     return layout
+
+
+def pairs_of_cells(run: GroupedRun) -> Pairs:
+    """The pair of every cell of the heatmap."""
+    workers = run.drawn_workers.tolist()
+    return [[_pair_of_cell(run, unit, observer) for observer in workers] for unit in workers]
 
 
 def _pair_of_cell(run: GroupedRun, unit: int, observer: int) -> WorkerPair | None:
@@ -241,12 +247,9 @@ def _ticks(count: int) -> list[int]:
     return list(range(0, count, step))
 
 
-def _pair_table(run: GroupedRun, kinds: list[int]) -> str:
-    """An HTML table of ε between every two classes of workers, the largest ε first.
-
-    ``kinds``: indices of the classes (workers in the same groups).
-    """
-    rows = []
+def _pair_table(run: GroupedRun) -> str:
+    """An HTML table of ε between every two classes of workers that are drawn, the largest ε first."""
+    kinds, rows = np.unique(run.releases.kinds.of[run.drawn_workers]).tolist(), []
     for a in kinds:
         for b in kinds:
             if a == b and int(run.releases.kinds.size[a]) == 1:

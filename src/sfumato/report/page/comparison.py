@@ -11,10 +11,16 @@ from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
 from sfumato.report.figures.control import noise_factors
 from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
-from sfumato.report.results.comparability import asks_for_energy, by_score_and_data, energy_text
+from sfumato.report.results.comparability import (
+    asks_for_energy,
+    by_score_and_data,
+    energy_text,
+    have_comparable_epsilons,
+)
 from sfumato.report.results.epsilon_words import unit_sentences
 from sfumato.report.results.network import GroupNetwork, owners_in_words
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import noise_section_of
 from sfumato.report.results.summary import Summary, of_main_unit, score_text, unit_of_run
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.reader import RunFolder
@@ -52,7 +58,7 @@ _BEST_TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
     """Sentences on which run has the best score, and which the smallest ε towards each kind of observer.
 
-    Nothing is said where all runs are alike, nor of scores on different data, nor of ε of different units.
+    Nothing is said where all runs are alike, of scores on different data, and of ε that cannot be compared.
     """
     said = []
     scores = set(by_score_and_data(series))
@@ -63,7 +69,7 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
         said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
-    for whom, of in _BEST_TOWARDS if len({one.unit for one in summaries}) == 1 else ():
+    for whom, of in _BEST_TOWARDS if have_comparable_epsilons(series) else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
         if finite and len({text.epsilon(value) for value, _ in known}) > 1:
@@ -128,17 +134,11 @@ def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> 
     for key in differing:
         found.pop(key)
     specs = [one.first.spec_dict for one in series]
-    targets = [_target_in_words(_noise_section(spec)) for spec in specs]
+    targets = [_target_in_words(noise_section_of(spec)) for spec in specs]
     rows = [("Target ε", *targets)] if len(set(targets)) > 1 else []
     if len(set(targets)) == 1 or _NOT_SET in targets or any("claimed" in target for target in targets):
         rows.append(("Noise multipliers", *map(_multipliers_in_words, series)))
     return rows
-
-
-def _noise_section(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``privacy.noise`` of a spec; {} without."""
-    noise = (spec.get("privacy") or {}).get("noise")
-    return noise if isinstance(noise, Mapping) else {}
 
 
 def _target_in_words(noise: Mapping[str, Any]) -> str:
@@ -153,7 +153,7 @@ def _target_in_words(noise: Mapping[str, Any]) -> str:
 def _multipliers_in_words(one: Series) -> str:
     """Who adds noise by which multipliers, those of every aggregation; and what control made of them."""
     spec = one.first.spec_dict
-    if _noise_section(spec).get("kind", "none") == "none":
+    if noise_section_of(spec).get("kind", "none") == "none":
         return "none"
     parties = noise_of(spec, one.network)["parties"]
     each = [f"{owners_in_words(row['parties'], 3)}: {_by_level(row['multipliers'])}" for row in parties]

@@ -36,13 +36,13 @@ from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.protection_words import protection_paragraphs, warnings_of_run
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import steps_of_everybody
 from sfumato.report.results.summary import (
     Summary,
     findings_of_run,
     has_edges,
     kind_within_devices,
     largest_towards_device,
-    nothing_learned,
     of_main_unit,
     score_sentence,
     score_text,
@@ -80,7 +80,7 @@ def first_screen(
         summaries: one for each series.
         matrices: one for each series.
         pictures: HTML of figures that compare the runs.
-        twin: of a single run, `twin_beside`.
+        twin: of a single run, that without noise beside it.
     """
     parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:
@@ -112,7 +112,7 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     found: dict[str, list[str]] = {}
     told = []
     for one, matrix in zip(series, matrices, strict=True):
-        for said in warnings_of_run(one.first, matrix):
+        for said in warnings_of_run(one, matrix):
             found.setdefault(said, []).append(one.name)
         sentences = _paragraphs([*_leakage_paragraphs(one, matrix), *stop_reasons(one)])
         told.append(under_name_of_run(one, series, sentences))
@@ -173,12 +173,10 @@ def _leakage_paragraphs(one: Series, matrix: Matrix) -> list[str]:
 
 def _who_adds_noise(one: Series, network: Network) -> str:
     """A sentence on who adds noise, and at how many steps where every device has as many."""
-    said, training = noise_sentence(network), one.first.spec_dict["training"]
-    all_take_part = (training.get("participation") or {"kind": "all"})["kind"] == "all"
-    if not (network.step_noise and all_take_part and training.get("local_steps")):
+    said, steps = noise_sentence(network), steps_of_everybody(one.first.spec_dict["training"])
+    if not (network.step_noise and steps):
         return said
-    steps = text.whole(training["rounds"] * training["local_steps"])
-    return said.replace("at every local step", f"at each of its {steps} local steps")
+    return said.replace("at every local step", f"at each of its {text.whole(steps)} local steps")
 
 
 def _receiver(hop: str) -> str:
@@ -217,9 +215,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         ],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    nothing = nothing_learned(one.first)
-    told = {*protocol_warnings(one.first.spec_dict), *nothing}
-    others = [said for said in findings_of_run(one.first) if said not in told]
+    nothing, others = findings_of_run(one)
+    others = [said for said in others if said not in protocol_warnings(one.first.spec_dict)]
     findings = _findings_html(dict.fromkeys([*_bare_pairs(one), *others], ()))
     lead = _lead_html([*lead_of_run(one.first), *map(text.sentence, nothing)])
     return f'{lead}<div class="answers">{blocks}</div>{findings}'

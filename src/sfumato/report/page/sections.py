@@ -43,7 +43,7 @@ from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
 from sfumato.report.results.comparability import asks_for_energy, data_of
-from sfumato.report.results.cost_of_privacy import adds_noise, twin_beside
+from sfumato.report.results.cost_of_privacy import adds_noise, twins_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network, parties_in_words
@@ -80,12 +80,12 @@ def write_page(series: Sequence[Series], out: Path) -> Path:
 def page_of(series: Sequence[Series], place: Path) -> str:
     """The report of runs as one HTML text, for a page in the folder ``place``."""
     figures = PlacedFigures()
-    matrices = [matrix_of(one.first) for one in series]
+    matrices = [matrix_of(one) for one in series]
     summaries = [summarise(one) for one in series]
     by_name = {one.name: matrix for one, matrix in zip(series, matrices, strict=True)}
     title = text.join_names([one.name for one in series], 3)
     several = len(series) > 1  # then what compares them comes first
-    twin = None if several else twin_beside(series[0])
+    twin = None if several else next(iter(twins_beside(series)), None)
     pictures = _pictures_html(series, summaries, figures)
     over_rounds = [_section_over_rounds(series, None, figures)] if several else []
     if several and not pictures:

@@ -9,6 +9,7 @@ from typing import Any
 from sfumato.report import formatting as text
 from sfumato.report.results.network import AT_STEPS, Network, owners_in_words
 from sfumato.report.results.secure_sums import drops_in_words
+from sfumato.report.results.spec_sections import stated_participation
 from sfumato.rounding import number
 from sfumato.schedule.groups import BY_INTERVAL
 
@@ -68,7 +69,7 @@ def training_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
 
 def sentence_of_participation(training: Mapping[str, Any]) -> str:
     """A sentence on which devices take part in a round."""
-    part = training.get("participation") or {"kind": "all"}
+    part = stated_participation(training)
     if part["kind"] == "poisson":
         rates = part.get("rates") or [part["rate"]]
         shown = " or ".join(sorted({number(rate) for rate in rates}))

@@ -15,6 +15,7 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     protection_words  who is protected how well, who trusts whom, and who has no guarantee and why
     secure_sums       how many messages a sum under secure aggregation needs, and who may be missing
     series            one entry of a report: a run, or several seeds with mean and interval
+    spec_sections     sections of a resolved spec, with defaults
     summary           the row of figures and the sentences of a run
     tree_labels       these names in trees, also where devices move
     watched_epsilons  ε towards watched observers on a terminal, and what control spent of its budget

@@ -1,5 +1,5 @@
-"""Which figures of several runs cannot be compared: ε of several units or δ, scores on several data sets,
-energies of several radios.
+"""Which figures of several runs cannot be compared: ε of several units, relations or δ, scores on several
+data sets, energies of several radios.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import unit_of_run
+from sfumato.report.results.spec_sections import section_of
+from sfumato.report.results.summary import of_main_unit, unit_of_run
 from sfumato.rounding import number
 from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.spec.used_keys import AIR_PROTOCOLS
@@ -82,10 +84,50 @@ def _warning_on_units(series: Sequence[Series]) -> list[str]:
     ]
 
 
+def relation_of(one: Series) -> str:
+    """The neighbouring relation of the ε of a series, such as ``replace``; "" without guarantees."""
+    return " and ".join(sorted({row.neighbours for row in _rows_of(one)}))
+
+
+def _runs_by_relation(series: Sequence[Series]) -> dict[str, list[str]]:
+    """Neighbouring relation to the names of the runs that have a finite ε under it."""
+    found: dict[str, list[str]] = {}
+    for one in series:
+        if any(row.epsilon < math.inf for row in _rows_of(one)):
+            found.setdefault(relation_of(one), []).append(one.name)
+    return found
+
+
+def _rows_of(one: Series) -> list[Guarantee]:
+    """The guarantees of the main unit in all runs of a series."""
+    return [row for run in one.runs for row in of_main_unit(run.privacy.guarantees)]
+
+
+def have_comparable_epsilons(series: Sequence[Series]) -> bool:
+    """Whether the ε of several runs are of one kind of unit, under one relation and at one δ.
+
+    Only then they are ranked, or drawn against a score. The relation of a run without a finite ε is none.
+    """
+    units = {unit_of_run(one.first) for one in series}
+    relations = _runs_by_relation(series)
+    deltas = {number(run.privacy.delta) for one in series for run in one.runs}
+    return max(map(len, (units, relations, deltas))) <= 1
+
+
+def _warning_on_relations(series: Sequence[Series]) -> list[str]:
+    """A sentence on which run's ε is under which neighbouring relation, where they differ; else []."""
+    runs = _runs_by_relation(series)
+    if len(runs) < 2:
+        return []
+    whose = "; ".join(f"{relation} in {text.join_names(names)}" for relation, names in runs.items())
+    return [
+        f"The ε here are under different neighbouring relations: {whose}. They cannot be compared directly."
+    ]
+
+
 def data_of(one: Series) -> str:
     """The source of a run's data, as its spec names it; of a file its name."""
-    data = one.first.spec_dict.get("data")
-    source = str(data.get("source", "")) if isinstance(data, Mapping) else ""
+    source = str(section_of(one.first.spec_dict, "data").get("source", ""))
     return PurePath(source).name if PurePath(source).is_absolute() else source
 
 
@@ -117,7 +159,7 @@ def _warning_on_data(series: Sequence[Series]) -> list[str]:
 
 
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """Sentences that figures of several runs cannot be compared: of units, of data, then `notices`.
+    """Sentences that figures of several runs cannot be compared: of units, relations, data, then `notices`.
 
     [] where they can.
     """
@@ -125,7 +167,8 @@ def warnings_of_series(series: Sequence[Series]) -> list[str]:
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
     models = [radio_model(run.spec_dict) for run in measured]
-    return [*_warning_on_units(series), *_warning_on_data(series), *notices(deltas, models)]
+    of_epsilon = [*_warning_on_units(series), *_warning_on_relations(series)]
+    return [*of_epsilon, *_warning_on_data(series), *notices(deltas, models)]
 
 
 def asks_for_energy(series: Sequence[Series]) -> bool:

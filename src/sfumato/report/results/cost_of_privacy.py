@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -11,12 +11,12 @@ from shlex import quote
 from sfumato.errors import SfumatoError
 from sfumato.report.formatting import number, title, whole
 from sfumato.report.results.comparability import sends_over_the_air
-from sfumato.report.results.series import Series, load_series
+from sfumato.report.results.series import Series, folders_of_seeds, load_series
+from sfumato.report.results.spec_sections import clip_of
 from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import ACCURACY, headline_of
-from sfumato.run_folder.label_counts import read_test_labels
 from sfumato.run_folder.manifest import MANIFEST_FILE
-from sfumato.run_folder.reader import SPEC_FILE
+from sfumato.run_folder.reader import SPEC_FILE, read_run_spec
 from sfumato.spec.used_keys import WITHOUT_NOISE
 from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
@@ -53,7 +53,7 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
         seen = points >= 0.05 if score is ACCURACY else lost > 0
         cost = cost if seen else f"No cost of {what} is seen"
         seeds = _note_on_chance(one, other, seen=seen and score is ACCURACY, apart=abs(best - reached))
-        clipped = " (clipping is in both)" if (one.first.spec_dict.get("privacy") or {}).get("clip") else ""
+        clipped = " (clipping is in both)" if clip_of(one.first.spec_dict) else ""
         said.append(
             f"{cost}{clipped}: {one.name} ends at {score.text(reached)}, and {other.name}, which has no "
             f"noise, at {score.text(best)}{seeds}."
@@ -69,7 +69,7 @@ def _note_on_chance(one: Series, other: Series, *, seen: bool, apart: float) -> 
     """
     if not len(one.runs) == len(other.runs) == 1:
         return ""
-    labels = read_test_labels(one.first.path)
+    labels = one.test_labels
     count = sum(labels.values()) if labels else 0
     finals = [each.final(ACCURACY.column).value for each in (one, other)] if seen and count else []
     if not finals or apart > by_chance(finals, count):
@@ -84,12 +84,6 @@ def by_chance(accuracies: Sequence[float], count: int) -> float:
     the same examples models tend to err alike, so this bound is rather too large.
     """
     return 1.96 * math.sqrt(sum(share * (1 - share) for share in accuracies) / count)
-
-
-def twins_beside(series: Sequence[Series]) -> list[Series]:
-    """The `twin_beside` of each run; of many runs none is looked for, as each may read `_MOST_FOLDERS`."""
-    found = [twin_beside(one) for one in series] if len(series) <= _MOST_LOOKED_FOR else []
-    return [twin for twin in found if twin is not None]
 
 
 def adds_noise(one: Series) -> bool:
@@ -112,12 +106,24 @@ def _differ_in_noise_only(one: Series, other: Series) -> bool:
     return trains_alike_but_for_noise(one.first.spec_dict, other.first.spec_dict)
 
 
-def twin_beside(one: Series) -> Series | None:
-    """The most recent finished run in a folder beside that of ``one``, of the same spec but for noise.
+def twins_beside(series: Sequence[Series]) -> list[Series]:
+    """For each run the most recent finished one in a folder beside it, of the same spec but for noise.
 
-    ``None`` where there is none, or ``one`` has no noise. Its name says in which folder it is.
+    Their names say in which folder they are. Runs without noise have none. Of many runs none is looked for,
+    as each may read `_MOST_FOLDERS`; what lies in one folder is read once.
     """
-    return twin_in(one.folder.resolve().parent, one, "beside it")
+    if len(series) > _MOST_LOOKED_FOR:
+        return []
+    places: dict[Path, list[Series]] = {}
+    for one in series:
+        places.setdefault(one.folder.resolve().parent, []).append(one)
+    own = {one.folder.resolve() for one in series}
+    return [
+        twin
+        for place, ones in places.items()
+        for twin in _twins_in(place, ones, "beside it", own)
+        if twin is not None
+    ]
 
 
 def twin_in(place: Path, one: Series, where: str) -> Series | None:
@@ -125,20 +131,45 @@ def twin_in(place: Path, one: Series, where: str) -> Series | None:
 
     ``None`` where there is none, or ``one`` has no noise. ``where``: words for the place, put into its name.
     """
-    for folder in _folders_in(place, one.folder.resolve()) if has_noise(one) else ():
-        try:
-            (other,) = load_series([folder])
-        except (SfumatoError, OSError, ValueError):
-            continue  # damaged, or being written
-        if all(run.finished for run in other.runs):
-            named = replace(other, name=f"the run in the folder {folder.name} {where}")
-            if cost_of_privacy([one, named]):
-                return named
-    return None
+    return _twins_in(place, [one], where, {one.folder.resolve()})[0]
+
+
+def _twins_in(
+    place: Path, series: Sequence[Series], where: str, own: Collection[Path]
+) -> list[Series | None]:
+    """`twin_in` of each run; folders are read until all that have noise have one, those ``own`` never."""
+    found: list[Series | None] = [None] * len(series)
+    wanted = [number for number, one in enumerate(series) if has_noise(one)]
+    for folder in _folders_in(place, own) if wanted else ():
+        twin = _finished_twin(folder, [series[number] for number in wanted], where)
+        if twin is not None:
+            fitting = [number for number in wanted if cost_of_privacy([series[number], twin])]
+            found = [twin if number in fitting else one for number, one in enumerate(found)]
+            wanted = [number for number in wanted if number not in fitting]
+        if not wanted:
+            break
+    return found
+
+
+def _finished_twin(folder: Path, series: Sequence[Series], where: str) -> Series | None:
+    """The run in a folder, if it is finished, has no noise, and a spec that trains as one of ``series``.
+
+    Its spec alone is read first. Its name says where it is.
+    """
+    try:
+        spec = read_run_spec(folders_of_seeds(folder)[0])
+        if not any(trains_alike_but_for_noise(one.first.spec_dict, spec) for one in series):
+            return None
+        (one,) = load_series([folder])
+    except (SfumatoError, OSError, ValueError):
+        return None  # damaged, or being written
+    if has_noise(one) or not all(run.finished for run in one.runs):
+        return None
+    return replace(one, name=f"the run in the folder {folder.name} {where}")
 
 
 def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[str], str]:
-    """What privacy costs in accuracy, by the `twin_beside` of a run; else how to find out.
+    """What privacy costs in accuracy, by the twin of a run beside it; else how to find out.
 
     Returns:
         Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
@@ -178,9 +209,9 @@ def _spec_beside(one: Series) -> str:
     return quote((within / SPEC_FILE).as_posix())
 
 
-def _folders_in(place: Path, own: Path) -> Iterator[Path]:
+def _folders_in(place: Path, own: Collection[Path]) -> Iterator[Path]:
     """Folders in ``place`` but ``own`` that hold a run, or seeds of one, the most recent first."""
     seeds = {path.parent.parent for path in place.glob(f"*/seed-*/{MANIFEST_FILE}")}
     folders = {path.parent for path in place.glob(f"*/{MANIFEST_FILE}")} | seeds
-    recent = sorted(folders - {own}, key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
+    recent = sorted(folders - set(own), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
     yield from recent[:_MOST_FOLDERS]

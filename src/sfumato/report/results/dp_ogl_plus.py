@@ -10,7 +10,6 @@ from sfumato.accounting import account
 from sfumato.claims.dp_ogl_counts import DP_OGL_PLUS, DP_OGL_PLUS_REASON, DP_OGL_PLUS_VERDICT
 from sfumato.errors import SfumatoError
 from sfumato.report.formatting import epsilon, number, sentence
-from sfumato.report.results.network import read_network
 from sfumato.report.results.series import Series
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder
 from sfumato.spec.load import load_spec
@@ -49,17 +48,17 @@ def _epsilon_of_sound_protocol(run: RunFolder) -> str:
     )
 
 
-def rounds_to_a_release(run: RunFolder) -> int:
+def rounds_to_a_release(one: Series) -> int:
     """Every how many rounds models get noise; above 1 for DP-OGL+ only, whose groups train without in
     between.
     """
-    every = _interval(run.spec_dict)
-    return every if every > 1 and read_network(run.spec_dict).has_noise else 1
+    every = _interval(one.first.spec_dict)
+    return every if every > 1 and one.network.has_noise else 1
 
 
 def note_between_releases(series: Sequence[Series]) -> str:
     """A sentence, after a space, on rounds whose models have no noise and are not released; "" without."""
-    every = max(rounds_to_a_release(one.first) for one in series)
+    every = max(rounds_to_a_release(one) for one in series)
     if every == 1:
         return ""
     return (

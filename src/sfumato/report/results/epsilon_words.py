@@ -9,6 +9,7 @@ from typing import Any
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import epsilon, how_many
+from sfumato.report.results.spec_sections import clip_kind_of, section_of, steps_of_everybody
 from sfumato.rounding import certainty, number
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
@@ -42,8 +43,7 @@ def draw_sentence(training: Mapping[str, Any], rates: Sequence[float], kind: str
     if not drawn:
         return []
     ends = " to ".join(dict.fromkeys(map(number, (min(drawn), max(drawn)))))
-    everybody = (training.get("participation") or {"kind": "all"})["kind"] == "all"
-    steps = training["rounds"] * (training.get("local_steps") or 0) if everybody else 0
+    steps = steps_of_everybody(training)
     which = f"each of the {how_many(steps, 'local step')}" if steps > 1 else "a local step"
     return [
         f"For {which} a {kind} is drawn with probability {ends}; these ε hold while nobody sees the draw."
@@ -61,9 +61,8 @@ def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "
         place: what a device is called.
         held: how many each device has, such as "287 or 288"; "" where not known.
     """
-    data, clip = spec.get("data") or {}, (spec.get("privacy") or {}).get("clip") or {}
-    column = data.get("person_column") if isinstance(data, Mapping) else None
-    whole = "has no finite ε" if clip.get("kind") == "example" else "is not accounted for"
+    column = section_of(spec, "data").get("person_column")
+    whole = "has no finite ε" if clip_kind_of(spec) == "example" else "is not accounted for"
     if kind == "record":
         many = f"; a {place} has {held}" if held else ""
         what = f"A record is one example, and its {place} sees it{many}."

@@ -17,6 +17,7 @@ from sfumato.network.groups import Groups, listed
 from sfumato.network.moves import trees_over_time
 from sfumato.network.tree import BoolArray, Tree, from_spec, with_trust
 from sfumato.report.formatting import join_names, pluralise, ranges_text
+from sfumato.report.results.spec_sections import noise_section_of, section_of
 from sfumato.spec import topology as written
 from sfumato.spec.topology import Topology, Trust
 
@@ -143,10 +144,10 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     """
     shape = _shape(spec)
     family = None if isinstance(shape, str) else _family(spec)
-    hops = _section(spec, "transport")
+    hops = section_of(spec, "transport")
     on_air = "air" in hops.values()
     secure = frozenset(hop for hop, how in hops.items() if how == "secure-aggregation")
-    rounds = _section(spec, "training").get("rounds")
+    rounds = section_of(spec, "training").get("rounds")
     if isinstance(shape, Tree) and isinstance(rounds, int):
         trees = _trees(spec, shape, rounds)
         return Network(shape, _noise(spec), on_air, family, trees, rounds, secure, _step_noise(spec))
@@ -188,12 +189,6 @@ def owners_in_words(owners: Sequence[str], most: int = 4) -> str:
     return join_names(said, most)
 
 
-def _section(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The section ``name`` of a resolved spec; {} where there is none."""
-    found = spec.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
 def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int, Tree], ...]:
     """(first round from 0, tree) of each era of a resolved spec; () where the tree never changes."""
     topology = _TOPOLOGY.validate_python(spec["topology"])
@@ -225,7 +220,7 @@ def _shape(spec: Mapping[str, Any]) -> Tree | GroupNetwork | str:
 
 def _family(spec: Mapping[str, Any]) -> Family | None:
     """The family of protocols of the spec's topology; ``None`` where its kind is not known."""
-    return family_of_topology(_section(spec, "topology").get("kind"))
+    return family_of_topology(section_of(spec, "topology").get("kind"))
 
 
 def tree_of_resolved_spec(
@@ -272,7 +267,7 @@ def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
 
     Owners that add none are left out; empty for a spec without sources.
     """
-    sources = _section(_section(spec, "privacy"), "noise").get("sources", ())
+    sources = noise_section_of(spec).get("sources", ())
     return {
         str(owner): tuple(float(m) for m in source["multipliers"])
         for source in sources
@@ -283,7 +278,7 @@ def _noise(spec: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
 
 def _step_noise(spec: Mapping[str, Any]) -> float:
     """The multiplier of the noise that every device adds at every local step; 0 where none does."""
-    noise = _section(_section(spec, "privacy"), "noise")
+    noise = noise_section_of(spec)
     return float(noise["multiplier"]) if noise.get("at") == "step" else 0.0
 
 

@@ -24,7 +24,6 @@ from sfumato.report.results.summary import (
     kind_within_devices,
     range_sentence,
 )
-from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
@@ -216,9 +215,13 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
     return [f"without any guarantee: {who}"]
 
 
-def warnings_of_run(run: RunFolder, matrix: Matrix) -> list[str]:
-    """What a run is warned of, before its findings the verdict on its protocol and who has no guarantee."""
-    return [*protocol_warnings(run.spec_dict), *unprotected_finding(matrix), *findings_of_run(run)]
+def warnings_of_run(one: Series, matrix: Matrix) -> list[str]:
+    """What a run is warned of, before its findings the verdict on its protocol and who has no guarantee.
+
+    ``matrix``: of the first run.
+    """
+    verdict = protocol_warnings(one.first.spec_dict)
+    return [*verdict, *unprotected_finding(matrix), *findings_of_run(one).all]
 
 
 def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:

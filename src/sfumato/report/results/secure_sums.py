@@ -8,6 +8,7 @@ from typing import Any
 from sfumato.network.tree import Tree
 from sfumato.report.formatting import join_names
 from sfumato.report.results.network import Network
+from sfumato.report.results.spec_sections import stated_participation
 from sfumato.schedule.participation import threshold_of
 from sfumato.spec.faults import Faults
 
@@ -55,7 +56,7 @@ def _faults(spec: Mapping[str, Any]) -> Faults:
 
 def _sizes(spec: Mapping[str, Any], network: Network) -> list[int]:
     """The sizes of sessions of devices, ascending; [] where they are random or not known."""
-    part = spec["training"].get("participation") or {"kind": "all"}
+    part = stated_participation(spec["training"])
     if part["kind"] == "fixed":
         count = part["count"]
         return sorted(set(count)) if isinstance(count, list) else [count]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from scipy import stats
 
 from sfumato.errors import SpecError
 from sfumato.report.results.network import Network, read_network
+from sfumato.run_folder.label_counts import read_test_labels
 from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder, load_run
 
@@ -68,6 +69,15 @@ class Series:
     def network(self) -> Network:
         """The network of the first run, read once: one that moves has a tree for every era."""
         return read_network(self.first.spec_dict)
+
+    @cached_property
+    def test_labels(self) -> Mapping[str, int] | None:
+        """Label to number of test examples of the first run, read once; ``None`` where they are not known.
+
+        Raises:
+            RunError: the file with them is damaged.
+        """
+        return read_test_labels(self.first.path)
 
     @property
     def folder(self) -> Path:
@@ -163,7 +173,7 @@ def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
         raise SpecError("run folders", None, "give at least one")
     members: dict[Path, list[Path]] = {}
     for folder in run_folders:
-        for path in _seeds_in(folder) or [folder]:
+        for path in folders_of_seeds(folder):
             together = path.parent if _SEED_FOLDER.fullmatch(path.name) else path
             members.setdefault(together, []).append(path)
     series = []
@@ -188,12 +198,12 @@ def _with_unique_names(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
     return tuple(one for _, one in series)
 
 
-def _seeds_in(folder: Path) -> list[Path]:
-    """The folders ``seed-K`` in ``folder``, by K; [] where it is a run itself."""
+def folders_of_seeds(folder: Path) -> list[Path]:
+    """The folders ``seed-K`` in ``folder``, by K; ``folder`` alone where there are none, or it is a run."""
     if not folder.is_dir() or (folder / SPEC_FILE).exists():
-        return []
+        return [folder]
     found = [(match, path) for path in folder.iterdir() if (match := _SEED_FOLDER.fullmatch(path.name))]
-    return [path for match, path in sorted(found, key=lambda pair: int(pair[0][1]))]
+    return [path for match, path in sorted(found, key=lambda pair: int(pair[0][1]))] or [folder]
 
 
 def metric_by_round(run: RunFolder, column: str, *, cumulative: bool = False) -> pd.Series[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,11 +17,12 @@ from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import epsilon, how_many, join_names, percent, whole
 from sfumato.report.results.dp_ogl_plus import note_between_releases, rounds_to_a_release
 from sfumato.report.results.matrix import Matrix, build_matrix
-from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import clip_kind_of, section_of
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
-from sfumato.run_folder.label_counts import read_test_labels, read_test_persons
+from sfumato.run_folder.label_counts import read_test_persons
+from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
@@ -58,9 +59,9 @@ class Summary:
     unit: str
 
 
-def matrix_of(run: RunFolder) -> Matrix:
-    """The matrix of the guarantees of a run, with the labels of its network."""
-    return build_matrix(run.privacy.guarantees, labels_for(read_network(run.spec_dict)))
+def matrix_of(one: Series) -> Matrix:
+    """The matrix of the guarantees of the first run of a series, with the labels of its network."""
+    return build_matrix(one.first.privacy.guarantees, labels_for(one.network))
 
 
 def summarise(series: Series) -> Summary:
@@ -116,23 +117,24 @@ def score_sentence(series: Series) -> str:
     if math.isnan(series.final(score.column).value):
         return f"{after} the model has not been evaluated."
     several = f"mean of {len(series.runs)} seeds with its 95 % interval"
-    tested = _tested_on(series.first) if score is ACCURACY else ""
+    tested = _tested_on(series) if score is ACCURACY else ""
     seeds = f" ({tested}{several if len(series.runs) > 1 else 'one seed'})"
     value, between = score_text(score, series), note_between_releases([series])
     if score is not ACCURACY:
         return f"{after} the model's {score.name} on held-out data is {value}{seeds}.{between}"
-    guessing, best = guessing_of_run(series.first), _best_round_sentence(series)
+    guessing, best = guessing_of_run(series), _best_round_sentence(series)
     than = f"; {guessing}" if guessing else ""
     return f"{after} the model is {value} accurate on held-out data{seeds}{than}.{best}{between}"
 
 
-def _tested_on(run: RunFolder) -> str:
+def _tested_on(one: Series) -> str:
     """How many examples a run's accuracy is of, before a comma and a space; "" where that is not known."""
-    labels, persons = read_test_labels(run.path), read_test_persons(run.path)
+    labels = one.test_labels
     if not labels:
         return ""
-    if unit_of_run(run) != "person":
+    if unit_of_run(one.first) != "person":
         return f"{how_many(sum(labels.values()), 'example')}, "
+    persons = read_test_persons(one.first.path)
     whom = how_many(persons, "other person") if persons else "other persons"
     return f"{how_many(sum(labels.values()), 'row')} of {whom}, "
 
@@ -143,8 +145,8 @@ def _best_round_sentence(series: Series) -> str:
     Rounds whose models are not released do not count. Where nothing was learned a best round is chance.
     """
     curve = series.curve(ACCURACY.column)
-    released = np.flatnonzero(curve.rounds % rounds_to_a_release(series.first) == 0)
-    if not len(released) or nothing_learned(series.first):
+    released = np.flatnonzero(curve.rounds % rounds_to_a_release(series) == 0)
+    if not len(released) or findings_of_run(series).nothing_learned:
         return ""
     at = released[curve.mean[released].argmax()]
     if curve.mean[at] - curve.mean[-1] < _CLEARLY:
@@ -153,20 +155,19 @@ def _best_round_sentence(series: Series) -> str:
     return f" It was best after round {whole(curve.rounds[at])}: {best}, as picked on the same test data."
 
 
-def guessing_of_run(run: RunFolder) -> str:
+def guessing_of_run(one: Series) -> str:
     """A clause on the accuracy of guessing; "" where neither test labels nor classes are known."""
-    return guessing_in_words(_source_of(run), read_test_labels(run.path))
+    return guessing_in_words(_source_of(one.first), one.test_labels)
 
 
-def guess_of_run(run: RunFolder) -> float:
+def guess_of_run(one: Series) -> float:
     """The accuracy of guessing, 0 to 1; NaN where neither test labels nor classes are known."""
-    return share_of_guessing(_source_of(run), read_test_labels(run.path))
+    return share_of_guessing(_source_of(one.first), one.test_labels)
 
 
 def _source_of(run: RunFolder) -> str:
     """``data.source`` of a run's spec; "" without."""
-    data = run.spec_dict.get("data")
-    return str(data.get("source")) if isinstance(data, Mapping) else ""
+    return str(section_of(run.spec_dict, "data").get("source", ""))
 
 
 def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
@@ -254,48 +255,48 @@ def has_edges(one: Series) -> bool:
     return not isinstance(shape, Tree) or shape.depth > 1
 
 
-def findings_of_run(run: RunFolder) -> list[str]:
-    """What is worth a warning about a run, by its account and its metrics; sentences without a full stop.
+class RunFindings(NamedTuple):
+    """What is worth a warning about a run, as sentences without a full stop.
 
-    First that nothing was learned, where that is so.
+    Attributes:
+        nothing_learned: one sentence where its accuracy is that of guessing; else [].
+        others: by its account, then by its metrics.
     """
-    after = _findings_after(run)
-    others = [said for kind, said in after if kind != _LEARNED]
-    return [*nothing_learned(run), *run.privacy.findings, *others]
+
+    nothing_learned: list[str]
+    others: list[str]
+
+    @property
+    def all(self) -> list[str]:
+        """Every finding, that nothing was learned first."""
+        return [*self.nothing_learned, *self.others]
 
 
-def nothing_learned(run: RunFolder) -> list[str]:
-    """One sentence, without a full stop, where the accuracy of a run is that of guessing; else []."""
-    return [said for kind, said in _findings_after(run) if kind == _LEARNED]
-
-
-def _findings_after(run: RunFolder) -> list[tuple[str, str]]:
-    """The kind and the text of each finding by the metrics of a run."""
-    measured = [value for value in run.metrics["accuracy"].tolist() if not math.isnan(value)]
-    accuracy = float(measured[-1]) if measured else math.nan
-    clips = run.metrics["clip_fraction"].tolist()
-    network = read_network(run.spec_dict)
-    noisy = network.has_noise or network.over_air
+def findings_of_run(one: Series) -> RunFindings:
+    """What is worth a warning about the first run of a series, by its account and its metrics."""
+    run, network = one.first, one.network
     with_faults = run.finished and run.spec_dict.get("faults")
-    lost = run.ledger["realised"].get("lost_sums") if with_faults else None
-    kind = ((run.spec_dict.get("privacy") or {}).get("clip") or {}).get("kind", "update")
     after = findings_after(
         _source_of(run),
-        clips,
-        accuracy,
-        adds_noise=noisy,
-        clip_kind=kind,
-        lost_sums=lost,
-        test_labels=read_test_labels(run.path),
+        run.metrics["clip_fraction"].tolist(),
+        last_measured(run.metrics["accuracy"]),
+        adds_noise=network.has_noise or network.over_air,
+        clip_kind=clip_kind_of(run.spec_dict),
+        lost_sums=run.ledger["realised"].get("lost_sums") if with_faults else None,
+        test_labels=one.test_labels,
     )
-    return [(finding.kind, network.titled(finding.text)) for finding in after]
+    told = [(finding.kind == _LEARNED, network.titled(finding.text)) for finding in after]
+    return RunFindings(
+        [said for of_learning, said in told if of_learning],
+        [*run.privacy.findings, *(said for of_learning, said in told if not of_learning)],
+    )
 
 
-def raw_to_trusted_in_words(run: RunFolder) -> str:
+def raw_to_trusted_in_words(one: Series) -> str:
     """A phrase on how many devices of a run send raw updates to an aggregator that they trust."""
-    family = read_network(run.spec_dict).family
+    family = one.network.family
     whom, who = ("master", "workers") if family and family.devices_observe else ("edge", "devices")
-    return f"raw to a trusted {whom}: {run.privacy.raw_to_trusted_edge} {who}"
+    return f"raw to a trusted {whom}: {one.first.privacy.raw_to_trusted_edge} {who}"
 
 
 def raw_text(raw: RawDevices | None) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import at_delta, epsilon
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import clip_kind_of
 from sfumato.report.results.summary import kind_within_devices, of_main_unit
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
@@ -69,8 +70,7 @@ def epsilon_lines(series: Series) -> list[str]:
     kind = kind_within_devices(first)
     if kind is not None:
         values = ", ".join(f"{names.titled(name)} {epsilon(value)}" for name, value in shown.items())
-        clip = first.spec_dict["privacy"].get("clip") or {}
-        whole = "; a device as a whole: ∞" if clip.get("kind") == "example" else ""
+        whole = "; a device as a whole: ∞" if clip_kind_of(first.spec_dict) == "example" else ""
         return [f"ε of a {kind}: {values}{delta}{_spent_in_words(given)}{whole}"]
     # with both units the columns are about devices
     both = " of a device" if first.spec_dict["privacy"].get("unit") == "both" else ""

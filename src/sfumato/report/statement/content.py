@@ -23,6 +23,7 @@ from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.held import NOT_KNOWN, HeldCounts
 from sfumato.report.results.network import Network, read_network
 from sfumato.report.results.secure_sums import hops_in_words, least_of_sums
+from sfumato.report.results.spec_sections import clip_kind_of, stated_participation
 from sfumato.report.statement import assumptions as assumed
 from sfumato.report.statement import words
 from sfumato.report.statement.assumptions import Assumed
@@ -205,7 +206,7 @@ class Statement:
     @property
     def not_protected(self) -> tuple[str, ...]:
         """Sentences on what is not protected."""
-        clip = (self.spec["privacy"].get("clip") or {}).get("kind", "update")
+        clip = clip_kind_of(self.spec)
         return tuple(words.not_protected(self.promises, self.place, clip, self.privacy.delta))
 
     @cached_property
@@ -229,8 +230,7 @@ class Statement:
 
     def _of_draws(self) -> Iterator[Assumed]:
         """What is assumed of draws of participants and rows, where there are any."""
-        part = self.spec["training"].get("participation") or {"kind": "all"}
-        parties = part["kind"] != "all"
+        parties = stated_participation(self.spec["training"])["kind"] != "all"
         if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees):
             yield assumed.of_draws(self._played, parties=parties)
         if self.draws and parties:

@@ -1,0 +1,43 @@
+"""Sections of a resolved spec, as parsed from ``spec.yaml``, and what holds where it leaves one out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def section_of(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The section ``name`` of a spec, or a section of a section; {} where it is none, or is not there."""
+    found = spec.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def clip_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``privacy.clip`` of a spec; {} where nothing is clipped."""
+    return section_of(section_of(spec, "privacy"), "clip")
+
+
+def clip_kind_of(spec: Mapping[str, Any]) -> str:
+    """``privacy.clip.kind`` of a spec: what a clip bounds, or would bound."""
+    return str(clip_of(spec).get("kind", "update"))
+
+
+def noise_section_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``privacy.noise`` of a spec; {} without."""
+    return section_of(section_of(spec, "privacy"), "noise")
+
+
+def stated_participation(training: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Who takes part in a round, by the section ``training``: a ``kind`` and what belongs to it."""
+    return section_of(training, "participation") or {"kind": "all"}
+
+
+def steps_of_everybody(training: Mapping[str, Any]) -> int:
+    """How many local steps every device has in all rounds, by the section ``training``.
+
+    0 where that differs from device to device, or is not known: who takes part is drawn, or an epoch is as
+    long as the data.
+    """
+    if stated_participation(training)["kind"] != "all":
+        return 0
+    return int(training["rounds"] * (training.get("local_steps") or 0))
