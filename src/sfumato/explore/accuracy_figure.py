@@ -15,10 +15,10 @@ _KINDS = {"cloud": "the cloud", "public": "the public", "peer": "peers", "other-
 
 
 def accuracy_against_epsilon(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Figure | None:
-    """A mark for each finished run of the same data, model and network, and a line at the setting's ε.
+    """The accuracy of finished runs against ε, a mark for each, with a line at the setting's ε.
 
-    Runs with ε of another unit, under another relation or at another δ are left out. ``None`` where no run
-    has a finite ε towards an observer that the setting has one for.
+    Runs of other data, models or networks, or with ε of another unit, under another relation or at another δ,
+    are left out. ``None`` where no run has a finite ε towards an observer that the setting has one for.
     """
     own = largest_epsilons(accounted.report.guarantees)
     alike = [one.run for one in runs_of_same_data(accounted, runs) if _is_comparable(one.run, accounted)]

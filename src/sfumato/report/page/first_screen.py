@@ -71,16 +71,16 @@ def first_screen(
     pictures: str,
     twin: Series | None,
 ) -> str:
-    """HTML of the top of a report: what the model is worth and who learns how much.
+    """HTML of the top of a report: the score of the model, who learns how much, and warnings.
 
-    Several runs are compared: first what cannot be compared, then tables and ``pictures``.
+    With several runs it begins with what cannot be compared, then has tables and ``pictures``.
 
     Args:
         series: the runs.
         summaries: one for each series.
         matrices: one for each series.
         pictures: HTML of figures that compare the runs.
-        twin: of a single run, that without noise beside it.
+        twin: of a single run, the run without noise beside it; ``None`` if there is none.
     """
     parts = [_notice_html(sentence) for one in series if (sentence := _unfinished_sentence(one))]
     if len(series) == 1:

@@ -1,5 +1,5 @@
-"""Which figures of several runs cannot be compared: ε of several units, relations or δ, scores on several
-data sets, energies of several radios.
+"""Which figures of several runs cannot be compared: ε of different units, relations or δ, scores on different
+data, energies of different radios.
 """
 
 from __future__ import annotations
@@ -159,9 +159,9 @@ def _warning_on_data(series: Sequence[Series]) -> list[str]:
 
 
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """Sentences that figures of several runs cannot be compared: of units, relations, data, then `notices`.
+    """Sentences on all figures of runs that cannot be compared: on units, relations, data, then `notices`.
 
-    [] where they can.
+    [] where all can.
     """
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]

@@ -169,10 +169,15 @@ def _finished_twin(folder: Path, series: Sequence[Series], where: str) -> Series
 
 
 def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[str], str]:
-    """What privacy costs in accuracy, by the twin of a run beside it; else how to find out.
+    """Sentences on what privacy costs in accuracy, by a run without noise; else commands that train that run.
+
+    Args:
+        one: the run.
+        twin: the run without noise beside it; ``None`` if there is none.
 
     Returns:
-        Sentences, and the commands to find out, in the folder that holds the run; empty where it is known.
+        Sentences, and shell commands for the folder that holds the run; "" where the cost is known. Both are
+        empty for a run without noise or with adaptive control.
     """
     if twin is not None:
         return cost_of_privacy([one, twin])[:1], ""

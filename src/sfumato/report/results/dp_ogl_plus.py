@@ -49,15 +49,16 @@ def _epsilon_of_sound_protocol(run: RunFolder) -> str:
 
 
 def rounds_to_a_release(one: Series) -> int:
-    """Every how many rounds models get noise; above 1 for DP-OGL+ only, whose groups train without in
-    between.
+    """Number of rounds from one noised release of the models to the next.
+
+    It is ``merge_every`` in DP-OGL+ with noise, whose groups train without noise in between; else 1.
     """
     every = _interval(one.first.spec_dict)
     return every if every > 1 and one.network.has_noise else 1
 
 
 def note_between_releases(series: Sequence[Series]) -> str:
-    """A sentence, after a space, on rounds whose models have no noise and are not released; "" without."""
+    """A sentence, after a space, on rounds whose models have no noise and are not released; else ""."""
     every = max(rounds_to_a_release(one) for one in series)
     if every == 1:
         return ""

@@ -216,7 +216,8 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
 
 
 def warnings_of_run(one: Series, matrix: Matrix) -> list[str]:
-    """What a run is warned of, before its findings the verdict on its protocol and who has no guarantee.
+    """All warnings about a run: on its protocol, on units without a guarantee, then those of
+    `findings_of_run`.
 
     ``matrix``: of the first run.
     """

@@ -273,7 +273,7 @@ class RunFindings(NamedTuple):
 
 
 def findings_of_run(one: Series) -> RunFindings:
-    """What is worth a warning about the first run of a series, by its account and its metrics."""
+    """Warnings about the first run of a series, by its account, clipping, lost sums and final accuracy."""
     run, network = one.first, one.network
     with_faults = run.finished and run.spec_dict.get("faults")
     after = findings_after(
