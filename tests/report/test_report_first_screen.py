@@ -194,11 +194,14 @@ def test_hops_with_secure_aggregation_are_drawn(hop: str, run_folder: Make) -> N
         drawn = next(figure for name, figure in figures_of(page).items() if name == "network")
         return [trace["name"] for trace in drawn["data"] if trace.get("mode") == "lines"]
 
-    secure = "only the sum arrives (secure aggregation)"
+    secure = "only the sum arrives, with noise (secure aggregation)"
     plain = links(page_of(run_folder("plain")))
     assert secure not in plain
     found = links(page_of(run_folder("secure", quickstart_spec(transport={hop: "secure-aggregation"}))))
     assert secure in found
+    # edges that are trusted add the noise themselves: what arrives at them has none
+    bare = "only the sum arrives, without noise (secure aggregation)"
+    assert (bare in found) == (hop == "devices_to_edge")
 
 
 def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:

@@ -108,6 +108,12 @@ def test_an_unfinished_run_says_so(run_folder: Make, tmp_path: Path) -> None:
     assert "quickstart is not finished: 7 of 15 rounds are done." in page
 
 
+def test_an_unfinished_run_under_control_does_not_know_its_rounds(run_folder: Make, tmp_path: Path) -> None:
+    spec = quickstart_spec(control={"energy": 1.0, "delay": 1.0})
+    page = markup_of(page_of([run_folder("c", spec, frame=metrics(40), finished=False)], tmp_path))
+    assert "quickstart is not finished: 40 rounds are done." in page
+
+
 def test_nothing_measured_is_not_drawn(run_folder: Make, tmp_path: Path) -> None:
     names = " ".join(figures_of(page_of([run_folder(**one_round())], tmp_path)))
     assert "energy" not in names
