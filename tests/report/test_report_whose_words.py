@@ -56,6 +56,14 @@ def over_air(**more: Any) -> dict[str, Any]:
     return quickstart_spec(protocol="pfels", topology=star, trust={}, transport=hops, privacy=privacy, **more)
 
 
+def test_uses_of_subcarriers_and_both_ways_of_traffic_are_told(run_folder: Make) -> None:
+    frame = metrics(5).assign(channel_uses=1000)
+    page = first_of(shown(run_folder("air", over_air(), frame=frame)))
+    assert "<dt>Uses of subcarriers (up)</dt><dd>5,000</dd>" in page
+    assert "<dt>Traffic, up and down</dt>" in page
+    assert "subcarriers" not in first_of(shown(run_folder()))
+
+
 def test_a_claim_about_some_devices_names_them(run_folder: Make) -> None:
     privacy = quickstart_privacy()
     of_all, of_some = "HDP Table I, C7: ε/√44", "HDP Sec. V, Case 3, C7: ε/√10"

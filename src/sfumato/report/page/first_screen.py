@@ -14,7 +14,6 @@ from sfumato.report.drawings.network_canvas import noise_sentence
 from sfumato.report.figures.claims import claims_sentence
 from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
-from sfumato.report.figures.costs import USES
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.html import under_name_of_run
@@ -199,8 +198,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     costs = [_Tile("Rounds", text.whole(summary.rounds))]
     costs.append(_Tile("Traffic, up and down", text.quantity(summary.total_bytes, text.BYTES)))
     if one.network.over_air:
-        uses = text.quantity(one.total("channel_uses").value, USES)
-        costs.append(_Tile("Uses of subcarriers (up)", uses))
+        costs.append(_Tile("Uses of subcarriers (up)", text.number(one.total("channel_uses").value)))
     if asked:
         time = text.quantity(summary.delay_s, text.SECONDS)
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
