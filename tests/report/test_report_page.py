@@ -91,7 +91,7 @@ def test_the_page_says_what_matters(run_folder: Make, tmp_path: Path) -> None:
     for words in (
         "Towards the cloud no device exceeds ε&nbsp;=&nbsp;8 at δ&nbsp;=&nbsp;1e-5.",
         "120 devices under edges 0, 2, 3 towards their own edge",
-        "it holds towards the public, not towards the cloud and towards their own edge",
+        "it holds towards the public, not towards the cloud or towards their own edge",
         "For device:0 towards cloud: record-level amplification is applied to a device-level sensitivity",
         "depends on the machine",
         "All noise of a simulation follows from its seed",

@@ -221,7 +221,8 @@ def _holding(claims: Sequence[Claim], names: _PairNames) -> str:
     if len(holds) + len(fails) == len(kinds):
         colluders = names.colluders_against([claim for claim in claims if claim.holds])
         also = f", nor with {text.how_many(colluders, 'device')} that collude with it" if colluders else ""
-        return f"it holds {text.join_names(holds)}, not {text.join_names(fails)}{also}"
+        nowhere = text.join_names(fails).replace(" and ", " or ")
+        return f"it holds {text.join_names(holds)}, not {nowhere}{also}"
     pairs = {(claim.unit, claim.observer) for claim in claims}
     failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
     return (
