@@ -170,7 +170,7 @@ def test_claims_at_few_observers_are_told_one_by_one() -> None:
     whose = " (120 devices under edges 0, 2, 3)"  # of the others nothing is claimed towards the public
     assert said.endswith(f"{holds}. Provable: 8 towards the public{whose} and 24.9 to 30 towards the cloud.")
     mixed = [replace(claims[1], claimed_epsilon=25.0), claims[2]]
-    assert "it holds for 1 of 2 pairs." in claims_sentence(mixed, LABELS)[0]
+    assert "it holds for 1 of 2 classes of pairs." in claims_sentence(mixed, LABELS)[0]
 
 
 def test_a_claim_that_colluders_break_holds_towards_the_edge_alone() -> None:

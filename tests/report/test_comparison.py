@@ -173,11 +173,13 @@ def rounds_of(run_folder: Make, name: str, rounds: int, played: int, **spec: Any
 def test_rounds_are_told_once_unless_control_made_others(run_folder: Make) -> None:
     as_set = [rounds_of(run_folder, "a", 4, 4), rounds_of(run_folder, "b", 15, 15)]
     shown = table_of(load_series(as_set))
-    assert "<td>rounds done</td><td>4</td><td>15</td>" in shown
+    assert "<td>rounds</td><td>4</td><td>15</td>" in shown
     assert "Rounds set" not in shown
     assert "What differs between the runs" not in shown  # nothing else does
     controlled = [as_set[0], rounds_of(run_folder, "c", 2, 4, control={"energy": 1.0})]
-    assert "<td>Rounds set in the spec</td><td>4</td><td>2</td>" in table_of(load_series(controlled))
+    shown = table_of(load_series(controlled))
+    assert "<td>Rounds set in the spec</td><td>4</td><td>2</td>" in shown
+    assert "<td>rounds</td><td>4</td><td>4 (as many as adaptive control chose)</td>" in shown
 
 
 def test_every_multiplier_is_told_and_what_control_made_of_it(run_folder: Make) -> None:
@@ -251,7 +253,7 @@ def test_what_decides_how_runs_are_read_is_in_the_open(run_folder: Make) -> None
     assert "A person with several is protected less, and a device as a whole" in first
     assert "claim" not in first
     assert "c: the largest finite ε of one device is 8, a budget, towards" in second
-    assert second.endswith("A published claim of ε = 1 for this run does not hold.")
+    assert second.endswith("ε = 1, does not hold for this run.")
     table = table_of(series)
     assert "<td>ε, public</td><td>8</td><td>8 (budget)</td>" in table
     assert "Who is protected" not in table  # the unit is a row of figures

@@ -194,11 +194,14 @@ def test_hops_with_secure_aggregation_are_drawn(hop: str, run_folder: Make) -> N
         drawn = next(figure for name, figure in figures_of(page).items() if name == "network")
         return [trace["name"] for trace in drawn["data"] if trace.get("mode") == "lines"]
 
-    secure = "only the sum arrives (secure aggregation)"
+    secure = "only the sum arrives, with noise (secure aggregation)"
     plain = links(page_of(run_folder("plain")))
     assert secure not in plain
     found = links(page_of(run_folder("secure", quickstart_spec(transport={hop: "secure-aggregation"}))))
     assert secure in found
+    # edges that are trusted add the noise themselves: what arrives at them has none
+    bare = "only the sum arrives, without noise (secure aggregation)"
+    assert (bare in found) == (hop == "devices_to_edge")
 
 
 def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
@@ -287,6 +290,11 @@ def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     assert '<td>edge 2</td><td class="n">2</td><td class="n">2</td>' in part
     assert "noise multiplier, one level below" in part
     assert "one level below: the cloud does not take part" in part
+    alone = [{"owners": ["edge:0"], "multipliers": [0.5, 0]}]
+    zones = quickstart_spec(privacy={"delta": 1e-5, "noise": {"kind": "sources", "sources": alone}})
+    zones["training"].pop("edge_every", None)  # as in HDP the cloud takes part in every aggregation
+    part = unescape(page_of(run_folder("zones", zones))).split("Who adds noise")[1].split("</section>")[0]
+    assert '<td>edge 0</td><td class="n">0.5</td></tr>' in part
     silent = quickstart_spec(privacy={"delta": 1e-5, "noise": {"kind": "none"}})
     assert "Who adds noise" not in page_of(run_folder("silent", silent))
     controlled = page_of(run_folder("controlled", quickstart_spec(control={"energy": 1.0})))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -134,7 +133,7 @@ def test_dp_ogl_plus_has_no_pwp_within_groups(grouped: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "source", "expected"), [(2, 0, [1, 3, 5, 3]), (3, 1, [4, 1, 4, 7]), (1, 0, [1, 2, 3, 2])]
+    ("every", "source", "expected"), [(2, 0, [0, 3, 5, 3]), (3, 1, [4, 0, 4, 7]), (1, 0, [0, 2, 3, 2])]
 )
 def test_rounds_of_arrival_on_a_ring(grouped: Make, every: int, source: int, expected: list[int]) -> None:
     figure = group_graph_figure(loaded(grouped(*RING, f"training.merge_every={every}")))
@@ -142,8 +141,9 @@ def test_rounds_of_arrival_on_a_ring(grouped: Make, every: int, source: int, exp
         b for b in figure.layout["updatemenus"][0]["buttons"] if b["label"].endswith(f"group {source}")
     ]
     hovers = sorted(button["args"][0]["hovertext"][0])
-    found = [int(m[1]) if (m := re.search(r"in round (\d+)$", h)) else math.nan for h in hovers]
-    assert found == expected
+    found = [int(m[1]) if (m := re.search(r"in round (\d+)$", h)) else 0 for h in hovers]
+    assert found == expected  # 0: the source
+    assert hovers[source].endswith("is the one that releases")
 
 
 def test_groups_that_the_network_shows_are_not_drawn_twice(grouped: Make) -> None:
@@ -156,6 +156,8 @@ def test_groups_that_the_network_shows_are_not_drawn_twice(grouped: Make) -> Non
     few = spread_html(loaded(grouped(*RING)), place)
     assert placed == []
     assert "group 2</td>" in few  # a table of the rounds in place of the graph
+    first_row = few[few.index("<tbody>") :].partition("</tr>")[0]
+    assert re.findall(r">([^<>]+)</td>", first_row) == ["group 0", "–", "3", "5", "3"]
     assert "A path that passes through the worker itself does not count." in few
     assert "16 workers in 4 groups of 5, 4 pairs of groups with workers in common." in few
     many = RING[0].replace("groups: 4", "groups: 25").replace("devices: 16", "devices: 100")

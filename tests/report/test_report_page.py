@@ -91,7 +91,7 @@ def test_the_page_says_what_matters(run_folder: Make, tmp_path: Path) -> None:
     for words in (
         "Towards the cloud no device exceeds ε&nbsp;=&nbsp;8 at δ&nbsp;=&nbsp;1e-5.",
         "120 devices under edges 0, 2, 3 towards their own edge",
-        "it holds towards the public, not towards the cloud and towards their own edge",
+        "it holds towards the public, not towards the cloud or towards their own edge",
         "For device:0 towards cloud: record-level amplification is applied to a device-level sensitivity",
         "depends on the machine",
         "All noise of a simulation follows from its seed",
@@ -106,6 +106,12 @@ def test_the_page_says_what_matters(run_folder: Make, tmp_path: Path) -> None:
 def test_an_unfinished_run_says_so(run_folder: Make, tmp_path: Path) -> None:
     page = markup_of(page_of([run_folder(frame=metrics(7), finished=False)], tmp_path))
     assert "quickstart is not finished: 7 of 15 rounds are done." in page
+
+
+def test_an_unfinished_run_under_control_does_not_know_its_rounds(run_folder: Make, tmp_path: Path) -> None:
+    spec = quickstart_spec(control={"energy": 1.0, "delay": 1.0})
+    page = markup_of(page_of([run_folder("c", spec, frame=metrics(40), finished=False)], tmp_path))
+    assert "quickstart is not finished: 40 rounds are done." in page
 
 
 def test_nothing_measured_is_not_drawn(run_folder: Make, tmp_path: Path) -> None:

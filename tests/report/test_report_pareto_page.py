@@ -117,6 +117,9 @@ class TestWords:
             in written
         )
         assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
+        mixed = [points[0], replace(points[1], raw_to_trusted_edge="0 of 200")]
+        said = "which they trust, for 120 of 200 devices, at 1 of 2 points."
+        assert said in headline(swept(*mixed, keys=("k",)))
         none = [replace(one, raw_to_trusted_edge="0 of 200") for one in points]
         assert "they trust" not in headline(swept(*none, keys=("k",)))
 
@@ -176,7 +179,7 @@ class TestPage:
         assert "Lowest energy: 300 J ± 2 J at share = 1, noise = 1." in markup
         assert markup.count(">∞</td>") == 2
         assert "on the front" not in markup  # of all objectives together every point is
-        assert markup.count("Pareto front are the points that no other point beats") == 1
+        assert markup.count("The Pareto front: the points that no other point beats") == 1
 
     def test_its_heading_names_costs_only_where_they_are_drawn(self, tmp_path: Path) -> None:
         low, high = (point(str(n), accuracy=n / 9, epsilon__cloud=float(n)) for n in (1, 2))

@@ -56,6 +56,14 @@ def over_air(**more: Any) -> dict[str, Any]:
     return quickstart_spec(protocol="pfels", topology=star, trust={}, transport=hops, privacy=privacy, **more)
 
 
+def test_uses_of_subcarriers_and_both_ways_of_traffic_are_told(run_folder: Make) -> None:
+    frame = metrics(5).assign(channel_uses=1000)
+    page = first_of(shown(run_folder("air", over_air(), frame=frame)))
+    assert "<dt>Uses of subcarriers (up)</dt><dd>5,000</dd>" in page
+    assert "<dt>Traffic, up and down</dt>" in page
+    assert "subcarriers" not in first_of(shown(run_folder()))
+
+
 def test_a_claim_about_some_devices_names_them(run_folder: Make) -> None:
     privacy = quickstart_privacy()
     of_all, of_some = "HDP Table I, C7: ε/√44", "HDP Sec. V, Case 3, C7: ε/√10"
@@ -79,6 +87,7 @@ def test_a_claim_about_some_devices_names_them(run_folder: Make) -> None:
     ("sources", "trusted", "said"),
     [
         (["cloud"], [], "the cloud and edges"),
+        (["cloud", "edge:0/devices:0", "edge:1/devices:0"], [], "edges"),  # an average has the noise of some
         (["edge:0", "edge:1"], [], "edges"),
         (["edge:0", "edge:1"], [0, 1], ""),
         (["cloud"], [0, 1], "the cloud"),
@@ -92,13 +101,13 @@ def test_raw_updates_to_whom_nobody_trusts_are_told_with_the_drawing(
     spec = quickstart_spec(topology=tree, trust={"trusted_edges": trusted}, **noise(*sources))
     figure = topology_figure(read_network(spec))
     assert figure is not None
-    orange = f"Not trusted, and yet sent raw updates (orange): {said}."
+    orange = f"Not trusted, and yet sent updates without noise (orange): {said}."
     assert (orange in figure.caption) == bool(said)
     assert ("Not trusted" in figure.caption) == bool(said)
     star = quickstart_spec(topology={"kind": "star", "devices": 3}, trust={}, **noise("cloud"))
     drawn = topology_figure(read_network(star))
     assert drawn is not None
-    assert drawn.caption.count("Not trusted, and yet sent raw updates (orange): the cloud.") == 1
+    assert drawn.caption.count("Not trusted, and yet sent updates without noise (orange): the cloud.") == 1
 
 
 @pytest.mark.parametrize(

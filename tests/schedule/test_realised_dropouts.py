@@ -58,7 +58,9 @@ def test_a_row_after_the_run_is_never_below_what_any_of_its_pairs_met(case, over
     plan = resolve(load_spec(EXAMPLES / f"{case}.yaml", [*SMALL, *overrides]))
     turnout = RealisedDropouts.of(plan, ROUNDS)
     declared = plan.releases
-    charged = {(pair.unit, pair.observer): turnout.mu_squared(pair, ROUNDS) for pair in declared.pair_classes()}
+    charged = {
+        (pair.unit, pair.observer): turnout.mu_squared(pair, ROUNDS) for pair in declared.pair_classes()
+    }
     for unit in range(declared.device_count):
         observers = [Party("public"), *(Party("node", 1, z) for z in range(3))]
         observers += [Party("device", 0, d) for d in range(declared.device_count) if d != unit]

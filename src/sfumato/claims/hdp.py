@@ -16,6 +16,7 @@ import numpy as np
 from sfumato.claims import claimed_units, rigorous_bound
 from sfumato.privacy.claim import Claim, claim_holds
 from sfumato.privacy.observers import PairClass
+from sfumato.rounding import number
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByMultiplier
 
@@ -128,12 +129,13 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
             rigorous = rigorous_bound(plan, pair, unit, delta).epsilon
             found.append(
                 Claim(
-                    f"HDP {what}, {noisers.case}: ε" + (f"/√{count:g}" if count != 1 else ""),
+                    f"HDP {what}, {noisers.case}: {number(each)}" + (f"/√{count:g}" if count != 1 else ""),
                     f"{unit}:{pair.unit}",
                     plan.releases.party_name(pair.observer),
                     claimed,
                     rigorous,
-                    _explain_claim(plan, pair, claimed, rigorous),
+                    f"{_explain_claim(plan, pair, claimed, rigorous)}; {number(each)} is the paper's ε of "
+                    "one noiser alone, which it divides by the root of the number of noisers.",
                 )
             )
     return tuple(found)
@@ -147,14 +149,14 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
         return noisers.total if plan.releases.elections else 0.0
     facts, classes, leaf = plan.releases.steps[-1], plan.releases.classes, plan.tree.leaf_of(pair.unit)
     own = pair.relation.kind == "own-edge"
-    all_noisy = all(classes.variance(facts.device_std)[number] > 0 for number in classes.of_leaf(leaf))
+    all_noisy = all(classes.variance(facts.device_std)[row] > 0 for row in classes.of_leaf(leaf))
     return float(plan.participants.drawn[leaf]) if own and all_noisy else 0.0
 
 
 def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
-    """A sentence on why the claim holds, or which steps of it do not."""
+    """Clauses on why the claim holds, or which steps of it do not."""
     if claim_holds(claimed, rigorous):
-        return "this observer meets only the sum of all noise; every noiser has to be honest (D1)."
+        return "this observer meets only the sum of all noise; every noiser has to be honest (D1)"
     reasons, edge = [], plan.tree.tiers[-1].name
     below = plan.tree.tiers[1].name if plan.tree.depth > 1 else "device"
     if pair.relation.kind == "cloud":
@@ -182,4 +184,4 @@ def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: fl
         "ε of a Gaussian does not shrink in proportion to its multiplier: the division by the root "
         "comes from a calibration that needs ε below 1 (D7)"
     )
-    return "; ".join(reasons) + "."
+    return "; ".join(reasons)

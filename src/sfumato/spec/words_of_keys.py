@@ -29,6 +29,38 @@ WORDS: Mapping[str, str] = {
     "model.kind": "model",
     "topology.kind": "network",
     "compression.ratio": "share that is sent",
+    "compression.kind": "compression",
+    "training.edge_every": "local steps between edge aggregations",
+    "training.steps_per_round": "local steps of a round",
+    "training.merge_every": "rounds between merges of groups",
+    "training.learning_rate.kind": "learning rate",
+    "training.learning_rate.initial": "first learning rate",
+    "data.partition.labels_per_device": "labels of each device",
+    "data.partition.size_sigma": "spread of the sizes of data (lognormal σ)",
+    "privacy.noise.calibrated_from.for": "towards whom ε is met",
+    "privacy.noise.for": "towards whom ε is met",
+    "privacy.noise.calibrated_from.formula": "formula of the noise",
+    "privacy.noise.formula": "formula of the noise",
+    "privacy.noise.calibrated_from.c2": "constant c2 of the formula",
+    "privacy.noise.c2": "constant c2 of the formula",
+    "privacy.noise.calibrated_from.multiplier": "noise multiplier that is set",
+    "privacy.noise.calibrated_from.at": "where noise is added",
+    "privacy.noise.calibrated_from.placement.device": "edges whose devices add noise (share, or which)",
+    "privacy.noise.calibrated_from.placement.edge": "edges that add noise (share, or which)",
+    "privacy.noise.calibrated_from.placement.cloud": "cloud adds noise",
+    "model.hidden": "hidden units of the model",
+    "model.bias": "model with a bias",
+    "topology.edges": "edges",
+    "topology.devices_per_edge": "devices of each edge",
+    "topology.devices": "devices",
+    "topology.groups": "groups",
+    "transport.devices_to_edge": "transport from devices to their edge",
+    "transport.edge_to_cloud": "transport from edges to the cloud",
+    "transport.devices_to_master": "transport from workers to their master",
+    "transport.devices_to_cloud": "transport from devices to the cloud",
+    "control.energy": "weight of energy in control",
+    "control.delay": "weight of delay in control",
+    "control.max_steps": "most local steps of a round in control",
 }
 
 
@@ -40,8 +72,8 @@ def key_in_words(key: str) -> str:
 
     >>> key_in_words("training.batch_size")
     'batch size'
-    >>> key_in_words("model.hidden")
-    'hidden (model)'
+    >>> key_in_words("model.rank")
+    'rank (model)'
     """
     if key in WORDS:
         return WORDS[key]

@@ -162,13 +162,13 @@ def _caption(groups: Groups, drawn: int, every: int) -> tuple[str, bool]:
         return f"{said}No two groups share a worker: nothing travels from one to another.", False
     if every == 1:
         said += (
-            "Groups merge in every round: what a group releases in round 1 reaches groups d links away in "
-            "round 1 + d"
+            "Groups merge in every round: the first release of a group reaches groups d links away in round "
+            "1 + d"
         )
     else:
         said += (
-            f"Groups merge every {every} rounds, so what a group releases in round 1 is in the models from "
-            f"which groups d links away train in round 1 + {every}d"
+            f"Groups merge every {every} rounds, so the first release of a group is in the models from which "
+            f"groups d links away train in round 1 + {every}d"
         )
     return f"{said}. A path that passes through the worker itself does not count.", True
 
@@ -274,7 +274,7 @@ def _node_properties(
     for group, arrival in zip(order, arrivals, strict=True):
         size = f"{text.whole(int(groups.sizes[group]))} workers"
         if group == source:
-            said, short = "releases in round 1", "source"
+            said, short = "is the one that releases", "source"
         elif math.isinf(arrival):
             said, short = "is never reached", "never"
         elif arrival > rounds:
@@ -314,7 +314,10 @@ def _arrival_table(
     return text.html_table(
         ["released by", *(f"group {_group_label(groups, g)}" for g in head)],
         [
-            (f"group {_group_label(groups, s)}", *(said(arrivals[s][at[g]]) for g in head))
+            (
+                f"group {_group_label(groups, s)}",
+                *("–" if g == s else said(arrivals[s][at[g]]) for g in head),
+            )
             for s in sorted(sources)
         ],
         caption="Round in which a group first trains from models that hold another's first release",

@@ -43,7 +43,8 @@ _MARKS: dict[str, tuple[str, Json]] = {
 _LINKS: dict[str, tuple[str, Json]] = {
     "raw": ("raw updates go up", {"color": RAW, "width": 2}),
     "noised": ("noised updates go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
-    "secure": ("only the sum arrives (secure aggregation)", {"color": SECURE, "width": 3}),
+    "secure": ("only the sum arrives, with noise (secure aggregation)", {"color": SECURE, "width": 3}),
+    "secure raw": ("only the sum arrives, without noise (secure aggregation)", {"color": RAW, "width": 3}),
     "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
     "shared": ("workers in common", {"color": NEUTRAL, "width": 1.5}),
 }

@@ -73,7 +73,7 @@ def _caption(network: Network, tree: Tree, canvas: Canvas) -> str:
     trusted = _trust_sentence(tree)
     if canvas.exposed_to:
         whom = text.join_names(list(canvas.exposed_to), 9)
-        trusted += f" Not trusted, and yet sent raw updates (orange): {whom}."
+        trusted += f" Not trusted, and yet sent updates without noise (orange): {whom}."
     return f"{parties}; {trusted} {noise_sentence(network)}"
 
 
@@ -89,7 +89,7 @@ def _star_figure(network: Network, tree: Tree) -> Figure:
         adds = devices.is_of(number)
         noise = device_noise_lines(devices, _tier_names(tree)) if adds else []
         kind = "noisy device" if adds else "device"
-        way = _way_up(network, tree, noised=adds)
+        way = _way_up(network, tree, noised=adds, some_noised=devices.of_some)
         canvas.link(way, (centre, 0.0), (float(number), _ROW))
         _note_exposure(canvas, tree, 0, 0, way)
         canvas.mark(kind, float(number), _ROW, title, ["under the cloud", *noise], party=device)
@@ -100,10 +100,17 @@ def _star_figure(network: Network, tree: Tree) -> Figure:
     )
 
 
-def _way_up(network: Network, tree: Tree, *, noised: bool) -> str:
-    """The kind of link from devices to their aggregator; ``noised``: whether all of them add noise."""
+def _way_up(network: Network, tree: Tree, *, noised: bool, some_noised: bool) -> str:
+    """The kind of link from devices to their aggregator.
+
+    Args:
+        network: that is drawn.
+        tree: its tree.
+        noised: whether every message on the link contains noise.
+        some_noised: whether any device under the aggregator adds noise, so that the sum contains some.
+    """
     if f"devices_to_{tree.tiers[-1].name}" in network.secure:
-        return "secure"
+        return "secure" if some_noised else "secure raw"
     return "superposed" if network.over_air else "noised" if noised else "raw"
 
 
@@ -203,13 +210,11 @@ def _draw_links_below(
     y = depth * _ROW
     is_secure = f"{tree.tiers[depth + 1].name}_to_{tree.tiers[depth].name}" in network.secure
     for child in shown:
-        kind = (
-            "secure"
-            if is_secure
-            else "noised"
-            if _sends_noise_only(network, tree, depth + 1, child)
-            else "raw"
-        )
+        # under secure aggregation the one sum of all children counts, else the message of each
+        senders = _children_of(tree, depth, index) if is_secure else [child]
+        has_noise = any(_sends_noise(network, tree, depth + 1, sender) for sender in senders)
+        kinds = ("secure", "secure raw") if is_secure else ("noised", "raw")
+        kind = kinds[0 if has_noise else 1]
         canvas.link(kind, (x, y), (places[child], y + _ROW))
         _note_exposure(canvas, tree, depth, index, kind)
     hidden = int(tree.children[depth][index]) - len(shown)
@@ -228,7 +233,7 @@ def _draw_devices(
     owner = tree.node_name(tree.depth - 1, leaf)
     devices = network.noise_of_devices(owner)
     noise, first = device_noise_lines(devices, _tier_names(tree)), int(tree.first_device[leaf])
-    way = _way_up(network, tree, noised=devices.of_all)
+    way = _way_up(network, tree, noised=devices.of_all, some_noised=devices.of_some)
     canvas.link(way, (x, y), (x, y + 44))
     _note_exposure(canvas, tree, tree.depth - 1, leaf, way)
 
@@ -241,21 +246,25 @@ def _draw_devices(
 
 
 def _note_exposure(canvas: Canvas, tree: Tree, depth: int, index: int, way: str) -> None:
-    """Note the kind of an aggregator that is not trusted, where the ``way`` to it is that of raw updates."""
-    if way == "raw" and not tree.tiers[depth].trusted[index]:
+    """Note the kind of an aggregator that is not trusted, where what comes the ``way`` to it has no noise."""
+    if way in ("raw", "secure raw") and not tree.tiers[depth].trusted[index]:
         canvas.exposed_to["the cloud" if depth == 0 else text.pluralise(tree.tiers[depth].name)] = None
 
 
-def _sends_noise_only(network: Network, tree: Tree, depth: int, index: int) -> bool:
-    """Whether all messages that this node sends up contain noise, of itself or of all parties below it."""
+def _sends_noise(network: Network, tree: Tree, depth: int, index: int) -> bool:
+    """Whether the average that this node sends up contains noise, of itself or of any party below it."""
     name = tree.node_name(depth, index)
     if network.adds_noise(name):
         return True
     if depth == tree.depth - 1:
-        return network.over_air or network.noise_of_devices(name).of_all
+        return network.over_air or network.noise_of_devices(name).of_some
+    return any(_sends_noise(network, tree, depth + 1, child) for child in _children_of(tree, depth, index))
+
+
+def _children_of(tree: Tree, depth: int, index: int) -> range:
+    """The nodes one tier below node ``index`` of tier ``depth``, as numbers within their tier."""
     first = int(tree.parents[depth + 1].searchsorted(index))
-    below = range(first, first + int(tree.children[depth][index]))
-    return all(_sends_noise_only(network, tree, depth + 1, child) for child in below)
+    return range(first, first + int(tree.children[depth][index]))
 
 
 def _tier_names(tree: Tree) -> list[str]:

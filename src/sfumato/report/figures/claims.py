@@ -16,14 +16,24 @@ from sfumato.run_folder.recorded_privacy import WorstCoalition
 _MOST_PAIRS = 20
 _MOST_NAMED = 4
 _SEES_DRAWS = "this observer sees who is drawn"  # as reasons say it
+_BEFORE_THE_DRAW = "mixture over Binomial"  # as reasons say it
+_TAKES_THE_PLACE = "drawn in the unit's place"  # as reasons say it
 _ONE_ROUND = "one round"  # as sources of claims say it
-_HOLDS_WHERE = "A claim holds where the rigorous ε does not exceed it."
+_HOLDS_WHERE = (
+    "Rigorous: the smallest ε that Sfumato proves. A claim holds where this does not exceed it; elsewhere it "
+    "is not proved."
+)
 
 
 def claim_in_words(source: str) -> str:
     """The source of a claim, with signs such as ε in place of the names that files write for them."""
     written = source.replace("2 pi^2 alpha/sigma^2", "2π²α/σ²").replace("mu for", "μ for")
     return written.replace(" x ", " × ")
+
+
+def source_without_formula(source: str) -> str:
+    """The place of a paper in the source of a claim, without the formula or the rounds that follow it."""
+    return source.rpartition(", ")[0] or source
 
 
 class _PairNames(NamedTuple):
@@ -61,11 +71,18 @@ class _PairNames(NamedTuple):
     def towards(self, claim: Claim) -> str:
         """The observer of a claim in a sentence, such as ``towards their own edge``.
 
-        Whoever sees who is drawn is charged, for one round, as of a device that is drawn.
+        For one round, who sees the draw is charged as of a device that is drawn; others for the chance
+        that it is, and where a fixed number is drawn unseen as if another device took its place.
         """
         drawn = _SEES_DRAWS in claim.why and _ONE_ROUND in claim.source
         towards = self.labels.column(claim.unit, claim.observer).towards
-        return f"{towards} for a device that is drawn" if drawn else towards
+        if drawn:
+            return f"{towards} for a device that is drawn"
+        if _ONE_ROUND not in claim.source:
+            return towards
+        if _TAKES_THE_PLACE in claim.why:
+            return f"{towards} before the draw, another device taking its place"
+        return f"{towards} before the draw" if _BEFORE_THE_DRAW in claim.why else towards
 
     def whose(self, claims: Sequence[Claim]) -> str:
         """The classes of units that claims are about; "" where the run has none about others."""
@@ -107,8 +124,7 @@ def claims_sentence(
     names = _PairNames.of(claims, labels, coalitions)
     by_source: dict[str, list[Claim]] = {}
     for claim in claims:
-        place = claim.source.rpartition(", ")[0] or claim.source  # without the formula or the rounds
-        by_source.setdefault(place, []).append(claim)
+        by_source.setdefault(source_without_formula(claim.source), []).append(claim)
     return [
         " ".join([_sentence_of_source(source, about, names), *_common_reason(about, told)])
         for source, about in by_source.items()
@@ -129,8 +145,33 @@ def _sentence_of_source(source: str, claims: Sequence[Claim], names: _PairNames)
             f"{source} claims ε = {claimed} a round{of}; {_holding(first, names)}. Provable for one round: "
             f"{_provable(first, names, whose)}; for {later[0].source.rpartition(', ')[2]}{before}: {worst}."
         )
-    holding, provable = _holding(claims, names), _provable(claims, names, whose)
-    return f"{source} claims ε = {claimed}{of}; {holding}. Provable: {provable}."
+    provable = _provable(claims, names, whose)
+    return f"{source} claims {_readings(claims, names, of)}. Provable: {provable}."
+
+
+def _readings(claims: Sequence[Claim], names: _PairNames, of: str) -> str:
+    """The ε that claims of one source state and where they hold, by each formula (reading) of the source.
+
+    Args:
+        claims: of one source.
+        names: of the run.
+        of: words on whom they are about, after the last ε.
+    """
+    by_formula: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_formula.setdefault(claim_in_words(claim.source).rpartition(", ")[2], []).append(claim)
+    spans = {
+        formula: _span([claim.claimed_epsilon for claim in found], text.number)
+        for formula, found in by_formula.items()
+    }
+    holding = [_holding(found, names) for found in by_formula.values()]
+    if len(spans) == 1:
+        return f"ε = {next(iter(spans.values()))}{of}; {holding[0]}"
+    stated = [f"{span} (by {formula})" for formula, span in spans.items()]
+    if len(set(holding)) == 1:
+        return f"ε = {' or '.join(stated)}{of}; by each of these readings {holding[0]}"
+    said = [f"by {formula} {words}" for formula, words in zip(spans, holding, strict=True)]
+    return f"ε = {' or '.join(stated)}{of}; {'; '.join(said)}"
 
 
 def _common_reason(claims: Sequence[Claim], told: Sequence[str]) -> list[str]:
@@ -179,10 +220,13 @@ def _holding(claims: Sequence[Claim], names: _PairNames) -> str:
     if len(holds) + len(fails) == len(kinds):
         colluders = names.colluders_against([claim for claim in claims if claim.holds])
         also = f", nor with {text.how_many(colluders, 'device')} that collude with it" if colluders else ""
-        return f"it holds {text.join_names(holds)}, not {text.join_names(fails)}{also}"
+        nowhere = text.join_names(fails).replace(" and ", " or ")
+        return f"it holds {text.join_names(holds)}, not {nowhere}{also}"
     pairs = {(claim.unit, claim.observer) for claim in claims}
     failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
-    return f"it holds for {text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))} pairs"
+    return (
+        f"it holds for {text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))} classes of pairs"
+    )
 
 
 def claims_figure(

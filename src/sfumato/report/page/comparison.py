@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
+from sfumato.report.figures.claims import source_without_formula
 from sfumato.report.figures.control import noise_factors
 from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
 from sfumato.report.results.comparability import (
@@ -27,7 +29,7 @@ from sfumato.run_folder.reader import RunFolder
 from sfumato.spec.diff import differing_values
 from sfumato.spec.words_of_keys import WORDS, key_in_words, setting_in_words
 
-_ALIKE = ("unit", "δ", "rounds done", "seeds")  # left out where all runs are alike
+_ALIKE = ("unit", "δ", "rounds", "seeds")  # left out where all runs are alike
 _NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
 _NOISE = frozenset(
     f"privacy.noise.{key}"
@@ -110,6 +112,12 @@ def _spec_differences_table(series: Sequence[Series]) -> str:
     more = text.html_table(headers, rows[_MOST_KEYS:], caption="What differs, too", stacked=True)
     others = text.how_many(len(rows) - _MOST_KEYS, "more setting")
     return f"{shown}<details><summary>Show {others} in which they differ</summary>{more}</details>"
+
+
+def _rounds_in_words(one: Series, summary: Summary) -> str:
+    """How many rounds a run has done; with adaptive control also that this chose how many."""
+    chosen = " (as many as adaptive control chose)" if one.first.spec_dict.get("control") else ""
+    return f"{text.whole(summary.rounds)}{chosen}"
 
 
 def _rounds_row(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
@@ -249,14 +257,19 @@ def _of_whole_devices(one: Series, unit: str) -> list[str]:
 
 
 def _failed_claim(one: Series) -> list[str]:
-    """A sentence on published claims that do not hold; [] where all do."""
+    """A sentence on the claims of each published source that do not hold; [] where all do."""
     claims = one.first.privacy.claims
-    failed = sorted({claim.claimed_epsilon for claim in claims if not claim.holds})
-    if not failed:
-        return []
-    towards = " towards some observers" if any(claim.holds for claim in claims) else ""
-    values = " to ".join(map(text.number, dict.fromkeys((failed[0], failed[-1]))))
-    return [f"A published claim of ε = {values} for this run does not hold{towards}."]
+    by_source: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_source.setdefault(source_without_formula(claim.source), []).append(claim)
+    said = []
+    for source, about in by_source.items():
+        failed = sorted({claim.claimed_epsilon for claim in about if not claim.holds})
+        if failed:
+            towards = " towards some observers" if any(claim.holds for claim in about) else ""
+            values = " to ".join(map(text.number, dict.fromkeys((failed[0], failed[-1]))))
+            said.append(f"The claim of {source}, ε = {values}, does not hold{towards} for this run.")
+    return said
 
 
 def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
@@ -302,7 +315,7 @@ def _figures_of_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> 
         "ε, another edge": [_told_towards(one, "other-edge") for one in series],
         "ε, another device": [_told_towards(one, "peer", "other-device") for one in series],
         "δ": [text.number(s.delta) for s in summaries],
-        "traffic": [text.quantity(s.total_bytes, text.BYTES) for s in summaries],
+        "traffic, up and down": [text.quantity(s.total_bytes, text.BYTES) for s in summaries],
         "energy": [
             energy_text(one.first.spec_dict, s.energy_j) if has else "–"
             for (one, s), has in zip(pairs, asked, strict=True)
@@ -311,7 +324,7 @@ def _figures_of_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> 
             text.quantity(s.delay_s, text.SECONDS) if has else "–"
             for s, has in zip(summaries, asked, strict=True)
         ],
-        "rounds done": [text.whole(s.rounds) for s in summaries],
+        "rounds": [_rounds_in_words(one, s) for one, s in pairs],
         "seeds": [text.whole(s.seeds) for s in summaries],
     }
     return [(title, *values) for title, values in found.items()]

@@ -34,6 +34,7 @@ from sfumato.report.results.dp_ogl_plus import lead_of_run, protocol_warnings
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.observer_labels import labels_for
+from sfumato.report.results.power_limit import power_limit_sentences
 from sfumato.report.results.protection_words import protection_paragraphs, warnings_of_run
 from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import steps_of_everybody
@@ -122,12 +123,16 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
 
 
 def _unfinished_sentence(one: Series) -> str:
-    """A sentence on how many rounds of an unfinished run are done; "" where all are."""
+    """A sentence on how many rounds of an unfinished run are done; "" where all are.
+
+    With adaptive control nobody knows how many rounds a run will have.
+    """
     unfinished = [run for run in one.runs if not run.finished]
     if not unfinished:
         return ""
     played = text.whole(min(len(run.metrics) for run in unfinished))
-    of = f"{played} of {text.whole(one.first.rounds)} rounds are done"
+    every = "" if one.first.spec_dict.get("control") else f" of {text.whole(one.first.rounds)}"
+    of = f"{played}{every} rounds are done"
     return f"{one.name} is not finished: {of}. The results may still change."
 
 
@@ -189,7 +194,9 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     """HTML of the first screen of one run: a verdict on its protocol, three columns, and the warnings."""
     score, asked = headline_of(one.first.metrics), asks_for_energy([one])
     costs = [_Tile("Rounds", text.whole(summary.rounds))]
-    costs.append(_Tile("Traffic", text.quantity(summary.total_bytes, text.BYTES)))
+    costs.append(_Tile("Traffic, up and down", text.quantity(summary.total_bytes, text.BYTES)))
+    if one.network.over_air:
+        costs.append(_Tile("Uses of subcarriers (up)", text.number(one.total("channel_uses").value)))
     if asked:
         time = text.quantity(summary.delay_s, text.SECONDS)
         costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
@@ -206,6 +213,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         "Who learns what": [*epsilons, _paragraphs(_leakage_paragraphs(one, matrix))],
         "At what cost": [
             _tiles_html(costs),
+            _paragraphs(power_limit_sentences(one)),
             _commands_html(*_WITHOUT_CONTROL, commands_without_control(one)) if controlled else "",
         ],
         "Accuracy" if score is ACCURACY else text.title(score.name): [

@@ -14,6 +14,10 @@ _FROM_SEED = (
     "All noise of a simulation follows from its seed: whoever has that, or finds it by trying, can subtract "
     "the noise, and no ε holds against them."
 )
+_ON_AIR = (
+    "Over the air, the energy and how many messages the power limit made weaker follow from devices' data; "
+    "they are not accounted for either."
+)
 _IN_USE = "A deployment draws noise from a secret source."
 _OF_RECEIVERS = "In a real network the noise is the receivers' own, and nobody draws it."
 
@@ -39,6 +43,7 @@ def not_accounted(series: Sequence[Series]) -> list[str]:
         lines.append(f"{_FROM_SEED} {_OF_RECEIVERS if on_air_only else _IN_USE}")
         lines.append("The guarantees assume exact Gaussian noise and do not cover floating-point effects.")
     if any(one.network.over_air for one in series):
+        lines.append(_ON_AIR)
         lines.append("Whoever hears better than the receivers of the spec, or from nearer, learns more.")
     if any(one.network.trees for one in series):
         lines.append(KNOWN_MOVES)

@@ -125,7 +125,8 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
     written = [
         [text.number(value) if value else "none" for value in row["multipliers"]] for row in noise["parties"]
     ]
-    depth = 1 if all(len(set(values)) == 1 for values in written) else max(map(len, written))
+    one_level = _only_global(noise, training) or all(len(set(values)) == 1 for values in written)
+    depth = 1 if one_level else max(map(len, written))
     rows = [
         (owners_in_words(row["parties"], 12), *values[:depth], *["–"] * (depth - len(values)))
         for row, values in zip(noise["parties"], written, strict=True)
@@ -139,6 +140,12 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
         caption += ". Global aggregation: up to the cloud; one level below: the cloud does not take part"
     numeric = tuple(range(1, depth + 1))
     return text.paragraphs(said) + text.html_table(["party", *titles], rows, caption=caption, numeric=numeric)
+
+
+def _only_global(noise: Mapping[str, Any], training: Mapping[str, Any]) -> bool:
+    """Whether the cloud takes part in every aggregation, as in HDP, so that noise has no other levels."""
+    below = any(any(row["multipliers"][1:]) for row in noise["parties"])
+    return not below and not {"edge_every", "aggregate_every"} & set(training)
 
 
 def names_of_levels(depth: int) -> list[str]:

@@ -33,7 +33,7 @@ from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import write_text
 
 _MOST_OPEN = 12  # points whose links are shown
-_FRONT = "The Pareto front are the points that no other point beats: as good in both figures, better in one."
+_FRONT = "The Pareto front: the points that no other point beats, as good in both figures and better in one."
 _FILLED = "Filled markers, joined by a line: the Pareto front."
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 

@@ -92,7 +92,9 @@ def note_on_trust(points: Sequence[SweptPoint], name: str) -> str:
     known = dict.fromkeys(point.known_raw for point in points if point.known_raw)
     some = [raw for raw in known if not raw.startswith("0 of ")]
     raw = text.join_names(some).replace(" and ", " or ")
-    return f"∞ towards their own edge, which they trust, for {raw} devices" if some else ""
+    trusting = sum(point.known_raw in some for point in points)
+    where = "" if trusting == len(points) else f", at {trusting} of {len(points)} points"
+    return f"∞ towards their own edge, which they trust, for {raw} devices{where}" if some else ""
 
 
 def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:

@@ -12,6 +12,7 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     matrix            the matrix of guarantees: classes of units towards kinds of observers
     network           the network of a run folder: tree or groups, trust, noise
     observer_labels   names of classes of devices, and of observers relative to a device
+    power_limit       over the air: messages that the power limit made weaker
     protection_words  who is protected how well, who trusts whom, and who has no guarantee and why
     secure_sums       how many messages a sum under secure aggregation needs, and who may be missing
     series            one entry of a report: a run, or several seeds with mean and interval
