@@ -29,6 +29,7 @@ from sfumato.accounting import account
 from sfumato.cli import main
 from sfumato.deployment import local_processes
 from sfumato.deployment.flower import environment, keeper
+from sfumato.deployment.flower import relays as relays_file
 from sfumato.deployment.flower.environment import VERSION, require_flower
 from sfumato.deployment.flower.relays import FlowerRelays
 from sfumato.deployment.local_processes import deploy_locally
@@ -144,6 +145,17 @@ def test_a_keeper_ends_the_children_of_children_too() -> None:
     started.stdin.close()
     assert started.wait(60) == 0
     assert processes_with(word) == []
+
+
+def test_a_keeper_that_takes_long_is_not_killed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower's processes outlived `deploy` on a busy machine: nobody else ends those that it has not met."""
+    relays, done = FlowerRelays(place, ["device-0", "cloud"], {0: 1}, place / "log"), place / "done"
+    slow = f"import pathlib, sys, time; sys.stdin.read(); time.sleep(1); pathlib.Path({str(done)!r}).touch()"
+    relays._keeper = subprocess.Popen([sys.executable, "-c", slow], stdin=subprocess.PIPE, text=True)
+    monkeypatch.setattr(relays_file, "_END_S", 0.01)
+    relays.close()
+    assert relays._keeper.wait(60) == 0
+    assert done.exists()
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,14 @@ def phase_of(data: bytes, *, masked: bool) -> tuple[RoundPosition, Phase]:
     return position, _PHASES[MessageKind(parse_frame(message).kind)]
 
 
+def kind_of(data: bytes) -> int | None:
+    """The kind of the message of a session of masks that a frame holds."""
+    frame = parse_frame(data)
+    if frame.kind != FrameKind.MASKING:
+        return None
+    return parse_frame(decode_masking(frame.payload)[2]).kind
+
+
 def fails(terms: DeploymentTerms, device: int, data: bytes, silent: Silence) -> None:
     """Raise a RunError if a device does not answer a frame."""
     position, phase = phase_of(data, masked=terms.is_masked(terms.parent(device)))
