@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from rehearsals import STAR, TREE, model_bytes, on_the_grid, spec_of
 from sfumato.accounting import account
 from sfumato.cli import main
 from sfumato.deployment import local_processes
+from sfumato.deployment.calls import at_once
+from sfumato.deployment.carrier import told
 from sfumato.deployment.flower import environment, keeper
 from sfumato.deployment.flower import relays as relays_file
 from sfumato.deployment.flower.environment import VERSION, require_flower
@@ -106,6 +109,52 @@ def test_a_party_that_is_gone_is_lost_and_met_again(relay: AwaitedParty, place: 
     listening(place / "own")
     assert relay.receive(b"two") == [b"two"]
     relay.close()
+
+
+class SlowGrid:
+    """A grid whose every answer takes a while; ``most``: questions that were under way at the same time."""
+
+    def __init__(self) -> None:
+        self.under_way, self.most = dict[str, tuple[int, stand_in_flower.Message]](), 0
+
+    def get_node_ids(self) -> list[int]:
+        return list(range(5))
+
+    def push_messages(self, messages: list[stand_in_flower.Message]) -> list[str]:
+        name = str(messages[0].node)
+        self.under_way[name] = 3, messages[0]
+        self.most = max(self.most, len(self.under_way))
+        return [name]
+
+    def pull_messages(self, names: list[str]) -> list[stand_in_flower.Message]:
+        left, message = self.under_way.pop(names[0])
+        if left:
+            self.under_way[names[0]] = left - 1, message
+            return []
+        frames = b"\0" + (1).to_bytes(4, "big") + (2).to_bytes(8, "big") + b"ok"
+        return [stand_in_flower.Message({"frame": {"bytes": frames}})]
+
+
+def test_a_machine_is_asked_for_no_more_processes_of_flower_than_it_has_cores(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower gives up a process that starts too slowly, and starts another one: more and more of them."""
+    for name, module in stand_in_flower.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    server, grid = stand_in_flower.loaded(APP / "relay_server.py"), SlowGrid()
+    before = os.umask(0o177)
+    for node in range(5):
+        given = (grid, node, str(place / f"reached-{node}"))
+        threading.Thread(target=server._serve, args=given, daemon=True).start()
+    assert waited_for(lambda: len(list(place.glob("reached-*"))) == 5)
+    os.umask(before)
+    children = [AwaitedParty(place / f"reached-{n}", f"device:{n}", MOST, patience_s=60.0) for n in range(5)]
+    answers = at_once([partial(told, child, [b"question"]) for child in children])
+    assert answers == [([b"ok"], None)] * 5
+    assert grid.most == 2
+    for child in children:
+        child.close()
 
 
 def test_the_relay_imports_nothing_of_ours() -> None:

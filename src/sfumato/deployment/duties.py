@@ -105,16 +105,16 @@ def _of_coin(terms: DeploymentTerms, device: int) -> tuple[str, ...]:
     if not plan.is_sampled:
         return ()
     coin = f"takes part in a round with probability {number(plan.participants.rate)}, by a coin of its own"
-    told, name = "others may tell from the noise how many took part, and so whether all or none did", terms.name
-    noisy, masked = _adds_noise_below(terms, parent), terms.is_masked(parent)
+    told = "others may tell from the noise how many took part, and so whether all or none did"
+    noisy, masked, name = _adds_noise_below(terms, parent), terms.is_masked(parent), terms.name(parent)
     if masked and noisy:
         seen = f"masks hide which it was, but {told}"
     elif masked:
-        seen = f"masks hide which it was: {name(parent)} gets the sum alone, which is 0 where nobody took part"
+        seen = f"masks hide which it was: {name} gets the sum alone, which is 0 where nobody took part"
     elif noisy:
-        seen = f"{name(parent)} sees which it was, and {told}"
+        seen = f"{name} sees which it was, and {told}"
     else:
-        seen = f"only {name(parent)} sees which it was"
+        seen = f"only {name} sees which it was"
     return (f"It {coin}; otherwise it does the same work and sends zeros, and {seen}.",)
 
 
