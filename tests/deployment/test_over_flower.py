@@ -341,6 +341,15 @@ def require_accounted(run_folder: Path, document: dict[str, Any], place: Path) -
 PLAYED = [
     pytest.param(STAR | {"training": STAR["training"] | {"rounds": 2}}, id="star"),
     pytest.param(TREE | {"training": TREE["training"] | {"rounds": 2}}, id="two levels, one edge trusted"),
+    pytest.param(
+        TREE
+        | {
+            "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4},
+            "transport": {"devices_to_edge": "secure-aggregation"},
+            "training": TREE["training"] | {"rounds": 2},
+        },
+        id="two edges of four devices, masked",
+    ),
 ]
 
 
