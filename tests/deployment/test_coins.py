@@ -287,7 +287,12 @@ def test_the_sheet_and_the_words_of_a_consent_say_it(tmp_path: Path) -> None:
         assert any("device:2 itself, other devices when they are drawn, edge:0 (key" in one for one in words)
     (tmp_path / "masked").mkdir()
     with staged(MASKED, tmp_path / "masked") as stage:
-        hidden = f"masks hide which it was, but others may tell {told}"
+        hidden = f"masks hide which it was, but others may tell from the noise {told}"
+        assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and {hidden}"
+    (tmp_path / "quiet").mkdir()
+    with staged(MASKED_EDGES, tmp_path / "quiet") as stage:
+        assert not stage.terms.noisy()[0]
+        hidden = "masks hide which it was: edge:0 gets the sum alone, which is 0 where nobody took part."
         assert duties(stage.terms, 0)[1] == f"{coin} work and sends zeros, and {hidden}"
 
 

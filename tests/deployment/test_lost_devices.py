@@ -19,6 +19,7 @@ from losing_devices import (
     Silence,
     drawn,
     from_phase,
+    kind_of,
     model_of,
     played,
     recorded,
@@ -29,9 +30,7 @@ from rehearsals import STAR, TREE, model_bytes, on_the_grid, rehearsed, spec_of
 
 from sfumato.deployment.masked_hops import masked_terms
 from sfumato.deployment.messages import (
-    FrameKind,
     RoundPosition,
-    decode_masking,
 )
 from sfumato.deployment.subtree import Subtree
 from sfumato.errors import RunError, SfumatoError
@@ -199,14 +198,6 @@ def told_of_survivors(stage: Stage, lost: int) -> None:
             signed += kind_of(data) == MessageKind.SURVIVORS
         except RunError as error:
             waiting += stage.cloud().lose(recipient, error)
-
-
-def kind_of(data: bytes) -> int | None:
-    """The kind of the message of a session of masks that a frame holds."""
-    frame = parse_frame(data)
-    if frame.kind != FrameKind.MASKING:
-        return None
-    return parse_frame(decode_masking(frame.payload)[2]).kind
 
 
 @pytest.mark.parametrize("restarted", [[5], [0, 5], [0, 1, 2, 3, 4, 5]])

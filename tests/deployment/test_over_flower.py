@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ from rehearsals import STAR, TREE, model_bytes, on_the_grid, spec_of
 from sfumato.accounting import account
 from sfumato.cli import main
 from sfumato.deployment import local_processes
+from sfumato.deployment.calls import at_once
+from sfumato.deployment.carrier import told
 from sfumato.deployment.flower import environment, keeper
+from sfumato.deployment.flower import relays as relays_file
 from sfumato.deployment.flower.environment import VERSION, require_flower
 from sfumato.deployment.flower.relays import FlowerRelays
 from sfumato.deployment.local_processes import deploy_locally
@@ -107,6 +111,52 @@ def test_a_party_that_is_gone_is_lost_and_met_again(relay: AwaitedParty, place: 
     relay.close()
 
 
+class SlowGrid:
+    """A grid whose every answer takes a while; ``most``: questions that were under way at the same time."""
+
+    def __init__(self) -> None:
+        self.under_way, self.most = dict[str, tuple[int, stand_in_flower.Message]](), 0
+
+    def get_node_ids(self) -> list[int]:
+        return list(range(5))
+
+    def push_messages(self, messages: list[stand_in_flower.Message]) -> list[str]:
+        name = str(messages[0].node)
+        self.under_way[name] = 3, messages[0]
+        self.most = max(self.most, len(self.under_way))
+        return [name]
+
+    def pull_messages(self, names: list[str]) -> list[stand_in_flower.Message]:
+        left, message = self.under_way.pop(names[0])
+        if left:
+            self.under_way[names[0]] = left - 1, message
+            return []
+        frames = b"\0" + (1).to_bytes(4, "big") + (2).to_bytes(8, "big") + b"ok"
+        return [stand_in_flower.Message({"frame": {"bytes": frames}})]
+
+
+def test_a_machine_is_asked_for_no_more_processes_of_flower_than_it_has_cores(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower gives up a process that starts too slowly, and starts another one: more and more of them."""
+    for name, module in stand_in_flower.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    server, grid = stand_in_flower.loaded(APP / "relay_server.py"), SlowGrid()
+    before = os.umask(0o177)
+    for node in range(5):
+        given = (grid, node, str(place / f"reached-{node}"))
+        threading.Thread(target=server._serve, args=given, daemon=True).start()
+    assert waited_for(lambda: len(list(place.glob("reached-*"))) == 5)
+    os.umask(before)
+    children = [AwaitedParty(place / f"reached-{n}", f"device:{n}", MOST, patience_s=60.0) for n in range(5)]
+    answers = at_once([partial(told, child, [b"question"]) for child in children])
+    assert answers == [([b"ok"], None)] * 5
+    assert grid.most == 2
+    for child in children:
+        child.close()
+
+
 def test_the_relay_imports_nothing_of_ours() -> None:
     for path in (*APP.glob("*.py"), Path(keeper.__file__)):
         names = set()
@@ -144,6 +194,17 @@ def test_a_keeper_ends_the_children_of_children_too() -> None:
     started.stdin.close()
     assert started.wait(60) == 0
     assert processes_with(word) == []
+
+
+def test_a_keeper_that_takes_long_is_not_killed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower's processes outlived `deploy` on a busy machine: nobody else ends those that it has not met."""
+    relays, done = FlowerRelays(place, ["device-0", "cloud"], {0: 1}, place / "log"), place / "done"
+    slow = f"import pathlib, sys, time; sys.stdin.read(); time.sleep(1); pathlib.Path({str(done)!r}).touch()"
+    relays._keeper = subprocess.Popen([sys.executable, "-c", slow], stdin=subprocess.PIPE, text=True)
+    monkeypatch.setattr(relays_file, "_END_S", 0.01)
+    relays.close()
+    assert relays._keeper.wait(60) == 0
+    assert done.exists()
 
 
 @pytest.mark.parametrize(
@@ -280,6 +341,15 @@ def require_accounted(run_folder: Path, document: dict[str, Any], place: Path) -
 PLAYED = [
     pytest.param(STAR | {"training": STAR["training"] | {"rounds": 2}}, id="star"),
     pytest.param(TREE | {"training": TREE["training"] | {"rounds": 2}}, id="two levels, one edge trusted"),
+    pytest.param(
+        TREE
+        | {
+            "topology": {"kind": "tree", "edges": 2, "devices_per_edge": 4},
+            "transport": {"devices_to_edge": "secure-aggregation"},
+            "training": TREE["training"] | {"rounds": 2},
+        },
+        id="two edges of four devices, masked",
+    ),
 ]
 
 

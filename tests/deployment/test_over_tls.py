@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from forked_parties import LOG, Settings, answers, forked
+from forked_parties import LOG, Settings, answers, forked, killed_at
 from handed_over import checked, free_addresses, written
 from rehearsals import STAR, TREE, SimulatedRandomness, model_bytes, on_the_grid, spec_of
 
@@ -135,6 +135,30 @@ def test_parties_that_are_killed_send_the_same_bytes_again_and_the_run_goes_on(
         if (last := deaths.get(name)) is not None:
             assert given[last] == given[last - 1]
             assert (out / name / LOG).read_text().count("takes part in tree") == 2
+
+
+@pytest.mark.parametrize(
+    ("document", "moments"), [(TREE, 6), (MASKED_TREE, 22)], ids=["plain", "masked devices"]
+)
+def test_an_edge_that_is_killed_in_every_phase_answers_each_round_once(
+    document: dict[str, Any], moments: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is started again each time; where the cloud gives it up, with one line, the cloud is started again.
+
+    A question comes once a round, all else in both aggregations: of the cloud's frame, of a device's answer,
+    or of the five messages that a device has in a session of masks.
+    """
+    out = handed_over(tmp_path, document, AGGREGATORS, capsys)
+    stopped = 0
+    with forked(Settings(str(out), fragile=["edge-0"])):
+        while main(["party", "cloud", "--folder", str(out)]) != 0:
+            assert capsys.readouterr().err.splitlines()[-1].startswith("sfumato: edge:0: ")
+            stopped += 1
+            assert stopped < moments
+    assert check_run(out / "cloud" / "run").problems == []
+    assert len(set(killed_at(out / "edge-0"))) == len(killed_at(out / "edge-0")) == moments
+    assert len(set(answers(out / "edge-0"))) == len(set(answers(out / "edge-1"))) == 3
+    print(f"killed {moments} times; the cloud stopped {stopped} times")
 
 
 def test_a_masked_session_that_a_device_has_left_is_played_again(

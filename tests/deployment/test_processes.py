@@ -293,6 +293,30 @@ def test_parties_end_when_their_starter_is_killed_and_the_run_goes_on(command: l
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_report")
+def test_an_edge_that_is_killed_stops_the_run_and_it_goes_on(command: list[str]) -> None:
+    """With one line, also in the midst of a session of masks; all processes end with it."""
+    spec = Path(command[1])
+    masked = TREE | {"transport": {"devices_to_edge": "secure-aggregation"}}
+    spec.write_text(yaml.safe_dump(masked | {"training": TREE["training"] | {"rounds": 20}}))
+    run, parties = spec.with_name("run"), spec.with_name("run-parties")
+    words = [sys.executable, "-m", "sfumato", *command[:-2], "--quiet"]
+    environment, log = os.environ | {"OMP_NUM_THREADS": "1"}, run / ROUNDS_FILE
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as deployed:
+        try:
+            assert waited_for(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
+            os.kill(processes_of(parties)["edge-1"], signal.SIGKILL)
+            assert deployed.wait(600) == 1
+        finally:
+            deployed.kill()
+        assert deployed.stderr is not None
+        assert deployed.stderr.read().splitlines() == ["sfumato: edge:1: has ended"]
+    assert not processes_of(parties)
+    subprocess.run([*words, "--resume"], check=True, env=environment)
+    assert check_run(run).problems == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_report")
 def test_deploy_local_goes_on_without_a_device_within_the_declared_dropouts(command: list[str]) -> None:
     """Killed by force in the midst of the run; one of the four devices under masks may be missing."""
     spec = Path(command[1])

@@ -98,6 +98,9 @@ def test_a_folder_of_a_deployment_is_verified_and_stated(tmp_path: Path) -> None
     assert "floating-point" not in stated
     assert "This was a rehearsal of real parties on one machine" in stated
     assert folder.metrics["bytes_up"].gt(0).all()
+    with pytest.raises(SpecError, match=rf"purpose: got 'another'; must be '{PURPOSE}': the run in .* ended"):
+        rehearsed(spec, tmp_path, simulated=False, resume=True, purpose="another")
+    assert rehearsed(spec, tmp_path, simulated=False, resume=True).path == folder.path
     again = rehearsed(spec, tmp_path, simulated=False, force=True)  # the same parties, another session
     other = json.loads((again.path / "ledger.json").read_text("utf-8"))["realised"]["deployed"]
     assert other["session"] != realised["deployed"]["session"]

@@ -14,7 +14,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,10 +23,11 @@ from typing import cast
 from sfumato.cli import main
 from sfumato.deployment import invitation, remote_party
 from sfumato.deployment.carrier import FrameReceiver
+from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.invitation import Started, read_terms
 from sfumato.deployment.randomness import SystemRandomness
 
-ANSWERS, LOG = "answers", "log"
+ANSWERS, LOG, DEATHS = "answers", "log", "deaths"
 _POLL_S = 0.1
 
 
@@ -39,12 +40,15 @@ class Settings:
         simulated: whether they draw what `run` does.
         deaths: who is killed by force, after how many answers: the last one is kept, and not sent yet.
         back: whether those who were killed are started again.
+        fragile: edges that are killed by force at every kind of frame of every aggregation of a round, once
+            before they take it and once after; `killed_at` says at which.
     """
 
     folder: str
     simulated: bool = False
     deaths: Mapping[str, int] = field(default_factory=dict)
     back: bool = True
+    fragile: Sequence[str] = ()
 
 
 @contextmanager
@@ -64,6 +68,34 @@ def forked(settings: Settings) -> Iterator[None]:
 def answers(folder: Path) -> list[str]:
     """What a party answered, in hexadecimal digits, one after the other."""
     return (folder / ANSWERS).read_text().splitlines()
+
+
+def killed_at(folder: Path) -> list[str]:
+    """The kinds of frames at which a fragile edge was killed, with the aggregation and whether before it."""
+    return (folder / DEATHS).read_text().splitlines()
+
+
+def _make_fragile(folder: Path) -> None:
+    """Let the edge of a folder be killed; see `Settings.fragile`."""
+    from losing_devices import named
+
+    deaths = folder / DEATHS
+    deaths.touch()
+
+    class Fragile(EdgeParty):
+        def receive(self, data: bytes) -> list[bytes]:
+            self._may_die(f"{named(data)} before")
+            sent = super().receive(data)
+            self._may_die(f"{named(data)} after")
+            return sent
+
+        def _may_die(self, moment: str) -> None:
+            if moment not in killed_at(folder):
+                with deaths.open("a") as file:
+                    file.write(f"{moment}\n")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    invitation.EdgeParty = Fragile  # type: ignore[misc]
 
 
 @dataclass
@@ -98,6 +130,8 @@ def _be(settings: Settings, name: str, last: int | None) -> None:
     remote_party.start_party = started
     if settings.simulated:
         _draw_what_run_does(folder)
+    if name in settings.fragile:
+        _make_fragile(folder)
     with (folder / LOG).open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)

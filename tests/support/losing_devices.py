@@ -63,6 +63,21 @@ def phase_of(data: bytes, *, masked: bool) -> tuple[RoundPosition, Phase]:
     return position, _PHASES[MessageKind(parse_frame(message).kind)]
 
 
+def kind_of(data: bytes) -> int | None:
+    """The kind of the message of a session of masks that a frame holds."""
+    frame = parse_frame(data)
+    if frame.kind != FrameKind.MASKING:
+        return None
+    return parse_frame(decode_masking(frame.payload)[2]).kind
+
+
+def named(data: bytes) -> str:
+    """The kind of a frame, by name, and the aggregation that it is about."""
+    frame, masking = parse_frame(data), kind_of(data)
+    name = FrameKind(frame.kind).name if masking is None else MessageKind(masking).name
+    return f"{name} {decode_masking(frame.payload)[0].aggregation}"  # all payloads begin alike
+
+
 def fails(terms: DeploymentTerms, device: int, data: bytes, silent: Silence) -> None:
     """Raise a RunError if a device does not answer a frame."""
     position, phase = phase_of(data, masked=terms.is_masked(terms.parent(device)))

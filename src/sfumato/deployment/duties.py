@@ -105,13 +105,16 @@ def _of_coin(terms: DeploymentTerms, device: int) -> tuple[str, ...]:
     if not plan.is_sampled:
         return ()
     coin = f"takes part in a round with probability {number(plan.participants.rate)}, by a coin of its own"
-    told = "how many took part, and so whether all or none did"
-    if terms.is_masked(parent):
-        seen = f"masks hide which it was, but others may tell {told}"
-    elif _is_draw_unseen(terms, parent):
-        seen = f"only {terms.name(parent)} sees which it was"
+    told = "others may tell from the noise how many took part, and so whether all or none did"
+    noisy, masked, name = _adds_noise_below(terms, parent), terms.is_masked(parent), terms.name(parent)
+    if masked and noisy:
+        seen = f"masks hide which it was, but {told}"
+    elif masked:
+        seen = f"masks hide which it was: {name} gets the sum alone, which is 0 where nobody took part"
+    elif noisy:
+        seen = f"{name} sees which it was, and {told}"
     else:
-        seen = f"{terms.name(parent)} sees which it was, and others may tell from the noise {told}"
+        seen = f"only {name} sees which it was"
     return (f"It {coin}; otherwise it does the same work and sends zeros, and {seen}.",)
 
 
@@ -121,7 +124,12 @@ def _is_draw_unseen(terms: DeploymentTerms, parent: int) -> bool:
     Not where one of them adds noise: its variance over the coordinates of their sum, which everybody gets in
     the end, tells how many were drawn. There `account` amplifies nothing.
     """
-    return not (terms.is_masked(parent) or terms.noisy()[list(terms.children(parent))].any())
+    return not (terms.is_masked(parent) or _adds_noise_below(terms, parent))
+
+
+def _adds_noise_below(terms: DeploymentTerms, parent: int) -> bool:
+    """Whether a device below ``parent`` adds noise."""
+    return bool(terms.noisy()[list(terms.children(parent))].any())
 
 
 def _of_draws_below(terms: DeploymentTerms, node: int) -> tuple[str, ...]:

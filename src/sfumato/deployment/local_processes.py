@@ -27,13 +27,13 @@ from sfumato.deployment.flower.relays import FlowerRelays
 from sfumato.deployment.invitation import write_invitation
 from sfumato.deployment.local_parties import PartyFolders, local_parties_of
 from sfumato.deployment.loop_code import LoopCode
-from sfumato.deployment.played_rounds import PlayedRounds
+from sfumato.deployment.played_rounds import PlayedRounds, played_run
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.refusals import refuse_groups, require_own_loop_fits
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
 from sfumato.interrupts import wait_or_kill
-from sfumato.run_folder.reader import RunFolder, load_run
+from sfumato.run_folder.reader import RunFolder
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
@@ -102,7 +102,7 @@ def deploy_locally(
         rounds = partial(run_rounds, spec, out=out, device="cpu", on_step=on_step, played_by=played_by)
         for result in rounds(resume=resume, force=force):
             on_round(result)
-    return load_run(out)
+    return played_run(out, purpose)
 
 
 def _require_few(devices: int, flower: Path | None) -> None:

@@ -4,23 +4,41 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from torch import Tensor
 
+from sfumato.arguments import Argument
 from sfumato.deployment.carrier import Carrier
 from sfumato.deployment.common_terms import CommonTerms
 from sfumato.distributed.ranks import ALONE, Ranks
-from sfumato.errors import RunError
+from sfumato.errors import RunError, SpecError
 from sfumato.protocols.base import FederatedProtocol, PilotNorms, RoundStats, State
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.tree.local_work import server_optimizer
 from sfumato.protocols.tree.state import DeployedState
+from sfumato.run_folder.reader import RunFolder, load_run
 
 Machines: TypeAlias = Literal["one machine", "machines of their own"]
 """Where parties are: of one machine, whoever starts them has all keys and rows."""
 
 S = TypeVar("S", bound=State)
+
+
+def played_run(out: Path, purpose: str) -> RunFolder:
+    """The folder of a run that real parties have played to its end, for ``purpose``.
+
+    Raises:
+        SpecError: it had ended before, and its parties had agreed to another purpose.
+        RunError: it cannot be read.
+    """
+    found = load_run(out)
+    before = found.deployed["purpose"]
+    if purpose != before:
+        allowed = f"must be {before!r}: the run in {out} has ended, and its parties agreed to that"
+        raise SpecError(Argument("purpose"), purpose, allowed)
+    return found
 
 
 class PlayedRounds(ABC, Generic[S]):

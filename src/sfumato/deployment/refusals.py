@@ -139,7 +139,7 @@ def refused_in_any_topology(spec: Spec) -> Refusals:
     own = "must be left out: what is deployed adds discrete Gaussian noise, exact to the bit"
     yield privacy.mechanism is not None, "privacy.mechanism", None, own
     kind, place = training.participation.kind, "training.participation"
-    drawn = "must be all or poisson: a fixed number is drawn by the aggregator that the draw protects from"
+    drawn = "must be all or poisson: a fixed number is drawn by an aggregator, and no device can check it"
     yield kind == "fixed", place, kind, drawn
     listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
     yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed

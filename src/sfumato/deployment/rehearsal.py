@@ -19,12 +19,12 @@ from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import LocalGroups, LocalParties, PartyFolders, local_parties_of
 from sfumato.deployment.own_loop import OwnLoop, TrainingLoop
-from sfumato.deployment.played_rounds import PlayedRounds
+from sfumato.deployment.played_rounds import PlayedRounds, played_run
 from sfumato.deployment.randomness import Randomness, SystemRandomness
 from sfumato.deployment.refusals import require_own_loop_fits
 from sfumato.deployment.worker import WorkerParty
 from sfumato.deployment.worker_data import WorkerData
-from sfumato.run_folder.reader import RunFolder, load_run
+from sfumato.run_folder.reader import RunFolder
 from sfumato.simulation.run import RoundResult, run_rounds
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import Spec
@@ -83,7 +83,7 @@ def rehearse(
             spec, out=out, device="cpu", resume=resume, force=force, played_by=played_by
         ):
             on_round(result)
-    return load_run(out)
+    return played_run(out, purpose)
 
 
 def _workers_of(

@@ -29,14 +29,12 @@ def main() -> None:
 
 
 def _end_children() -> None:
-    """End all children; those of a child that has ended are children of this process."""
-    while True:
-        for child in _children():
+    """End all children, until there are none; those of a child that has ended are then this process's own."""
+    while children := _children():
+        for child in children:
             os.kill(child, signal.SIGKILL)
-        try:
-            os.wait()  # one of them
-        except ChildProcessError:
-            return
+        for child in children:
+            os.waitpid(child, 0)
 
 
 def _children() -> list[int]:

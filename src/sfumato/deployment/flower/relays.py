@@ -21,6 +21,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,6 @@ from sfumato.deployment.flower.certificates import (
 )
 from sfumato.deployment.flower.relay_user import NOBODY, relay_user
 from sfumato.errors import RunError
-from sfumato.interrupts import wait_or_kill
 
 _START_S, _COMMAND_S, _END_S = 600.0, 300.0, 30.0  # a busy machine takes long
 _POLL_S = 0.2
@@ -111,11 +111,16 @@ class FlowerRelays:
         self._wait_for(lambda: all(path.exists() for path in reached), "not all relays")
 
     def close(self) -> None:
-        """End all processes, and remove their folder."""
+        """End all processes, and remove their folder.
+
+        The keeper is never killed: nobody else knows the processes that it has still to end. On a machine so
+        busy that this takes long it goes on by itself.
+        """
         if self._keeper is not None:
             assert self._keeper.stdin is not None  # it is a pipe
             self._keeper.stdin.close()
-            wait_or_kill(self._keeper, _END_S)
+            with suppress(subprocess.TimeoutExpired):
+                self._keeper.wait(_END_S)
         shutil.rmtree(self._place, ignore_errors=True)
 
     def _registered(self, child: int) -> int:

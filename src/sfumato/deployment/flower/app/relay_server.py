@@ -16,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 app = ServerApp()
 _SENDS = 3  # of a question that comes back with an error
 _calls = threading.Lock()  # of the grid, one at a time
+_asking = threading.Semaphore(os.cpu_count() or 1)  # Flower starts a process for each, and gives up slow ones
 
 
 def _relay(grid: Grid, context: Context) -> None:
@@ -42,7 +43,9 @@ def _serve(grid: Grid, node: int, place: str) -> None:
                 connection.sendall(b"SFMT")
                 while True:
                     question = _exactly(connection, int.from_bytes(_exactly(connection, 8), "big"))
-                    connection.sendall(_asked(grid, node, question, connection))
+                    with _asking:
+                        answer = _asked(grid, node, question, connection)
+                    connection.sendall(answer)
 
 
 def _asked(grid: Grid, node: int, question: bytes, connection: socket.socket) -> bytes:
