@@ -282,18 +282,34 @@ def smallest_epsilon(
     Returns:
         The bound, of the first way among equals; marked where a rough way charges hidden draws as seen.
     """
-    found, told = [], False
-    for charge in ways:
-        if charge.failure_probability >= delta:
+    found, told = dict[int, EpsilonBound](), False
+    hiding = [(_hides_draws(charge), number, charge) for number, charge in enumerate(ways)]
+    for hides, number, charge in sorted(hiding, key=lambda each: not each[0]):
+        left = delta - charge.failure_probability
+        if left <= 0:
             epsilon, method = math.inf, "gdp"
+        elif not hides and _is_surely_above(charge.terms, found.values(), left):
+            continue
         else:
-            left = delta - charge.failure_probability
             epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known, charge.roughly)
-        hides_draws = any(term.sampling and not _is_seen(term.sampling) for term in charge.terms)
-        told |= charge.roughly and epsilon < math.inf and method == "gdp" and hides_draws
-        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
-    least = min(found, key=lambda bound: bound.epsilon)
+        told |= charge.roughly and epsilon < math.inf and method == "gdp" and hides
+        found[number] = EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how)
+    _, least = min(found.items(), key=lambda item: (item[1].epsilon, item[0]))
     return replace(least, draws_told=told and known < least.epsilon < math.inf)
+
+
+def _hides_draws(charge: Composition) -> bool:
+    """Whether any term of ``charge`` has a draw that is not simply seen."""
+    return any(term.sampling and not _is_seen(term.sampling) for term in charge.terms)
+
+
+def _is_surely_above(terms: tuple[GaussianTerm, ...], found: Iterable[EpsilonBound], delta: float) -> bool:
+    """Whether ``terms``, whose draws are all seen, have a larger ε at ``delta`` than one of ``found``.
+
+    That is where their δ at the other's ε is larger: no ε of their own is looked for.
+    """
+    least = min((bound.epsilon for bound in found), default=math.inf)
+    return least < math.inf and _revealed_draws(_merged_in_order(terms)).delta(least) > delta
 
 
 def is_surely_within(
