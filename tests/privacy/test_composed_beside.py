@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sfumato.privacy.charges import composed_epsilon
+from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 CERTAIN = GaussianTerm(0.1, 3)
