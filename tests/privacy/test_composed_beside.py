@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
-from sfumato.privacy.charges import composed_epsilon
+import pytest
+
+from sfumato.privacy.charges import Composition, smallest_epsilon
+from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 CERTAIN = GaussianTerm(0.1, 3)
@@ -33,3 +36,28 @@ def test_draws_that_matter_are_charged_finely_beside_a_smaller_bound():
     assert fine[1] == "pld"
     heavy = (GaussianTerm(2.0, 1), DRAWN)
     assert composed_epsilon(heavy, "zero-out", 1e-5, 0.0) == composed_epsilon(heavy, "zero-out", 1e-5)
+
+
+@pytest.mark.parametrize(("apart", "smaller"), [((1.0, 1.0), "pld"), ((40.0, 40.0), "gdp")])
+def test_the_smallest_of_a_seen_and_a_hidden_draw_is_that_of_both(
+    apart: tuple[float, float], smaller: str
+) -> None:
+    """Whether the draw amplifies little or much, in either order; the ε of the larger is not needed."""
+    seen = (GaussianTerm(1.0, 5, Sampling.revealed(0.2)),)
+    hidden = (GaussianTerm(1.0, 5, Sampling.without_replacement(10, 2, apart)),)
+    each = {terms: composed_epsilon(terms, "zero-out", 1e-5) for terms in (seen, hidden)}
+    for order in ((seen, hidden), (hidden, seen)):
+        ways = [Composition(terms, "zero-out", "") for terms in order]
+        found = smallest_epsilon(ways, 5, delta=1e-5)
+        assert (found.epsilon, found.method) == min(each.values())
+        assert found.method == smaller
+
+
+def test_a_way_that_fails_too_often_leaves_the_other_one() -> None:
+    seen, hidden = (
+        (GaussianTerm(1.0, 5, draw),)
+        for draw in (Sampling.revealed(0.2), Sampling.without_replacement(10, 2, (1.0, 1.0)))
+    )
+    ways = [Composition(seen, "zero-out", ""), Composition(hidden, "zero-out", "", failure_probability=1e-5)]
+    found = smallest_epsilon(ways, 5, delta=1e-5)
+    assert (found.epsilon, found.method) == composed_epsilon(seen, "zero-out", 1e-5)

@@ -57,6 +57,22 @@ def test_what_is_at_most_another_has_no_larger_figure(seed: int) -> None:
     assert under > 20
 
 
+def test_a_way_whose_draw_is_seen_does_not_veil_one_whose_draw_is_hidden() -> None:
+    """The charge of a hidden draw is larger, and so is a figure, though a seen draw has less of each."""
+    quiet, loud = (
+        (
+            Composition((GaussianTerm(9.0, 2, Sampling.revealed(0.1)),), "zero-out", ""),
+            Composition((GaussianTerm(noise, 2, Sampling.without_replacement(20, 2)),), "zero-out", ""),
+        )
+        for noise in (2.0, 1.0)
+    )
+    assert are_ways_at_most(quiet, loud)
+    assert not are_ways_at_most(loud, quiet)
+    pairs = [*zip(monotone_figures(loud), monotone_figures(quiet), strict=True)]
+    assert any(mine > theirs for mine, theirs in pairs)
+    assert all(mine >= theirs for mine, theirs in pairs)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_chains_are_those_of_comparing_every_charge_with_every_end(seed: int) -> None:
     rng = Random(f"chains/{seed}")

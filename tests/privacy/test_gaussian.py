@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate
+from scipy import integrate, special
 
 from sfumato.privacy.losses import gaussian
 
@@ -116,3 +116,13 @@ def test_nothing_and_everything():
 def test_what_is_out_of_range_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.7, 5.0, 40.0])
+def test_the_fall_of_delta_is_its_derivative(epsilon: float) -> None:
+    """−dδ/dε = e^ε Φ(−μ/2 − ε/μ), on either side of a = 0."""
+    mus = np.array([0.05, 0.6, 2.0, 7.0, 12.0])
+    found, fall = gaussian.delta_and_fall(epsilon=epsilon, mu=mus)
+    assert np.array_equal(found, gaussian.delta(epsilon=epsilon, mu=mus))
+    stated = np.exp(epsilon + special.log_ndtr(-mus / 2 - epsilon / mus))
+    np.testing.assert_allclose(fall, stated, rtol=1e-9)

@@ -91,6 +91,34 @@ def test_an_epsilon_of_many_atoms_is_the_same_wherever_it_is_looked_for(
     assert quick.delta(found) <= delta * (1 + 1e-13)
 
 
+@pytest.mark.parametrize("start", [0.0, 1e-9, 0.3, 5.0, 60.0, 5000.0])
+@pytest.mark.parametrize(("multiplier", "count", "rate"), [(1.0, 20, 0.3), (0.2, 3, 0.01), (30.0, 400, 0.5)])
+def test_an_epsilon_of_a_mixture_is_the_same_from_every_start(
+    start: float, multiplier: float, count: int, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = RevealedDraws.of([GaussianTerm(multiplier, count, Sampling.revealed(rate))])
+    monkeypatch.setattr(RevealedDraws, "_start", lambda self, delta: start)
+    epsilon = found.epsilon(1e-5)
+    assert found.delta(epsilon) <= 1e-5 * (1 + 1e-13)
+    assert found.delta(epsilon * (1 - 1e-10)) > 1e-5
+
+
+def test_an_epsilon_of_many_atoms_takes_few_evaluations_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [(1.0, 60, 0.3), (2.3, 90, 0.6)]
+    found = RevealedDraws.of([GaussianTerm(m, n, Sampling.revealed(q)) for m, n, q in kinds])
+    evaluated: list[int] = []
+    slow = RevealedDraws._excess_and_fall
+
+    def counted(self: RevealedDraws, epsilon: float, delta: float) -> tuple[float, float]:
+        evaluated.append(len(self.squares))
+        return slow(self, epsilon, delta)
+
+    monkeypatch.setattr(RevealedDraws, "_excess_and_fall", counted)
+    found.epsilon(1e-5)
+    assert evaluated.count(len(found.squares)) <= 4
+    assert len(evaluated) <= 12
+
+
 def test_few_of_the_moments_are_computed() -> None:
     part, _ = losses_of_fixed_draw(1.0, Sampling.without_replacement(50, 2, (2.0, 1.0)), INTERVAL)
     composition._moments_of.cache_clear()
@@ -106,3 +134,9 @@ def test_values_on_a_grid_of_which_many_points_have_nothing() -> None:
     assert (found.probabilities > 0).all()
     epsilon = found.epsilon(1e-5)
     assert found.delta(epsilon) * (1 - 1e-13) <= 1e-5 < found.delta(epsilon * (1 - 1e-9))
+
+
+@pytest.mark.parametrize("share", [0.5, 1e-9])
+def test_where_an_outcome_has_no_noise_epsilon_is_infinite(share: float) -> None:
+    told = RevealedDraws(np.array([0.1, math.inf]), np.array([1 - share, share]), 0.0)
+    assert told.epsilon(1e-5) == math.inf

@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property
 
-from sfumato.privacy.accountant import compose, compose_roughly
+from sfumato.privacy.composition_cache import composed_epsilon, is_seen, merged_in_order, revealed_draws_of
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.public_draws import noise_outcomes, round_of_outcomes
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, RoundOutcomes, total_mu_squared
-from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling, merged_terms, squared_mu_of_term
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling, squared_mu_of_term
 
-_AS_GOOD_AS_CERTAIN = 1e-3
 _REPLACED = "whatever replaces the unit, both worlds share the draws without it"
 
 
@@ -281,18 +279,34 @@ def smallest_epsilon(
     Returns:
         The bound, of the first way among equals; marked where a rough way charges hidden draws as seen.
     """
-    found, told = [], False
-    for charge in ways:
-        if charge.failure_probability >= delta:
+    found, told = dict[int, EpsilonBound](), False
+    hiding = [(_hides_draws(charge), number, charge) for number, charge in enumerate(ways)]
+    for hides, number, charge in sorted(hiding, key=lambda each: not each[0]):
+        left = delta - charge.failure_probability
+        if left <= 0:
             epsilon, method = math.inf, "gdp"
+        elif not hides and _is_surely_above(charge.terms, found.values(), left):
+            continue
         else:
-            left = delta - charge.failure_probability
             epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known, charge.roughly)
-        hides_draws = any(term.sampling and not _is_seen(term.sampling) for term in charge.terms)
-        told |= charge.roughly and epsilon < math.inf and method == "gdp" and hides_draws
-        found.append(EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how))
-    least = min(found, key=lambda bound: bound.epsilon)
+        told |= charge.roughly and epsilon < math.inf and method == "gdp" and hides
+        found[number] = EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how)
+    _, least = min(found.items(), key=lambda item: (item[1].epsilon, item[0]))
     return replace(least, draws_told=told and known < least.epsilon < math.inf)
+
+
+def _hides_draws(charge: Composition) -> bool:
+    """Whether any term of ``charge`` has a draw that is not simply seen."""
+    return any(term.sampling and not is_seen(term.sampling) for term in charge.terms)
+
+
+def _is_surely_above(terms: tuple[GaussianTerm, ...], found: Iterable[EpsilonBound], delta: float) -> bool:
+    """Whether ``terms``, whose draws are all seen, have a larger ε at ``delta`` than one of ``found``.
+
+    That is where their δ at the other's ε is larger: no ε of their own is looked for.
+    """
+    least = min((bound.epsilon for bound in found), default=math.inf)
+    return least < math.inf and not revealed_draws_of(merged_in_order(terms)).is_within(least, delta)
 
 
 def is_surely_within(
@@ -312,79 +326,9 @@ def is_surely_within(
         for way in ways_to_charge(exposure, neighbours):
             left = delta - way.failure_probability
             finite = left > 0 and all(term.multiplier > 0 for term in way.terms)
-            if finite and _revealed_draws(_merged_in_order(way.terms)).is_within(epsilon, left):
+            if finite and revealed_draws_of(merged_in_order(way.terms)).is_within(epsilon, left):
                 return True
     return False
-
-
-@lru_cache(maxsize=1024)
-def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
-    """The bound of ``terms`` for an observer who is told every draw."""
-    return RevealedDraws.of(terms)
-
-
-def composed_epsilon(
-    terms: Iterable[GaussianTerm],
-    neighbours: Neighbours,
-    delta: float,
-    known: float = math.inf,
-    roughly: bool = False,
-) -> tuple[float, str]:
-    """The ε of ``terms`` at ``delta``; their order does not matter.
-
-    Args:
-        terms: what is composed.
-        neighbours: the relation they refer to.
-        delta: of the ε.
-        known: the ε of another bound of the same pair, or ∞. If the releases that are not drawn have a larger
-            ε already, and all others add little to it, every draw is charged as seen: a valid bound that is
-            quick to compute.
-        roughly: as of a `Composition`. Then every draw is charged as seen, whatever that adds, where the
-            releases whose draws are seen have a larger ε than ``known``.
-
-    Returns:
-        ε, ∞ where nothing protects, and the name of the method: ``gdp`` or ``pld``.
-    """
-    ordered = _merged_in_order(tuple(terms))
-    is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
-    sure = _not_drawn(ordered, or_seen=roughly)
-    if is_drawn and known < math.inf and sure and not _revealed_draws(sure).is_within(known, delta):
-        most = _with_draws_seen(ordered, delta)
-        if roughly or most <= _with_draws_seen(_not_drawn(ordered), delta) * (1 + _AS_GOOD_AS_CERTAIN):
-            return most, "gdp"
-    return _composed(ordered, neighbours, delta, roughly)
-
-
-@lru_cache(maxsize=4096)
-def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
-    """``terms`` with equal ones merged, in an order that does not depend on how they came."""
-    return tuple(merged_terms(terms))
-
-
-def _not_drawn(terms: tuple[GaussianTerm, ...], *, or_seen: bool = False) -> tuple[GaussianTerm, ...]:
-    """Those ``terms`` that the unit is in for certain; ``or_seen``: also those whose draws are all seen."""
-    return tuple(term for term in terms if term.rate == 1 or (or_seen and _is_seen(term.sampling)))
-
-
-def _is_seen(draw: Sampling | None) -> bool:
-    """Whether ``draw`` is seen, and nothing else is drawn."""
-    return draw is not None and not (draw.hidden or draw.scales or draw.seen_scales)
-
-
-@cache
-def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> float:
-    """The ε of merged ``terms`` at ``delta`` for an observer who is told every draw; every result is kept."""
-    return _revealed_draws(terms).epsilon(delta)
-
-
-@cache
-def _composed(
-    terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float, roughly: bool = False
-) -> tuple[float, str]:
-    """The ε of merged ``terms`` at ``delta`` and its method; every result is kept."""
-    if roughly:
-        return compose_roughly(terms, neighbours=neighbours, delta=delta).smallest(delta)
-    return compose(terms, neighbours=neighbours).smallest(delta)
 
 
 def _multiplier_of_release(release: Release, neighbours: Neighbours) -> float:

@@ -91,26 +91,31 @@ def approximate_size(ways: Ways) -> float:
 
 
 def monotone_figures(ways: Ways) -> tuple[float, ...]:
-    """Five figures of ``ways`` that show quickly when other ways are not known to be at least as large.
+    """Ten figures of ``ways`` that show quickly when other ways are not known to be at least as large.
 
     If ``ways`` are surely at most others, none of their figures is larger than that of the others.
 
     The figures: failure probability, summed μ² of the terms without sampling, and of the sampled terms the
     largest μ, the largest rate and the largest count (0 without such terms). Each is the smallest that any of
-    ``ways`` has. They are quick to compare: where one is larger, `are_ways_at_most` is ``False``.
+    ``ways`` without a hidden draw has; and again for those with one, as only such a way is known to be at
+    most another such way. ∞ where there is none. They are quick to compare: where one is larger,
+    `are_ways_at_most` is ``False``.
     """
-    each = [
-        (
-            way.failure_probability,
-            way.certain_and_drawn[0],
-            max((1 / term.multiplier if term.multiplier else math.inf for term in drawn), default=0.0),
-            max((term.rate for term in drawn), default=0.0),
-            max((term.count for term in drawn), default=0),
+    seen, hidden = list[tuple[float, ...]](), list[tuple[float, ...]]()
+    for way in ways:
+        certain, drawn = way.certain_and_drawn
+        hides = any(term.sampling is not None and term.sampling.hidden for term in drawn)
+        (hidden if hides else seen).append(
+            (
+                way.failure_probability,
+                certain,
+                max((1 / term.multiplier if term.multiplier else math.inf for term in drawn), default=0.0),
+                max((term.rate for term in drawn), default=0.0),
+                max((term.count for term in drawn), default=0),
+            )
         )
-        for way in ways
-        for drawn in [way.certain_and_drawn[1]]
-    ]
-    return tuple(map(min, zip(*each, strict=True)))
+    none = (math.inf,) * 5
+    return tuple(least for some in (seen, hidden) for least in map(min, zip(*(some or [none]), strict=True)))
 
 
 def chains(

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import cache, lru_cache, partial
 
 from sfumato.privacy.accountant import compose
-from sfumato.privacy.charges import Composition, composed_epsilon, ways_to_charge
+from sfumato.privacy.charges import Composition, ways_to_charge
+from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.dominance import undominated
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.revealed_draws import RevealedDraws

@@ -365,11 +365,24 @@ def test_blocks_alike_are_charged_as_if_followed_one_by_one(seed):
         assert scene.charged(exposed) == one_by_one.charged(exposed)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_problems_that_share_sums_of_blocks_charge_what_they_charge_alone(seed):
+    draw = random.Random(seed)
+    devices, eras, _, every, _ = random_structure(draw)
+    plan = plan_of(devices, eras, draw.randint(5, 20), every)
+    for unit, observer in itertools.permutations(range(devices), 2):
+        scene = plan.exposure_problem(int(plan.kinds.of[unit]), device(observer))
+        for other in range(len(plan.kinds.size)):
+            moved = replace(scene, unit=other)
+            alone = replace(moved, sums_of_blocks={})
+            assert moved.charged(scene.seen) == alone.charged(scene.seen)
+
+
 def test_many_rounds_are_followed_in_few_steps():
     plan = ledger(ring(40, 8), 40, 100_000, 1)
     scene = plan.exposure_problem(int(plan.kinds.of[1]), device(12))
     assert sum(scene.charged(scene.seen).values()) > 99_000
-    assert len(scene._kept_sums) < 50
+    assert len(scene.sums_of_blocks) < 50
 
 
 def test_the_coarse_solver_is_sound_too():

@@ -55,6 +55,8 @@ class ExposureProblem:
         reach: number of blocks of every group upstream of those, the target being no link; at least ``seen``.
         links_add_up: whether linking workers that meet in a sum cost at least what they cost apart: not where
             more of them link than are drawn.
+        sums_of_blocks: what `charged` keeps of single blocks; problems of the same kinds and blocks may share
+            it, whoever the target is.
     """
 
     kinds: WorkerKinds
@@ -64,7 +66,7 @@ class ExposureProblem:
     seen: IntArray
     reach: IntArray
     links_add_up: bool = True
-    _kept_sums: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    sums_of_blocks: dict[Any, Any] = field(default_factory=dict, repr=False)
     _charged: dict[bytes, Counter[ChargedSum]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -128,10 +130,10 @@ class ExposureProblem:
             open_now = exposed > number
             while number < stop:
                 block = self.blocks[number]
-                key = (block.era, block.merges, tainted.tobytes(), open_now.tobytes())
-                if key not in self._kept_sums:
-                    self._kept_sums[key] = self._sums_of_block(block, tainted, open_now)
-                rows, after = self._kept_sums[key]
+                key = (self.unit, block.era, block.merges, tainted.tobytes(), open_now.tobytes())
+                if key not in self.sums_of_blocks:
+                    self.sums_of_blocks[key] = self._sums_of_block(block, tainted, open_now)
+                rows, after = self.sums_of_blocks[key]
                 settled = np.array_equal(after, tainted)
                 times = min(stop, int(self.alike[number])) - number if settled else 1
                 for row in rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -234,6 +234,11 @@ class GroupFacts:
         It is the number of blocks if there is none.
         """
         return next_unlike_blocks(self.blocks)
+
+    @cached_property
+    def sums_of_blocks(self) -> Callable[[int], dict[Any, Any]]:
+        """A function of a kind of units that gives what their exposure problems share; four are kept."""
+        return lru_cache(4)(lambda unit_kind: {})
 
     def message_norm(self, group: int) -> float:
         """l2 bound on what one worker contributes to a release of ``group``."""

@@ -163,6 +163,7 @@ class GroupReleases(GroupFacts):
             np.searchsorted(self.block_ends, seen),
             np.searchsorted(self.block_ends, upstream),
             self._has_room_for_links,
+            self.sums_of_blocks(unit_kind),
         )
 
     @cached_property

@@ -108,26 +108,47 @@ def mu(*, epsilon: float | Array, delta: float | Array) -> float | Array:
     return _mapped(_mu, epsilon, delta)
 
 
+def delta_and_fall(*, epsilon: float, mu: Array) -> tuple[Array, Array]:
+    """`delta` of every ``mu``, and how fast it falls with ε there: −dδ/dε, which is e^ε Φ(−μ/2 − ε/μ).
+
+    Quick, for who evaluates one mixture at many ε: nothing is checked.
+
+    Args:
+        epsilon: ε ≥ 0, finite.
+        mu: GDP parameters, each > 0 and finite, ``[count]``.
+
+    Returns:
+        δ in [0, 1] and its fall, ≥ 0, each ``[count]``.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        return _delta_and_fall(epsilon, mu)
+
+
 def _delta(epsilon: Array, mu: Array) -> Array:
     """Compute δ for flat arrays ``epsilon`` (≥ 0, may be ∞) and ``mu`` (≥ 0, may be ∞) of equal shape,
     unchecked.
     """
-    from scipy import special
-
     result = np.where(np.isinf(mu), 1.0, 0.0)
     some = np.isfinite(mu) & (mu > 0) & np.isfinite(epsilon)  # finite μ and infinite ε, or μ = 0: δ = 0
     mu, epsilon = mu[some], epsilon[some]
-    a = np.maximum(mu / 2 - epsilon / mu, -1e3)  # below, φ(a) is 0 in floating point
-    found = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)  # φ(a)
-    large = a > 0
-    if large.any():  # Mills' ratios take most of the time: only those that are needed
-        far, move = a[large], mu[large]
-        found[large] = special.ndtr(far) - found[large] * _mills(move - far)
-    if not large.all():
-        small = ~large
-        found[small] *= _gap(-a[small], mu[small])
-    result[some] = np.clip(found, 0.0, 1.0)
+    result[some] = _delta_and_fall(epsilon, mu)[0]
     return result
+
+
+def _delta_and_fall(epsilon: float | Array, mu: Array) -> tuple[Array, Array]:
+    """Compute δ and −dδ/dε = φ(a) M(μ − a) for finite ``epsilon`` ≥ 0 and finite ``mu`` > 0, unchecked."""
+    from scipy import special
+
+    a = np.maximum(mu / 2 - epsilon / mu, -1e3)  # below, φ(a) is 0 in floating point
+    density = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)  # φ(a)
+    beyond = _mills(mu - a)
+    fall = density * beyond
+    found = np.empty_like(a)
+    large = a > 0
+    found[large] = special.ndtr(a[large]) - fall[large]
+    small = ~large
+    found[small] = density[small] * _gap(-a[small], mu[small], beyond[small])
+    return np.clip(found, 0.0, 1.0), fall
 
 
 def _epsilon(delta: Array, mu: Array) -> Array:
@@ -142,8 +163,9 @@ def _epsilon(delta: Array, mu: Array) -> Array:
     target = np.log(delta) + _LOG_SQRT_2PI
 
     def step(a: Array) -> Array:
-        gap = _gap(-a, mu)
-        return (target + 0.5 * a * a - np.log(gap)) * gap / (mu * _mills(mu - a))
+        beyond = _mills(mu - a)
+        gap = _gap(-a, mu, beyond)
+        return (target + 0.5 * a * a - np.log(gap)) * gap / (mu * beyond)
 
     a = _climb(special.ndtri(delta), step, at_least=1.0)
     result[some] = np.maximum(mu * (mu / 2 - a), 0.0)
@@ -164,7 +186,7 @@ def _mu(epsilon: Array, delta: Array) -> Array:
 
     def step(mu: Array) -> Array:
         a = mu / 2 - epsilon / mu
-        gap = _gap(-a, mu)
+        gap = _gap(-a, mu, _mills(mu - a))
         return (target + 0.5 * a * a - np.log(gap)) * gap
 
     return _climb(np.maximum(start, delta * math.sqrt(2 * math.pi)), step, at_least=0.0)
@@ -177,12 +199,12 @@ def _mills(x: Array) -> Array:
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))
 
 
-def _gap(x: Array, mu: Array) -> Array:
-    """M(x) − M(x + μ) of Mills' ratio, elementwise.
+def _gap(x: Array, mu: Array, beyond: Array) -> Array:
+    """M(x) − M(x + μ) of Mills' ratio, elementwise; ``beyond`` is M(x + μ).
 
     For μ below 1e-5 by −M′ = 1 − x M(x) at the midpoint, with a relative error below μ².
     """
-    found: Array = _mills(x) - _mills(x + mu)
+    found: Array = _mills(x) - beyond
     tiny = mu < _SMALL_MU
     if tiny.any():
         middle = x[tiny] + mu[tiny] / 2

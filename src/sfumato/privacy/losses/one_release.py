@@ -187,10 +187,11 @@ def _settled(start: Array, log_other: Array, log_shared: Array, rate: float, mov
     """
     s, t, found = move.between, move.from_shared, start.copy()
     places, z = np.arange(len(start)), start
+    log_other, log_shared = log_other - math.log(rate) - s * s / 2, log_shared - math.log(rate) - t * t / 2
     for _ in range(_NEWTON_STEPS):
-        one, two = log_other + s * z - s * s / 2, log_shared + t * z - t * t / 2
-        both = np.logaddexp(one, two)
-        after = z - (both - math.log(rate)) / (s * np.exp(one - both) + t * np.exp(two - both))
+        one, two = np.exp(log_other + s * z), np.exp(log_shared + t * z)  # weights over that of A, at most 1
+        both = one + two  # at least 1, as no step leads below the root
+        after = z - np.log(both) * both / (s * one + t * two)
         found[places] = after
         moving = np.abs(after - z) > _SETTLED * (1 + np.abs(z))
         if not moving.any():

@@ -11,8 +11,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from functools import cached_property, lru_cache
+from itertools import count as numbers
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,15 +32,8 @@ _ATOMS_ON_GRID = 1 << 12
 _NEGLIGIBLE = 1e-30
 _TOLERANCE = 1e-12  # of ε, relative
 _MANY_ATOMS = 512  # with more, ε is first found of fewer
-_NEAR = 1e-5, 1e-3  # relative distances from that, within which the ε of all is looked for
-_MOST_SLOW = 3  # steps that do not halve the interval, before one that does
-
-
-class _End(NamedTuple):
-    """An ε, and ln of its δ over the δ that is asked for: above 0 where ε is too small."""
-
-    epsilon: float
-    excess: float
+_NEAR = 1e-8  # relative tolerance of that
+_MOST_TANGENTS = 30  # steps, before the interval is halved
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,21 +93,15 @@ class RevealedDraws:
         return self.delta(epsilon) <= delta
 
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 at ``delta``; ∞ where the probability that was left out is all of ``delta``."""
-        if self.lost >= delta:
+        """The least ε ≥ 0 at ``delta``; ∞ where the probability that was left out is all of ``delta``.
+
+        It is ∞, too, where one of `squares` is, however improbable that value is.
+        """
+        if self.lost >= delta or self.squares[-1] == math.inf:
             return math.inf
-        above = gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[-1]))
-        if len(self.squares) == 1 or above in (0, math.inf):
-            return above
-        if len(self.squares) > _MANY_ATOMS:
-            near = self._with_fewer_atoms.epsilon(delta)
-            for share in _NEAR:
-                low, high = self._end(near * (1 - share), delta), self._end(near * (1 + share), delta)
-                if high.excess <= 0 < low.excess:
-                    return self._root(delta, low, high)
-        if self.is_within(0.0, delta):
-            return 0.0
-        return self._root(delta, self._end(0.0, delta), self._end(above, delta))
+        if len(self.squares) == 1:
+            return gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[0]))
+        return 0.0 if self.is_within(0.0, delta) else self._root(delta, _TOLERANCE)
 
     @cached_property
     def _with_fewer_atoms(self) -> RevealedDraws:
@@ -123,40 +111,55 @@ class RevealedDraws:
         means = np.add.reduceat(self.probabilities * self.squares, starts) / weights
         return RevealedDraws(means, weights, self.lost)
 
-    def _root(self, delta: float, low: _End, high: _End) -> float:
-        """Solve for the least ε between two ends with δ at most ``delta``; the result is never too small.
+    def _start(self, delta: float) -> float:
+        """An ε near the least one with at most ``delta``: that of fewer atoms, or of the mean μ².
 
-        Chords of ln δ by the Illinois rule, else halves, to a relative 1e-12; the upper end is returned.
+        For one μ it is the least ε with δ ≤ Φ(μ/2 − ε/μ).
+        """
+        from scipy import special
+
+        if len(self.squares) > _MANY_ATOMS:
+            return self._with_fewer_atoms._root(delta, _NEAR)
+        mu = math.sqrt(self.probabilities @ self.squares / self.probabilities.sum())
+        return max(0.0, mu * (mu / 2 - float(special.ndtri(delta))))
+
+    def _root(self, delta: float, tolerance: float) -> float:
+        """The least ε with at most ``delta``, which is above 0; never too small.
+
+        Newton's iteration on ln δ, which ends at an ε that was evaluated and has at most ``delta``. Where a
+        tangent leads out of the interval that is known to hold the root, it is halved.
 
         Args:
-            delta: δ in (0, 1).
-            low: ε with a larger δ.
-            high: ε with at most this δ.
+            delta: δ in (0, 1), less than that of ε = 0.
+            tolerance: relative distance from the root.
         """
-        (below, at_below), (above, at_above) = low, high
-        moved, slow = "", 0
-        while (width := above - below) > _TOLERANCE * above:
-            halve = slow == _MOST_SLOW or not at_below > at_above
-            place = below + width * (0.5 if halve else at_below / (at_below - at_above))
-            nudge = _TOLERANCE * above / 2
-            place = min(max(place, below + nudge), above - nudge)
-            found = self._excess(place, delta)
-            if found <= 0:
-                at_below /= 2 if moved == "above" else 1
-                above, at_above, moved = place, found, "above"
-            else:
-                at_above /= 2 if moved == "below" else 1
-                below, at_below, moved = place, found, "below"
-            slow = slow + 1 if above - below > width / 2 and not halve else 0
-        return above
+        low, high, place = 0.0, math.inf, self._start(delta)
+        for step in numbers():
+            excess, fall = self._excess_and_fall(place, delta)
+            low, high = (place, high) if excess > 0 else (low, place)
+            move = excess / fall if fall > 0 else math.nan
+            if high < math.inf and (high - low <= tolerance * high or 0 <= -move <= tolerance * high):
+                return high
+            place += move + tolerance * place / 2  # rather too large: the next one may be the last
+            if not low < place < high or step > _MOST_TANGENTS:
+                place = (low + high) / 2 if high < math.inf else 2 * low + 1
+        raise AssertionError("unreachable: the loop has no end of its own")
 
-    def _end(self, epsilon: float, delta: float) -> _End:
-        """``epsilon`` with its `_excess`."""
-        return _End(epsilon, self._excess(epsilon, delta))
+    def _excess_and_fall(self, epsilon: float, delta: float) -> tuple[float, float]:
+        """ln of δ at ``epsilon`` over ``delta``, above 0 where ε is too small, and how fast it falls with ε.
 
-    def _excess(self, epsilon: float, delta: float) -> float:
-        """ln of δ at ``epsilon`` over ``delta``; finite where that δ is 0 in floating point."""
-        return math.log(max(self.delta(epsilon), sys.float_info.min)) - math.log(delta)
+        Both are finite where that δ is 0 in floating point.
+        """
+        mus, weights = self._that_tell
+        deltas, falls = gaussian.delta_and_fall(epsilon=epsilon, mu=mus)
+        found = max(min(1.0, float(weights @ deltas) + self.lost), sys.float_info.min)
+        return math.log(found) - math.log(delta), float(weights @ falls) / found
+
+    @cached_property
+    def _that_tell(self) -> tuple[Array, Array]:
+        """The μ above 0 of `squares`, and their probabilities, each ``[atoms that tell anything]``."""
+        some = self.squares > 0
+        return self._mus[some], self.probabilities[some]
 
 
 def _has_outcomes(term: GaussianTerm) -> bool:
@@ -222,6 +225,7 @@ def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -
     return _without_negligible_ends(values[0] + shifts[0] + step * np.arange(len(together)), together)
 
 
+@lru_cache(maxsize=1024)
 def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:
     """Binomial(count, rate): values, their probabilities, and the probability of larger values left out."""
     return _without_negligible_ends(np.arange(count + 1, dtype=np.float64), binomial_weights(count, rate))
