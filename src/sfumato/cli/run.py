@@ -98,14 +98,17 @@ def run(
         twins = twins_of(loaded, folder, seeds) if baseline else []
         if ranks.rank == 0:
             check_folders(folder, goes_on=resume or force, several=seeds is not None, baseline=baseline)
+        played = 0
         for one, where in plays:
             seen = {"record_views": record_views or (), "track": track or ()}
-            _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
+            played += _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
         for one, where in twins:
             _run_with_progress(one, where, quiet=silent, ranks=ranks, **options)
         if baseline and ranks.rank == 0:
             _write_report(folder)
         if not silent:
+            if not played:
+                console().print("nothing was left to do: all rounds had been run before")
             _print_summary(folder, [where for _, where in plays])
             if baseline:
                 _print_cost(folder)
@@ -126,9 +129,9 @@ def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
         raise exit_of_interrupted(command) from None
 
 
-def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
+def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> int:
     """Run the spec in ``folder`` with a progress bar, unless ``quiet``; ``options`` are those of
-    `run_rounds`.
+    `run_rounds`. Returns how many rounds were run: 0 of a run that is resumed and was finished.
     """
     from sfumato.simulation.run_progress import run_progress
 
@@ -138,9 +141,12 @@ def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any)
         shown.step("loading PyTorch")
         from sfumato.simulation.run import run_rounds
 
+        played = 0
         with closing(run_rounds(spec, out=folder, on_step=shown.step, **options)) as playing:
             for result in playing:
+                played += 1
                 shown.round(result.round, result.rounds, result.metrics)
+    return played
 
 
 def _write_report(folder: Path) -> None:
