@@ -216,7 +216,7 @@ WORDS = {
     "transport.devices_to_edge=secagg": "for 'secagg' write secure-aggregation",
     "privacy.delta=10^-5": "write 1e-5",
     "privacy.delta=1/1000": "write 0.001",
-    "training={rounds: 5, learning_rate: 0,5}": "of a number with a comma? write a point",
+    "privacy.clip={kind: update, norm: 1,5}": "of a number with a comma? write a point",
     "data.source=patients.txt": "call a file of columns .csv",
     "data.source=arrays.npy": "save arrays by numpy.savez as .npz",
 }

@@ -22,7 +22,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "UTF-16": (TABLE.encode("utf-16"), "is text in UTF-16: save it as UTF-8"),
     "a note to spreadsheets": (b"sep=;\n" + TABLE.encode(), "line 1 is 'sep=;'.*take it out"),
     "headings alone": (b"klinik,alter\n", "has a line of headings and no rows"),
-    "headings and empty lines": (b"klinik,alter\n\n \n", "has a line of headings and no rows"),
+    "headings and empty lines": (b"klinik,alter\n\n\n", "has a line of headings and no rows"),
     "bars": (b"klinik|alter\nulm|50\n", r"headings have \| between columns: save the file with commas"),
     "a title": (b"Export 2024\n" + TABLE.encode(), "holds one, 'Export 2024', and line 2 has 2: take out"),
     "a row too long": (TABLE.encode() + b"bonn,1,2\n", "line 4 has 3 columns, and the headings have 2"),

@@ -98,18 +98,15 @@ def run(
         twins = twins_of(loaded, folder, seeds) if baseline else []
         if ranks.rank == 0:
             check_folders(folder, goes_on=resume or force, several=seeds is not None, baseline=baseline)
-        played = 0
-        for one, where in plays:
-            seen = {"record_views": record_views or (), "track": track or ()}
-            played += _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
+        seen = {"record_views": record_views or (), "track": track or ()}
+        shown = {"quiet": silent, "ranks": ranks}
+        played = sum(_run_with_progress(one, where, **shown, **options, **seen) for one, where in plays)
         for one, where in twins:
-            _run_with_progress(one, where, quiet=silent, ranks=ranks, **options)
+            _run_with_progress(one, where, **shown, **options)
         if baseline and ranks.rank == 0:
             _write_report(folder)
         if not silent:
-            if not played:
-                console().print("nothing was left to do: all rounds had been run before")
-            _print_summary(folder, [where for _, where in plays])
+            _print_summary(folder, [where for _, where in plays], played)
             if baseline:
                 _print_cost(folder)
             print_next(*(["sfumato", do, str(plays[0][1])] for do in _NEXT))
@@ -170,10 +167,13 @@ def _print_cost(folder: Path) -> None:
     console().print(f"the twin in {twin} has no guarantee: keep it as private as the data")
 
 
-def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
+def _print_summary(folder: Path, runs: Sequence[Path], played: int) -> None:
     """Print the final score, ε and costs of ``runs``, and where the report is.
 
-    ``folder``: of the run, or of the runs of several seeds.
+    Args:
+        folder: of the run, or of the runs of several seeds.
+        runs: the folder of every seed.
+        played: rounds that were run now; none of runs that were finished and resumed.
     """
     from sfumato.report.figures.control import stop_reasons
     from sfumato.report.results.protection_words import warnings_of_run
@@ -193,6 +193,8 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     seeds = f", mean of {len(runs)} seeds" if len(runs) > 1 else ""
     spread = f" ± {score.figure(final.half_width)} (95 %)" if len(runs) > 1 else ""
     out = console()
+    if not played:
+        out.print("nothing was left to do: all rounds had been run before")
     said = f"final {score.name} {score.text(final.value)}{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {said}")
     if score is ACCURACY and (guess := guessing_of_run(series.first)):
