@@ -98,8 +98,8 @@ def run(
         twins = twins_of(loaded, folder, seeds) if baseline else []
         if ranks.rank == 0:
             check_folders(folder, goes_on=resume or force, several=seeds is not None, baseline=baseline)
-        seen = {"record_views": record_views or (), "track": track or ()}
-        shown = {"quiet": silent, "ranks": ranks}
+        seen: dict[str, Any] = {"record_views": record_views or (), "track": track or ()}
+        shown: dict[str, Any] = {"quiet": silent, "ranks": ranks}
         played = sum(_run_with_progress(one, where, **shown, **options, **seen) for one, where in plays)
         for one, where in twins:
             _run_with_progress(one, where, **shown, **options)
