@@ -98,11 +98,12 @@ def run(
         twins = twins_of(loaded, folder, seeds) if baseline else []
         if ranks.rank == 0:
             check_folders(folder, goes_on=resume or force, several=seeds is not None, baseline=baseline)
-        seen: dict[str, Any] = {"record_views": record_views or (), "track": track or ()}
-        shown: dict[str, Any] = {"quiet": silent, "ranks": ranks}
-        played = sum(_run_with_progress(one, where, **shown, **options, **seen) for one, where in plays)
+        seen = {"record_views": record_views or (), "track": track or ()}
+        played = 0
+        for one, where in plays:
+            played += _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
         for one, where in twins:
-            _run_with_progress(one, where, **shown, **options)
+            _run_with_progress(one, where, quiet=silent, ranks=ranks, **options)
         if baseline and ranks.rank == 0:
             _write_report(folder)
         if not silent:
