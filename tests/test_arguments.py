@@ -51,6 +51,11 @@ def test_only_the_command_line_knows_its_options() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (
+            lambda spec: sf.run(spec, rounds=5),
+            "rounds: got 5; is no argument of run; it is a key of the spec:",
+        ),
+        (lambda spec: sf.account(spec, lr=0.1), "lr: got 0.1; is no argument of account; it is a key"),
         (lambda spec: sf.account("quickstart"), "spec: got 'quickstart'; must be a Spec"),
         (lambda spec: sf.run("quickstart"), "spec: got 'quickstart'; must be a Spec"),
         (lambda spec: sf.plan("quickstart", {"cloud": 2}), "spec: got 'quickstart'; must be a Spec"),

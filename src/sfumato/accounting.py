@@ -30,6 +30,7 @@ from sfumato.schedule.rows.observers import (
     unit_kinds,
 )
 from sfumato.spec.document import Spec
+from sfumato.spec.keys_as_arguments import refusing_keys
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -175,6 +176,7 @@ class PrivacyReport:
         return pair_guarantee(self.plan, name, observer, delta=self.delta).epsilon
 
 
+@refusing_keys
 def account(
     spec: Spec,
     *,

@@ -80,6 +80,14 @@ FILES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "values of a sweep by another option": (
+        ["sweep", "quickstart", "--epsilon", "1,2"], ("write: --over privacy.noise.epsilon=1,2",)
+    ),
+    "a folder that holds runs": (["account", "runs"], ("is a folder", "runs in it: runs/one")),
+    "a folder with other files": (
+        ["run", "mine.yaml", "--out", "notes"],
+        ("--out: got 'notes'; holds other files (a.txt, b.txt, c.txt and 1 more)", "notes-2 is free"),
+    ),
     "spec misspelt": (["account", "mien.yaml"], ("mien.yaml:", "did you mean 'mine.yaml'?")),
     "built-in spec misspelt": (["account", "quikstart"], ("did you mean 'quickstart'?",)),
     "rate in percent": (
@@ -192,6 +200,23 @@ WORDS = {
     "model.dropout=0.5": "write layers torch.nn.Dropout in a model of your own",
     "out=runs/x": "write the folder as the option out of the command",
     "data.source=patients.xlsx": "save the spreadsheet as .csv",
+    "protocol=fedavg-dp": "for 'fedavg-dp' write dp-fedavg",
+    "protocol=fed-avg": "for 'fed-avg' write dp-fedavg",
+    "protocol=dp-hfl": "for 'dp-hfl' write hfl-dp",
+    "protocol=fedprox": "training.drift_correction: {kind: fedprox",
+    "protocol=ms-fedav": "did you mean 'ms-fedavg', by which nobody adds noise, or 'dp-fedavg'?",
+    "protocol=hfll": "did you mean 'hfl', by which nobody adds noise, or 'hfl-dp'?",
+    "protocol=wflp": "did you mean 'wfl-p', by which nobody adds noise, or 'wfl-pdp'?",
+    "privacy.noise=non": "did you mean 'none', by which nobody adds noise?",
+    "training.drift_correction=non": "(did you mean 'none'?)",
+    "privacy.noise=laplace": "write {multiplier: 1.0}, or {epsilon: 8, for: cloud}: noise is Gaussian",
+    "trust.trusted_edges=all": "write 1.0",
+    "trust=none": "write {trusted_edges: 0.0}",
+    "transport=secagg": "write {devices_to_edge: secure-aggregation}",
+    "transport.devices_to_edge=secagg": "for 'secagg' write secure-aggregation",
+    "privacy.delta=10^-5": "write 1e-5",
+    "privacy.delta=1/1000": "write 0.001",
+    "privacy.clip={kind: update, norm: 1,5}": "of a number with a comma? write a point",
     "data.source=patients.txt": "call a file of columns .csv",
     "data.source=arrays.npy": "save arrays by numpy.savez as .npz",
 }
@@ -232,6 +257,9 @@ def test_mistakes_in_a_spec(name: str, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize("name", CALLS)
 def test_mistakes_in_a_call(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text(QUICK, "utf-8")
+    for file in ("runs/one/spec.yaml", "notes/a.txt", "notes/b.txt", "notes/c.txt", "notes/d.txt"):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text("mine", "utf-8")
     arguments, parts = CALLS[name]
     message = said(capsys, arguments)
     for part in parts:
@@ -277,3 +305,26 @@ def test_a_gpu_that_is_not_here_is_said(
     told = said(capsys, ["run", "quickstart", "--device", "cuda", "--out", "gpu"])
     assert "device: got 'cuda'; no CUDA device is available here" in told
     assert not Path("gpu").exists()
+
+
+def test_files_of_others_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder with a file that a run would write over is refused, and the file is kept."""
+    Path("mine.yaml").write_text(QUICK, "utf-8")
+    Path("notes").mkdir()
+    Path("notes/metrics.parquet").write_text("mine", "utf-8")
+    assert "metrics.parquet" in said(capsys, ["run", "mine.yaml", "--out", "notes"])
+    assert [file.name for file in Path("notes").iterdir()] == ["metrics.parquet"]
+    assert Path("notes/metrics.parquet").read_text("utf-8") == "mine"
+
+
+def test_resuming_a_finished_run_says_that_nothing_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("small.yaml").write_text(QUICK, "utf-8")
+    small = ["--set", "training.rounds=1", "--set", "topology.devices_per_edge=2", "--out", "one"]
+    assert main(["run", "small.yaml", *small]) == 0
+    assert "nothing was left to do" not in capsys.readouterr().out
+    assert main(["run", "small.yaml", *small, "--resume"]) == 0
+    assert "nothing was left to do: all rounds had been run before" in capsys.readouterr().out
+    more = [*small, "--set", "training.rounds=2", "--resume"]
+    message = said(capsys, ["run", "small.yaml", *more])
+    assert "only a run whose noise is a multiplier can be extended); give a new folder" in message
+    assert "only training.rounds may" not in message

@@ -316,6 +316,16 @@ def test_a_csv_file_with_semicolons_is_read_where_the_spec_says_so(tmp_path):
     assert np.array_equal(found.train_features, inputs_of({"source": str(plain), **chosen}).train_features)
 
 
+def test_a_text_in_a_column_of_numbers_is_named(tmp_path):
+    frame = patients().astype({"marker": object})
+    frame.loc[3, "marker"] = "n.a."
+    chosen = {"feature_columns": ["age", "marker"], **COLUMNS}
+    with pytest.raises(
+        SpecError, match=r"'marker'; must be .* as row 4 has 'n\.a\.': leave such rows out of the file"
+    ):
+        resolve(spec_of({"source": str(save(frame, tmp_path / "patients.csv")), **chosen}))
+
+
 @pytest.mark.parametrize("key", ["separator", "decimal"])
 def test_how_a_csv_file_is_written_goes_with_csv_only(tmp_path, key):
     path = save(patients(), tmp_path / "patients.parquet")

@@ -106,3 +106,12 @@ def test_decimal_commas_in_a_file_of_commas(frame: pd.DataFrame, tmp_path: Path)
     said = hinted(frame, tmp_path)
     assert "weight: numbers with decimal commas in a file of commas are text" in said
     assert "column weight repeats" not in said
+
+
+def test_a_text_among_numbers(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """One value keeps a column out: its row is named, and it is not taken for a column of persons."""
+    assert "is left out, as row" not in hinted(frame, tmp_path)
+    frame["weight"] = ["n.a." if row == 7 else f"{value}" for row, value in enumerate(frame["weight"])]
+    said = hinted(frame, tmp_path)
+    assert "weight is left out, as row 8 has 'n.a.': leave such rows out of the file, or write" in said
+    assert "column weight repeats" not in said

@@ -13,7 +13,8 @@ import pytest
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.run_folder.beside import baseline_folder, next_free
-from sfumato.run_folder.lock import LOCK_FILE, only_writer
+from sfumato.run_folder.lock import LOCK_FILE, is_being_written, only_writer
+from sfumato.run_folder.reader import repair_hint
 
 HOLDS = """
 import sys, time
@@ -110,3 +111,15 @@ def test_the_next_free_number(tmp_path: Path) -> None:
     assert next_free(tmp_path / "run") == tmp_path / "run-4"
     assert next_free(Path()).name == f"{Path().absolute().name}-2"
     assert baseline_folder(Path()).name == f"{Path().absolute().name}-without-noise"
+
+
+def test_a_reader_is_told_that_a_run_is_going_on(tmp_path: Path) -> None:
+    """Files that do not fit each other are no damage while another process writes them."""
+    assert not is_being_written(tmp_path)
+    process = holder(tmp_path)
+    assert is_being_written(tmp_path)
+    assert repair_hint(tmp_path) == "the run is going on there: try again, or when it is done"
+    process.kill()
+    process.wait()
+    assert not is_being_written(tmp_path)
+    assert "restores it" in repair_hint(tmp_path)

@@ -50,6 +50,11 @@ def test_a_folder_gives_what_the_run_gave() -> None:
     assert set(again.predict(frame).tolist()) <= {0, 1}
     with pytest.raises(SpecError, match="features: has no column 'age', a feature of the run"):
         again.predict(frame.drop(columns="age"))
+    for wrong in ("patients.csv", [["old"]]):
+        with pytest.raises(SpecError, match=r"must be a data frame, as pandas\.read_csv\(FILE\) gives it"):
+            again.predict(wrong)
+    with pytest.raises(SpecError, match=r"one example is a row: \[example\]"):
+        again.predict([40.0, 1.0])
 
 
 def test_labels_of_text_are_predicted_as_text() -> None:

@@ -110,6 +110,8 @@ class HintingCommand(TyperCommand):
             return f"{key} in the spec, once it is written, or --set {key}={value} with sfumato run"
         if not self._sets_keys:
             return ""
+        if self._has("--over") and "," in value:
+            return f"--over {key}={value}"
         other = f" --set {EITHER[key]}=null" if key in EITHER else ""
         return f"--set {key}={value}{other}"
 

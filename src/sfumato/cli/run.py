@@ -98,15 +98,16 @@ def run(
         twins = twins_of(loaded, folder, seeds) if baseline else []
         if ranks.rank == 0:
             check_folders(folder, goes_on=resume or force, several=seeds is not None, baseline=baseline)
+        seen = {"record_views": record_views or (), "track": track or ()}
+        played = 0
         for one, where in plays:
-            seen = {"record_views": record_views or (), "track": track or ()}
-            _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
+            played += _run_with_progress(one, where, quiet=silent, ranks=ranks, **options, **seen)
         for one, where in twins:
             _run_with_progress(one, where, quiet=silent, ranks=ranks, **options)
         if baseline and ranks.rank == 0:
             _write_report(folder)
         if not silent:
-            _print_summary(folder, [where for _, where in plays])
+            _print_summary(folder, [where for _, where in plays], played)
             if baseline:
                 _print_cost(folder)
             print_next(*(["sfumato", do, str(plays[0][1])] for do in _NEXT))
@@ -126,9 +127,9 @@ def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
         raise exit_of_interrupted(command) from None
 
 
-def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> None:
+def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> int:
     """Run the spec in ``folder`` with a progress bar, unless ``quiet``; ``options`` are those of
-    `run_rounds`.
+    `run_rounds`. Returns how many rounds were run: 0 of a run that is resumed and was finished.
     """
     from sfumato.simulation.run_progress import run_progress
 
@@ -138,9 +139,12 @@ def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any)
         shown.step("loading PyTorch")
         from sfumato.simulation.run import run_rounds
 
+        played = 0
         with closing(run_rounds(spec, out=folder, on_step=shown.step, **options)) as playing:
             for result in playing:
+                played += 1
                 shown.round(result.round, result.rounds, result.metrics)
+    return played
 
 
 def _write_report(folder: Path) -> None:
@@ -164,10 +168,13 @@ def _print_cost(folder: Path) -> None:
     console().print(f"the twin in {twin} has no guarantee: keep it as private as the data")
 
 
-def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
+def _print_summary(folder: Path, runs: Sequence[Path], played: int) -> None:
     """Print the final score, ε and costs of ``runs``, and where the report is.
 
-    ``folder``: of the run, or of the runs of several seeds.
+    Args:
+        folder: of the run, or of the runs of several seeds.
+        runs: the folder of every seed.
+        played: rounds that were run now; none of runs that were finished and resumed.
     """
     from sfumato.report.figures.control import stop_reasons
     from sfumato.report.results.protection_words import warnings_of_run
@@ -187,6 +194,8 @@ def _print_summary(folder: Path, runs: Sequence[Path]) -> None:
     seeds = f", mean of {len(runs)} seeds" if len(runs) > 1 else ""
     spread = f" ± {score.figure(final.half_width)} (95 %)" if len(runs) > 1 else ""
     out = console()
+    if not played:
+        out.print("nothing was left to do: all rounds had been run before")
     said = f"final {score.name} {score.text(final.value)}{spread}{seeds}"
     out.print(f"{series.name}: {series.rounds_played} rounds, {said}")
     if score is ACCURACY and (guess := guessing_of_run(series)):

@@ -18,6 +18,7 @@ The schedule, simulation and protocols may import this package; it imports no to
     users              rows of files that say what each user has
     hub                data sets of the Hugging Face Hub, and saved folders
     csv_files          CSV files: separators, decimals
+    csv_faults         what is wrong with a file that cannot be read as CSV
     table_files        Parquet and Arrow files, and data frames, column by column
     own_rows           rows of a user's own file, folder or object, whatever its form
     tables             the rows of tables

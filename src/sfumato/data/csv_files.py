@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sfumato.data.csv_faults import refuse_other_files, unreadable_csv
 from sfumato.data.locate import CsvFormat
 from sfumato.data.table_files import ColumnTable, column_types, unreadable_table
-from sfumato.data.tables import is_decimal_comma
+from sfumato.data.tables import is_decimal_comma, is_number
 from sfumato.errors import DataError, SpecError
 
 if TYPE_CHECKING:
@@ -33,14 +34,17 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
     import pyarrow as pa
     from pyarrow import csv
 
+    refuse_other_files(path)
     _refuse_other_separator(path, written)
     parsed = csv.ParseOptions(delimiter=written.separator)
     try:
         converted = csv.ConvertOptions(decimal_point=written.decimal)
         with csv.open_csv(path, parse_options=parsed, convert_options=converted) as reader:
-            schema = reader.schema
-    except (OSError, pa.ArrowInvalid) as error:
-        raise unreadable_table(path, error) from None
+            types = column_types(path, reader.schema)
+    except (OSError, pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise unreadable_csv(path, written.separator, error) from None
+    if not _first_lines(path)[1]:
+        raise DataError(f"{path}: has a line of headings and no rows")
 
     def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
         types = {
@@ -56,10 +60,10 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
         except (OSError, pa.ArrowInvalid) as error:
             for name in (name for name, as_text in wanted.items() if as_text is False):
                 _refuse_text(path, name, read({name: True})[name].to_pylist(), written)
-            raise unreadable_table(path, error) from None
+            raise unreadable_csv(path, written.separator, error) from None
         return {name: table[name] for name in wanted}
 
-    return ColumnTable(str(path), column_types(path, schema), read, decimal=written.decimal)
+    return ColumnTable(str(path), types, read, decimal=written.decimal)
 
 
 def format_of(path: Path) -> CsvFormat:
@@ -86,13 +90,17 @@ def _refuse_other_separator(path: Path, written: CsvFormat) -> None:
             right = f"write data.separator: {CsvFormat(sign).separator_name!r}"
             allowed = f"the headings of {path} have {name} between them: {right}"
             raise SpecError("data.separator", written.separator_name, allowed)
+    if headings.count("|") > 0:
+        allowed = "save the file with commas, semicolons or tabs between them"
+        raise DataError(f"{path}: the headings have | between columns: {allowed}")
 
 
 def _first_lines(path: Path) -> tuple[str, str]:
-    """The line of headings and the first row, without their ends."""
+    """The line of headings and the first row, without their ends; "" for none."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
-            return file.readline().rstrip("\r\n"), file.readline().rstrip("\r\n")
+            headings = file.readline().rstrip("\r\n")
+            return headings, next((line.rstrip("\r\n") for line in file if line.strip()), "")
     except OSError as error:
         raise unreadable_table(path, error) from None
 
@@ -110,12 +118,3 @@ def _refuse_text(path: Path, name: str, texts: list[Any], written: CsvFormat) ->
                 else ""
             )
             raise DataError(said + hint)
-
-
-def is_number(text: str) -> bool:
-    """Whether ``text`` is a number, empty, or a usual mark of a missing one ("NA", "null", ...)."""
-    try:
-        float(text or "nan")
-    except ValueError:
-        return text in ("NA", "N/A", "null", "NULL", "#N/A")
-    return True

@@ -117,7 +117,7 @@ def _features(
                 place, name, "must not be the column of labels, groups, sites, persons or test rows"
             )
         if not holds_numbers(table.types[name]):
-            hint = _decimal_comma(table, [name])
+            hint = _decimal_comma(table, [name]) or _first_text(table, name)
             raise SpecError(place, name, f"must be a column of numbers; it holds {table.types[name]}{hint}")
     if len(set(chosen)) < len(chosen):
         raise SpecError(place, list(chosen), "must name each column once")
@@ -136,6 +136,39 @@ def _decimal_comma(table: ColumnTable, names: Sequence[str]) -> str:
         if is_decimal_comma(text):
             return f"; {text!r} in column {name!r} has a decimal comma: write data.decimal: ','"
     return ""
+
+
+def _first_text(table: ColumnTable, name: str) -> str:
+    """Where a column of text that holds mostly numbers has its first text, and what to do; else empty."""
+    texts = [str(text or "") for text in table.column(name, "text").to_pylist()]
+    found = first_text_among_numbers(texts, table.decimal or ".")
+    if found is None:
+        return ""
+    return f", as row {found[0] + 1:,} has {found[1]!r}: {WITHOUT_TEXTS}"
+
+
+WITHOUT_TEXTS = "leave such rows out of the file, or write a number that everybody knows without the rows"
+"""What to do about texts in a column of numbers."""
+
+
+def first_text_among_numbers(texts: Sequence[str], decimal: str) -> tuple[int, str] | None:
+    """The first text of a column of which more than half are numbers: its row from 0, and the text.
+
+    ``None`` if all are numbers or empty, or half or more are texts. ``decimal``: the sign before decimals.
+    """
+    others = [row for row, text in enumerate(texts) if not is_number(text.strip().replace(decimal, "."))]
+    if not 0 < 2 * len(others) < len(texts):
+        return None
+    return others[0], texts[others[0]].strip()
+
+
+def is_number(text: str) -> bool:
+    """Whether ``text`` is a number, empty, or a usual mark of a missing one ("NA", "null", ...)."""
+    try:
+        float(text or "nan")
+    except ValueError:
+        return text in ("NA", "N/A", "null", "NULL", "#N/A")
+    return True
 
 
 def is_decimal_comma(text: str) -> bool:

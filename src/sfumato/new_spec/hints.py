@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from sfumato.arguments import Argument
 from sfumato.data.csv_files import SIGNS_IN_WORDS
 from sfumato.data.repeats import looks_like_id
+from sfumato.data.tables import WITHOUT_TEXTS
 from sfumato.new_spec.decisions import Decisions, is_regression
 from sfumato.new_spec.spec_text import devices_can_be_named, site_names, units_at_sites
 from sfumato.new_spec.table import OwnTable
@@ -45,13 +46,8 @@ def may_say_persons(name: str, site: str | None, table: OwnTable) -> bool:
         return False
     if looks_like_id(name):
         return True
-    kind = (
-        "text"
-        if name in table.texts and not table.has_decimal_commas(name)
-        else "whole"
-        if name in table.whole
-        else None
-    )
+    holds_numbers = table.has_decimal_commas(name) or table.text_among_numbers(name) is not None
+    kind = "text" if name in table.texts and not holds_numbers else "whole" if name in table.whole else None
     if kind is None or values <= _FEW_VALUES:
         return False
     enough = kind == "text" or values >= _MANY_NUMBERS
@@ -157,6 +153,10 @@ def _of_the_file(decisions: Decisions, table: OwnTable) -> Iterator[str]:
             f"{', '.join(swapped)}: numbers with decimal commas in a file of commas are text, and left out; "
             "save the file with semicolons between columns, or with points in numbers"
         )
+    for name in (name for name in table.texts if name not in others):
+        if (found := table.text_among_numbers(name)) is not None:
+            yield f"{name} is left out, as row {found[0] + 1:,} has {found[1]!r}: {WITHOUT_TEXTS}"
+            swapped.append(name)
     left = [name for name in table.categories() if name not in others and name not in swapped]
     if left:
         one = len(left) == 1

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sfumato.arguments import Argument
-from sfumato.data.csv_files import format_of, is_number, open_csv
+from sfumato.data.csv_files import format_of, open_csv
 from sfumato.data.locate import CsvFormat, existing_file
 from sfumato.data.repeats import looks_like_id
 from sfumato.data.sites import sort_sites
 from sfumato.data.table_files import ColumnTable, open_parquet
-from sfumato.data.tables import holds_numbers, is_decimal_comma
+from sfumato.data.tables import first_text_among_numbers, holds_numbers, is_decimal_comma, is_number
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import closest
 
@@ -154,6 +154,16 @@ class OwnTable:
     def has_decimal_commas(self, name: str) -> bool:
         """Whether the first value of a column of text is a number with a decimal comma."""
         return name in self.texts and is_decimal_comma(self._values[name].first)
+
+    def text_among_numbers(self, name: str) -> tuple[int, str] | None:
+        """Of a column of text that holds mostly numbers: the row, from 0, of its first text, and the text.
+
+        ``None`` for other columns.
+        """
+        if name not in self.texts:
+            return None
+        decimal = self.columns.decimal or "."
+        return self._once(("text", name), lambda: first_text_among_numbers(self._texts(name), decimal))
 
     @cached_property
     def _values(self) -> Mapping[str, _Values]:

@@ -58,6 +58,19 @@ def only_writer(folder: Path, *, argument: Argument | None = None) -> Iterator[N
         lock.release()
 
 
+def is_being_written(folder: Path) -> bool:
+    """Whether a process holds the lock of ``folder`` now."""
+    if not (folder / LOCK_FILE).is_file():
+        return False
+    lock = FileLock(folder / LOCK_FILE, thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except (Timeout, OSError):
+        return True
+    lock.release()
+    return False
+
+
 def _without_locks(folder: Path) -> Iterator[Path]:
     """Yield ``folder`` and the folders below it, but not those that have a lock of their own."""
     yield folder

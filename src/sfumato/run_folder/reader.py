@@ -28,7 +28,7 @@ import pandas as pd
 from sfumato.arguments import Argument, Call
 from sfumato.durable_files import replacing, short_hash
 from sfumato.errors import RunError, SpecError
-from sfumato.run_folder.lock import only_writer
+from sfumato.run_folder.lock import is_being_written, only_writer
 from sfumato.run_folder.manifest import MANIFEST_FILE, FileRecord, Manifest, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRICS_FILE, read_metrics, table_of
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
@@ -191,7 +191,12 @@ def holds_run(folder: Path) -> bool:
 
 
 def repair_hint(folder: Path) -> str:
-    """A clause for errors: the command that resumes the run in ``folder`` and so writes lost files again."""
+    """A clause for errors: the command that resumes the run in ``folder`` and so writes lost files again.
+
+    Of a run that is going on it says so: its files are written one after another, all round long.
+    """
+    if is_being_written(folder):
+        return "the run is going on there: try again, or when it is done"
     again = Call("run", "SPEC", (Argument("out", str(folder)), Argument("resume", True)))
     return f"`{again}`, with the run's own SPEC, restores it"
 

@@ -183,7 +183,7 @@ def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
         if key == sized:
             hint = (
                 " (the noise was calibrated for the former number of rounds; only a run whose noise is a "
-                "multiplier can be extended)"
+                "multiplier can be extended); give a new folder"
             )
         file = _FILES.get(key)
         if file in now.hashes and file in before.hashes:
@@ -192,7 +192,7 @@ def _refuse_another_run(before: Spec, now: Spec, done: int, out: Path) -> None:
         raise SpecError(
             Argument("resume", True, key=where),
             new,
-            f"the run in {out} has {old!r}{hint}; only training.rounds may increase",
+            f"the run in {out} has {old!r}{hint or '; only training.rounds may increase'}",
         )
     if any(learning_rate(before.training, k) != learning_rate(now.training, k) for k in range(done)):
         raise SpecError(

@@ -69,7 +69,7 @@ def predictions(model: nn.Module, spec: Spec, features: Any) -> npt.NDArray[np.g
         features = _scaled(features, spec)
     kind = np.int64 if spec.data.vocabulary is not None else np.float32
     with torch.no_grad():
-        outputs = model(torch.from_numpy(np.ascontiguousarray(features, kind)))
+        outputs = model(torch.from_numpy(_as_examples(features, kind)))
     match spec.data.task:
         case "regression":
             return np.asarray(outputs.numpy())
@@ -77,6 +77,22 @@ def predictions(model: nn.Module, spec: Spec, features: Any) -> npt.NDArray[np.g
             return np.asarray((outputs > 0).long().numpy())
         case _:
             return _labels_of(np.asarray(outputs.argmax(dim=-1).numpy()), spec)
+
+
+def _as_examples(features: Any, kind: type[np.generic]) -> npt.NDArray[Any]:
+    """``features`` as an array [N, ...] of ``kind``.
+
+    Raises:
+        SpecError: they are no numbers, such as the path of a file, or are one example in place of several.
+    """
+    allowed = "must be a data frame, as pandas.read_csv(FILE) gives it, or an array [N, ...] of numbers"
+    try:
+        found = np.ascontiguousarray(features, kind)
+    except (TypeError, ValueError):
+        raise SpecError(Argument("features"), features, allowed) from None
+    if np.ndim(features) < 2:
+        raise SpecError(Argument("features"), features, f"{allowed}; one example is a row: [example]")
+    return found
 
 
 def _labels_of(classes: npt.NDArray[np.int64], spec: Spec) -> npt.NDArray[np.generic]:

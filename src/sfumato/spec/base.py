@@ -115,6 +115,8 @@ class Section(BaseModel):
                 hint = closest(str(key), keys)
                 if meant is not None and meant.rpartition(".")[2] != near:
                     hint, near = f" (write {meant})", meant.rpartition(".")[2]
+                if value[key] is None and str(key).isdecimal():
+                    hint = " (of a number with a comma? write a point, as 0.5)"
                 allowed = f"there is no such key{hint}; keys here: {known}"
                 context = {"key": str(key), "value": value[key], "allowed": allowed}
                 raise PydanticCustomError(

@@ -103,13 +103,18 @@ def _files_beside(name: str) -> list[str]:
         return []
 
 
+_MOST_RUNS_SHOWN = 5
+
+
 def _existing_file(source: str | os.PathLike[str]) -> Path | None:
     """The path of the file that ``source`` names; ``None`` where it names no file that exists."""
     path = Path(source)
     try:
         if path.is_dir() and os.fspath(source) not in builtin_names():
             run = path / "spec.yaml"
+            below = sorted(own.parent for own in path.glob("*/spec.yaml"))[:_MOST_RUNS_SHOWN]
             hint = f"; the spec of this run is {run}" if run.is_file() else ""
+            hint += f"; runs in it: {', '.join(map(str, below))}" if below else ""
             raise SpecError(str(path), None, f"is a folder; give a YAML file{hint}")
         return path if path.exists() and not path.is_dir() else None
     except (OSError, ValueError) as error:

@@ -113,6 +113,27 @@ VALUES = {
     "site": "device: all data of a device",
     "hospital": "device: all data of a device",
     "fedavg": "dp-fedavg",
+    "fed-avg": "dp-fedavg",
+    "fedavg-dp": "dp-fedavg",
+    "dp-fed-avg": "dp-fedavg",
+    "fedavgdp": "dp-fedavg",
+    "fl": "dp-fedavg",
+    "dp-fl": "dp-fedavg",
+    "federated": "dp-fedavg",
+    "federated-averaging": "dp-fedavg",
+    "user-level-dp": "dp-fedavg",
+    "central-dp": "dp-fedavg with trust.cloud: true",
+    "cdp": "dp-fedavg with trust.cloud: true",
+    "local-dp": "dp-fedavg: devices add the noise unless trust.cloud is true",
+    "ldp": "dp-fedavg: devices add the noise unless trust.cloud is true",
+    "fedsgd": "dp-fedavg with training.local_steps: 1",
+    "fedprox": "dp-fedavg with training.drift_correction: {kind: fedprox, mu: 0.01}",
+    "scaffold": "dp-fedavg with training.drift_correction: scaffold",
+    "fedadam": "dp-fedavg with training.server: {optimizer: adam}",
+    "fedopt": "dp-fedavg with training.server: {optimizer: adam}",
+    "dp-hfl": "hfl-dp",
+    "hierfavg": "hfl-dp",
+    "hierarchical": "hfl-dp",
     "dpsgd": "dp-fedavg with privacy.unit: record and clip: {kind: example}",
     "dp-sgd": "dp-fedavg with privacy.unit: record and clip: {kind: example}",
     "logistic": "softmax",
@@ -127,6 +148,12 @@ VALUES = {
     "per-example": "example",
     "per-sample": "example",
     "flat": "update",
+    "secagg": "secure-aggregation",
+    "secagg+": "secure-aggregation",
+    "secure-aggregate": "secure-aggregation",
+    "masked": "secure-aggregation",
+    "ota": "air",
+    "over-the-air": "air",
 }
 """What a value of that name means here."""
 
@@ -152,6 +179,16 @@ WORDS_AT = {
     ("data.partition", "heterogeneous"): "{kind: dirichlet, alpha: 0.5}",
     ("data.partition", "random"): "iid",
     ("data.partition", "uniform"): "iid",
+    ("trust.trusted_edges", "all"): "1.0",
+    ("trust.trusted_edges", "none"): "0.0",
+    ("trust", "none"): "{trusted_edges: 0.0}",
+    ("trust", "all"): "{trusted_edges: 1.0}",
+    ("transport", "secagg"): "{devices_to_edge: secure-aggregation}; in a star {devices_to_cloud: ...}",
+    ("transport", "secure-aggregation"): (
+        "{devices_to_edge: secure-aggregation}; in a star {devices_to_cloud: ...}"
+    ),
+    ("privacy.noise", "gaussian"): "{multiplier: 1.0}, or {epsilon: 8, for: cloud}: noise is Gaussian",
+    ("privacy.noise", "laplace"): "{multiplier: 1.0}, or {epsilon: 8, for: cloud}: noise is Gaussian",
 }
 """What to write at a key for a word that stands there."""
 
@@ -222,6 +259,8 @@ def observer_hint(word: str, kinds: Collection[str]) -> str:
 
 _PARTY = re.compile(r"([a-z]+?)[ _-]?(\d+)")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_POWER = re.compile(r"10(?:\^|\*\*)-(\d{1,3})")
+_FRACTION = re.compile(r"1 ?/ ?(\d{1,15})")
 _NAMED_EDGES = re.compile(r"edge:(\d+)(?:, ?edge:(\d+))*")
 
 
@@ -239,6 +278,10 @@ def word_hint(place: str, value: object) -> str:
         return f" (write [{meant}])"
     if place.startswith("trust.trusted_edges") and _NAMED_EDGES.fullmatch(word):
         return f" (write [{', '.join(re.findall(r'[0-9]+', word))}])"
+    if power := _POWER.fullmatch(word):
+        return f" (write 1e-{power[1]})"
+    if (fraction := _FRACTION.fullmatch(word)) and int(fraction[1]):
+        return f" (write {1 / int(fraction[1]):.6g})"
     return f" (write {word.replace(',', '.')})" if _DECIMAL_COMMA.fullmatch(word) else ""
 
 

@@ -16,11 +16,19 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from sfumato.errors import SpecError, SpecProblemsError
-from sfumato.spec.base import TAG, closest
+from sfumato.spec.base import TAG, closest, nearest
 from sfumato.spec.document import Spec, field_of, kind_of, sections_at
 from sfumato.spec.other_words import section_of_number, value_hint, word_hint
 from sfumato.spec.refusals import Refused
+from sfumato.spec.used_keys import WITHOUT_NOISE
 from sfumato.user_text import join
+
+_WITHOUT_NOISE = {
+    "protocol": (*WITHOUT_NOISE, "wfl-p"),
+    "privacy.noise": ("none",),
+    "privacy.noise.kind": ("none",),
+}
+"""Dotted key to its values by which nobody adds noise."""
 
 
 @dataclass(frozen=True)
@@ -174,13 +182,13 @@ def _problem_of_detail(detail: ErrorDetails) -> Problem:
                 allowed = f"must be one of {', '.join(kinds)}"
             if isinstance(value, str):
                 told = word_hint(place.removesuffix(".kind"), value)
-                allowed += told or value_hint(value, kinds) or closest(value, kinds)
+                allowed += told or value_hint(value, kinds) or _closest_value(place, value, kinds)
                 return Problem(place, value, allowed)
         case "missing":
             return Problem(place, None, f"is required{_description_of_key(location)}")
         case "literal_error":
             known = re.findall(r"'([^']*)'", context["expected"])
-            hint = value_hint(str(value), known) or closest(str(value), known)
+            hint = value_hint(str(value), known) or _closest_value(place, str(value), known)
             allowed = f"must be one of {', '.join(known)}{hint}"
         case "too_long":
             value, allowed = context["actual_length"], f"must have at most {context['max_length']} entries"
@@ -190,6 +198,22 @@ def _problem_of_detail(detail: ErrorDetails) -> Problem:
             allowed = _PLAIN.get(other, detail["msg"])
     allowed += section_of_number(place, value) or word_hint(place, value)
     return Problem(place, value, f"is empty; {allowed}" if value is None else allowed)
+
+
+def _closest_value(place: str, word: str, known: Sequence[str]) -> str:
+    """The hint `` (did you mean 'x'?)`` with the value of ``known`` most similar to ``word``; "" without one.
+
+    A value by which nobody adds noise is said to be one, and the most similar of the others stands beside it.
+
+    ``place``: dotted key at which the word stands.
+    """
+    silent = _WITHOUT_NOISE.get(place, ())
+    near = nearest(word, known)
+    if near not in silent:
+        return closest(word, known)
+    noisy = nearest(word, [value for value in known if value not in silent])
+    other = "" if noisy is None else f", or {noisy!r}"
+    return f" (did you mean {near!r}, by which nobody adds noise{other}?)"
 
 
 def _place_of_key(place: str, key: str) -> str:
