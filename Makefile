@@ -16,7 +16,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
 PIP := $(BIN)/python -m pip install --quiet
-LOCKED := $(PIP) --require-hashes --requirement
+LOCKED := requirements/install-locked.sh $(VENV)
 LOCK ?= requirements/run.lock
 DEMO := runs/demo
 WHEEL_VENV := .venv-wheel
@@ -83,7 +83,7 @@ test-wheel: $(VENV)/installed
 	rm -rf build dist $(WHEEL_VENV)
 	$(PIP:install=wheel) --no-deps --no-build-isolation --wheel-dir dist .
 	$(PYTHON) -m venv $(WHEEL_VENV)
-	$(WHEEL_VENV)/bin/python -m pip install --quiet --require-hashes --requirement requirements/run.lock
+	requirements/install-locked.sh $(WHEEL_VENV) requirements/run.lock
 	requirements/install-torch.sh $(WHEEL_VENV)
 	$(WHEEL_VENV)/bin/python -m pip install --quiet dist/*.whl
 	folder=$$(mktemp -d); trap 'rm -r "$$folder"' EXIT; cd "$$folder" && \
@@ -103,7 +103,6 @@ studies-docs: $(VENV)/installed
 	$(BIN)/python docs/study_results.py $(OUT)
 
 lock: $(VENV)/installed
-	$(LOCKED) requirements/uv.lock
 	requirements/lock.sh $(CURDIR)/$(BIN)/uv $(UPGRADE)
 
 bench: $(VENV)/installed-dev

@@ -129,26 +129,21 @@ def test_a_python_is_taken_for_a_new_environment_and_for_its_own(version, tmp_pa
     assert problem("python3", version, environment(tmp_path, f"{version}.1")) is None
 
 
-# --- where torch comes from ---------------------------------------------------------------------------
-
-VERSION = str(locked("torch.lock")["torch"][0])
-PIP, CPU = "pip install --quiet", f"torch=={VERSION}+cpu"
-BY_UV = f"uv pip install --quiet --python {{}}/bin/python --torch-backend=cpu torch=={VERSION}"
+# --- what the scripts call ----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def calls(tmp_path):
-    """What `install-torch.sh` calls, in an environment whose programs only write down their arguments."""
+    """What a script of ``requirements`` calls where programs only write down their arguments."""
     programs = tmp_path / "env" / "bin"
     programs.mkdir(parents=True)
     log = tmp_path / "calls"
     stub = '#!/bin/sh\necho "{name} $*" >>"{log}"\ncase "{name} $*" in {fails}) exit 1 ;; esac\n'
 
-    def run(*fails: str, system: str = "Linux", there: bool = False) -> tuple[list[str], str]:
-        patterns = "|".join(
-            f"*{fail.replace(' ', '?')}*" for fail in (*fails, *([] if there else ["importlib"]))
-        )
-        patterns = patterns or "none"
+    def run(
+        script: str, *arguments: Path, fails: tuple[str, ...] = (), system: str = "Linux"
+    ) -> tuple[list[str], str]:
+        patterns = "|".join(f"*{fail.replace(' ', '?')}*" for fail in fails) or "none"
         for name in ("python", "uv"):
             text = stub.format(name=name, log=log, fails=patterns)
             (programs / name).write_text(text, "utf-8")
@@ -156,7 +151,7 @@ def calls(tmp_path):
         (tmp_path / "uname").write_text(f"#!/bin/sh\necho {system}\n", "utf-8")
         (tmp_path / "uname").chmod(0o755)
         done = subprocess.run(
-            [LOCKS / "install-torch.sh", tmp_path / "env"],
+            [LOCKS / script, tmp_path / "env", *arguments],
             env={"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
             capture_output=True,
             text=True,
@@ -168,12 +163,48 @@ def calls(tmp_path):
     return run
 
 
-def test_a_cpu_build_that_pip_finds_is_all_it_takes(calls):
-    assert calls() == ([f"{PIP} {CPU}"], "")
+# --- packages of a lock ---------------------------------------------------------------------------------
+
+WITH_HASHES = "pip install --quiet --require-hashes --requirement"
 
 
-def test_else_uv_fetches_the_cpu_build(calls, tmp_path):
-    made, said = calls("+cpu")
+def test_uv_installs_a_lock_with_its_hashes(calls, tmp_path):
+    made, said = calls("install-locked.sh", LOCKS / "run.lock")
+    of_uv = f"uv pip install --quiet --python {tmp_path}/env/bin/python --require-hashes --requirement"
+    assert made == [f"{WITH_HASHES} {LOCKS}/uv.lock", f"{of_uv} {LOCKS}/run.lock"]
+    assert said == ""
+
+
+def test_where_uv_finds_no_index_pip_installs_the_same_with_hashes(calls):
+    made, said = calls("install-locked.sh", LOCKS / "run.lock", fails=("uv pip",))
+    assert made[-1] == f"{WITH_HASHES} {LOCKS}/run.lock"
+    assert len(made) == 3
+    assert said == f"uv could not install {LOCKS}/run.lock: pip does.\n"
+
+
+# --- where torch comes from ---------------------------------------------------------------------------
+
+VERSION = str(locked("torch.lock")["torch"][0])
+PIP, CPU = "pip install --quiet", f"torch=={VERSION}+cpu"
+BY_UV = f"uv pip install --quiet --python {{}}/bin/python --torch-backend=cpu torch=={VERSION}"
+
+
+@pytest.fixture
+def torch_calls(calls):
+    """The same of `install-torch.sh`; calls that contain one of ``fails`` fail."""
+
+    def run(*fails: str, system: str = "Linux", there: bool = False) -> tuple[list[str], str]:
+        return calls("install-torch.sh", fails=fails if there else (*fails, "importlib"), system=system)
+
+    return run
+
+
+def test_a_cpu_build_that_pip_finds_is_all_it_takes(torch_calls):
+    assert torch_calls() == ([f"{PIP} {CPU}"], "")
+
+
+def test_else_uv_fetches_the_cpu_build(torch_calls, tmp_path):
+    made, said = torch_calls("+cpu")
     assert made == [
         f"{PIP} {CPU}",
         f"{PIP} --require-hashes --requirement {LOCKS}/uv.lock",
@@ -182,18 +213,18 @@ def test_else_uv_fetches_the_cpu_build(calls, tmp_path):
     assert said == ""
 
 
-def test_else_the_build_of_the_package_index_is_installed_and_its_size_said(calls):
-    made, said = calls("+cpu", "torch-backend")
+def test_else_the_build_of_the_package_index_is_installed_and_its_size_said(torch_calls):
+    made, said = torch_calls("+cpu", "torch-backend")
     assert made[-1] == f"{PIP} --require-hashes --no-deps --requirement {LOCKS}/torch.lock"
     assert len(made) == 4
     assert "3 GB to download" in said
 
 
-def test_other_systems_need_no_cpu_build(calls):
-    made, said = calls(system="Darwin")
+def test_other_systems_need_no_cpu_build(torch_calls):
+    made, said = torch_calls(system="Darwin")
     assert made == [f"{PIP} --require-hashes --no-deps --requirement {LOCKS}/torch.lock"]
     assert said == ""
 
 
-def test_a_torch_that_is_there_is_kept(calls):
-    assert calls(there=True) == ([], "")
+def test_a_torch_that_is_there_is_kept(torch_calls):
+    assert torch_calls(there=True) == ([], "")

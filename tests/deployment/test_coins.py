@@ -229,7 +229,7 @@ def test_who_sees_the_draw_is_charged_without_amplification_and_others_with() ->
 
 
 @pytest.fixture(name="folder")
-def fixture_folder(tmp_path: Path, no_report: None) -> RunFolder:
+def fixture_folder(tmp_path: Path, no_report: None, coarse_losses: None) -> RunFolder:
     return rehearsed(spec_of(DRAWN_TREE), tmp_path, simulated=False)
 
 
