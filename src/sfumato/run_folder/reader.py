@@ -104,8 +104,7 @@ class RunFolder:
     @property
     def deployed(self) -> Mapping[str, Any]:
         """``session``, ``purpose``, ``draws``, ``on`` and ``step`` of a deployment; {} for a simulation."""
-        found: Mapping[str, Any] = (self.ledger.get("realised") or {}).get("deployed") or {}
-        return found
+        return dict((self.ledger.get("realised") or {}).get("deployed") or {})
 
     @property
     def observers(self) -> tuple[str, ...]:
@@ -191,10 +190,7 @@ def holds_run(folder: Path) -> bool:
 
 
 def repair_hint(folder: Path) -> str:
-    """A clause for errors: the command that resumes the run in ``folder`` and so writes lost files again.
-
-    Of a run that is going on it says so: its files are written one after another, all round long.
-    """
+    """A clause for errors: the command that writes lost files of ``folder`` again, or that its run goes on."""
     if is_being_written(folder):
         return "the run is going on there: try again, or when it is done"
     again = Call("run", "SPEC", (Argument("out", str(folder)), Argument("resume", True)))
