@@ -24,7 +24,7 @@ PARSERS = {
 READERS = {"read_text", "read_bytes"}
 OWN = {
     "attacks/views.py": "views of a run, once its manifest has been checked",
-    "data/csv_faults.py": "the first bytes of a table, which tell its kind, and lines of one that cannot be read",
+    "data/csv_faults.py": "the first bytes of a table, and lines of one that cannot be read",
     "data/idx.py": "data sets in IDX files: as many bytes are read as the header says",
     "data/leaf.py": "data sets in JSON files, of any size: errors of parsing and nesting are refusals",
     "data/tff.py": "the first bytes of a file, which say whether it is HDF5",

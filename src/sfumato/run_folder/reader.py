@@ -190,7 +190,7 @@ def holds_run(folder: Path) -> bool:
 
 
 def repair_hint(folder: Path) -> str:
-    """A clause for errors: the command that writes lost files of ``folder`` again, or that its run goes on."""
+    """A clause for errors: the command that writes lost files again, or that the run is going on."""
     if is_being_written(folder):
         return "the run is going on there: try again, or when it is done"
     again = Call("run", "SPEC", (Argument("out", str(folder)), Argument("resume", True)))
