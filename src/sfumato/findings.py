@@ -205,7 +205,11 @@ def odd_radio_power(plan: Plan) -> str | None:
 
 
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
-    """The names of the features of a table; () for other data, tokens, or a table that is not here."""
+    """The names of the feature columns of the plan's table.
+
+    () for data that are no table (images, tokens), and where the table cannot be read now: it is missing or
+    was given in Python to a call that is over. No error is raised.
+    """
     data = plan.spec.data
     if data.vocabulary is not None or not _is_table(data.source):
         return ()

@@ -17,6 +17,16 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 TARGET = -1
 ObservationKey = tuple[int, int, str, int]
+"""Of a vector that a coalition saw: (time, tier, kind, number).
+
+In a tree the time is the aggregation of the round, and the tier that of the party with the number. In groups
+it is the round, from the first simulated one, and the tier is 1. By kind the number is
+
+- ``sent``: of the sender of a message (the unit's own: `TARGET`),
+- ``received``: of the node that received a sum of messages,
+- ``met``: of a leaf that received a sum and then sent nothing,
+- ``broadcast``: of the node whose model was received.
+"""
 Observations = Mapping[ObservationKey, FloatArray]
 
 
@@ -87,7 +97,7 @@ class AuditHarness(Protocol):
 
         Returns:
             For every outcome and every draw, the observations of the coalition that depend on the draw, by
-            time, tier, kind and sender (the unit's own: `TARGET`): ``[M]`` each.
+            `ObservationKey`: ``[M]`` each.
         """
 
     def simulate_canaries(

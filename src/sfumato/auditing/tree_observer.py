@@ -140,22 +140,22 @@ class TreeObserver:
 
     @property
     def observations(self) -> Observations:
-        """What the coalition received: (aggregation, tier, kind, sender) to vector ``[M]``."""
+        """What the coalition sent and received so far, a copy: float64 ``[M]`` by `ObservationKey`."""
         return dict(self._observations)
 
     def _add_to_record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
         """Add ``vector`` to what is recorded under the same key, as messages of a sum come in chunks.
 
-        ``how``: the kind (sent, received or broadcast); ``who``: the sender; ``vector``: ``[M]``.
+        ``how``, ``who``: the kind and number of an `ObservationKey`; ``vector``: ``[M]``.
         """
         before = self._observations.get((index, tier, how, who), 0.0)
         self._record(index, tier, how, who, vector)
         self._observations[index, tier, how, who] = self._observations[index, tier, how, who] + before
 
     def _record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
-        """Keep a vector ``[M]`` under its aggregation, tier, kind and sender.
+        """Keep a vector ``[M]`` under its `ObservationKey`.
 
-        ``how``: the kind (sent, received or broadcast); ``who``: the sender.
+        ``how``: its kind; ``who``: its number, or the unit's own, in whose place `TARGET` is kept.
         """
         own = tier == self._devices_at and who == self._unit
         self._observations[index, tier, how, TARGET if own else who] = vector.detach().cpu().double().numpy()

@@ -43,10 +43,12 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """The claims of papers about a tree: PFELS's or H2FDP's of noise by their formula, or HDP's.
+    """What the paper behind a tree plan claims about its ε, each claim beside our ε at ``delta``.
 
-    A formula is PFELS's over the air, else H2FDP's, for the protocols that its paper has or compares with. ()
-    where devices move or trust changes: no paper here has that.
+    Noise by formula (``privacy.noise.kind: formula``) has PFELS's claims if devices send over the air, else
+    H2FDP's for ``h2fdp``, ``hfl-dp``, ``pedpfl`` and ``dp-fedavg``. Other noise has HDP's claims with
+    protocol ``hdp`` and no air. Every other plan has none, (), and so has one where devices move or trust
+    changes.
     """
     spec, formula = plan.spec, plan.spec.privacy.requested_noise
     if plan.eras:

@@ -55,7 +55,10 @@ def raw_to_trusted_edge(devices: int, of: int) -> str:
 
 
 def exit_of_interrupted(command: Sequence[str]) -> typer.Exit:
-    """Print the ``command`` (as words) that continues what was interrupted; returns the exit to raise."""
+    """Print to stderr which ``command`` continues what was interrupted; returns the exit to raise.
+
+    ``command``: its words, such as ``["sfumato", "run", "SPEC", "--resume"]``. The exit has status 130.
+    """
     print(f"\nsfumato: interrupted; continue with: {shlex.join(command)}", file=sys.stderr)
     return typer.Exit(130)
 

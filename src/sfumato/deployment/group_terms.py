@@ -98,7 +98,11 @@ class GroupTerms(CommonTerms):
         return self.plan.by_interval or number % self.plan.merge_every == 0
 
     def asked_in(self, number: int, node: int) -> RoundPosition:
-        """The release of a master's group in round ``number``."""
+        """The position of the release of a master's group in round ``number`` (from 0): aggregation = group.
+
+        ``node``: the master's party number in the terms, as of `master`. Whether anything is sent in that
+        round is not checked.
+        """
         return RoundPosition(number, self.group(node))
 
     def round_after(self, last: RoundPosition | None) -> int:

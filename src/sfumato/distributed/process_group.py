@@ -53,17 +53,17 @@ class ProcessGroup:
         return self._launch.count
 
     def added(self, values: IntArray) -> IntArray:
-        """The sums of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``.
+        """All-reduce by sum: the sums of ``values`` over all ranks, entry by entry, on every rank.
 
-        ``values`` has the same shape on every rank.
+        Every rank must call it, with ``values`` of the same shape. They may be overwritten by the sums.
+
+        Raises:
+            RunError: another rank has ended, or has not come for `PATIENCE`.
         """
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, values: IntArray) -> IntArray:
-        """The largest of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``.
-
-        ``values`` has the same shape on every rank.
-        """
+        """All-reduce by maximum: as `added`, with the largest of ``values`` in place of the sum."""
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def _reduced(self, values: IntArray, by: dist.ReduceOp.RedOpType) -> IntArray:

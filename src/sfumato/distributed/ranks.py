@@ -28,10 +28,13 @@ class Ranks(Protocol):
         """The number of ranks, which are the processes of the run."""
 
     def added(self, values: IntArray) -> IntArray:
-        """The sums of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``."""
+        """All-reduce by sum: the sums of ``values`` over all ranks, entry by entry, on every rank.
+
+        ``values`` has the same shape on every rank, and may be overwritten by the sums.
+        """
 
     def largest(self, values: IntArray) -> IntArray:
-        """The largest of ``values`` over all ranks, entry by entry; perhaps in the memory of ``values``."""
+        """All-reduce by maximum: as `added`, with the largest of ``values`` in place of the sum."""
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
         """Fill in, on every rank and in place, the rows of ``values`` that other ranks own.

@@ -143,7 +143,7 @@ class Groups:
         return False
 
     def titled(self, text: str) -> str:
-        """``text`` with ``master:M`` and ``device:N`` replaced by the names that the topology gives."""
+        """``text`` with the topology's names in place of numbers, as of `titled` in this module."""
         return titled(text, self.group_names, self.worker_names)
 
     def group_title(self, group: int) -> str:
@@ -283,7 +283,11 @@ def listed(
 
 
 def titled(text: str, group_names: Sequence[str], worker_names: Sequence[str]) -> str:
-    """``text`` with names for ``master:M`` and ``device:N``, and for N in ``record:N``, M in ``group M``."""
+    """``text`` with names in place of numbers: for a message that people read.
+
+    A name replaces ``master:M`` and ``device:N``, and N in ``record:N`` and ``person:N``, M in ``group M``.
+    Numbers without a name stay. ``group_names``, ``worker_names``: by number; empty where there are none.
+    """
     if not (group_names or worker_names):
         return text
 

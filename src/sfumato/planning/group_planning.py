@@ -97,7 +97,11 @@ class GroupPlanning:
         ]
 
     def count_devices(self, plan: GroupPlan, units: set[int], *, alike: bool) -> int:
-        """The number of ``units`` or, with ``alike``, of all devices that symmetries exchange with them."""
+        """The number of ``units`` or, with ``alike``, of all workers that symmetries exchange with them.
+
+        With ``alike`` each unit must be of the first kind of workers of its class, as in
+        `GroupPairs.unit_classes`.
+        """
         if not alike:
             return len(units)
         classes = dict(plan.releases.pairs.unit_classes)

@@ -100,7 +100,10 @@ class TreePlanning:
     def unattainable_targets(
         self, plan: TreePlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """Those of ``pair_targets`` that no noise meets: every bound has a release without noise."""
+        """Those of ``pair_targets`` that no noise of ``sources`` meets, however much each of them adds.
+
+        Whatever bound is used for such a pair, it charges a release without noise to which they add none.
+        """
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
     def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:

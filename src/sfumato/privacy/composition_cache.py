@@ -26,17 +26,20 @@ def composed_epsilon(
     known: float = math.inf,
     roughly: bool = False,
 ) -> tuple[float, str]:
-    """The ε of ``terms`` at ``delta``; their order does not matter.
+    """The ε of the composition of ``terms`` at ``delta``, an upper bound; their order does not matter.
+
+    Results are cached. Where ``known`` is sure to be smaller, a larger ε that is quick to compute may be
+    returned: every draw is charged as if the observer saw it, without amplification. It is a bound too.
 
     Args:
         terms: what is composed.
         neighbours: the relation they refer to.
-        delta: of the ε.
-        known: the ε of another bound of the same pair, or ∞. If the releases that are not drawn have a larger
-            ε already, and all others add little to it, every draw is charged as seen: a valid bound that is
-            quick to compute.
-        roughly: as of a `Composition`. Then every draw is charged as seen, whatever that adds, where the
-            releases whose draws are seen have a larger ε than ``known``.
+        delta: of the ε, in (0, 1).
+        known: the ε of another bound of the same pair, or ∞ to compute in full. Draws are charged as seen if
+            the terms without sampling alone have a larger ε than ``known``, and the draws add little to it.
+        roughly: whether ε may be up to 2 % larger (`compose_roughly`). Then draws are charged as seen,
+            whatever that adds, if the terms without sampling or with draws that are seen alone have a larger
+            ε than ``known``.
 
     Returns:
         ε, ∞ where nothing protects, and the name of the method: ``gdp`` or ``pld``.

@@ -264,7 +264,10 @@ def is_fixed_size(term: GaussianTerm) -> bool:
 
 
 def has_scales(term: GaussianTerm) -> bool:
-    """Whether a public draw decides how much noise each release of ``term`` has."""
+    """Whether the noise of each release of ``term`` has a random scale, by a draw that is public.
+
+    The scales and their probabilities are ``scales`` and ``seen_scales`` of its `Sampling`.
+    """
     return term.sampling is not None and bool(term.sampling.scales or term.sampling.seen_scales)
 
 

@@ -162,7 +162,11 @@ class GroupPlan:
         return number - number % self.merge_every
 
     def releases_after(self, number: int) -> bool:
-        """Whether round ``number`` ends with a noised release."""
+        """Whether the masters release their groups' averages at the end of round ``number`` (from 0).
+
+        Every round does, except that `by_interval` only the last round of an interval does. The release has
+        noise where ``multipliers`` are above 0.
+        """
         return not self.by_interval or (number + 1) % self.merge_every == 0
 
     def sends_in(self, number: int) -> bool:

@@ -88,7 +88,11 @@ class CheckedGroupPairs:
         return self._classes[unit_kind], who, place
 
     def key_of(self, unit: int, observer: Party) -> Any:
-        """A hashable key of a worker and an observer, equal for pairs with the same charge."""
+        """A hashable key of what worker ``unit`` is charged towards ``observer``; equal keys, equal charges.
+
+        It holds whether the unit trusts the observer, and the charges, to six digits, with everything
+        upstream of the observer exposed and with only what it receives. Computed once for each `place_of`.
+        """
         place = self.place_of(unit, observer)
         if place not in self._charges:
             self._charges[place] = self.facts.trusts(unit, observer), self._charge(unit, observer)

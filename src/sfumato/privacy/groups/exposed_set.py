@@ -83,12 +83,13 @@ def search_all_sets(
     Args:
         scene: the target and what the coalition sees.
         price: Rényi divergence of order 2 of one charged sum.
-        limit: cost of a set that is known already.
-        most_extensions: how many extensions of partial sets are tried before the search gives up.
+        limit: cost of a set that is known already: the sum of ``price`` over all that it charges (`cost`).
+        most_extensions: how many extensions of partial sets are tried before the search gives up; it gives up
+            sooner where the first blocks take more than their share.
 
     Returns:
-        The set, ``[groups]``, or none if no set is cheaper (``certain``) or the search gave up (not
-        ``certain``).
+        The set, int64 ``[groups]``: of each group, how many blocks from the first on are exposed. ``None`` if
+        no set is cheaper (``certain``) or the search gave up (not ``certain``).
     """
     last = int(scene.reach.max(initial=0))
     costs, rest = _Costs(scene, price), _least_cost_from_each_block(scene, price, last)

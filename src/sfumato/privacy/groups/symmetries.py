@@ -28,11 +28,14 @@ Symmetry: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def generators(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[Symmetry, ...]:
-    """Symmetries that connect all groups found to be in the same position: the orbits follow from them.
+    """Generators of the symmetry group, as far as it is found: permutations from which the orbits follow.
 
     Args:
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
+
+    Returns:
+        Symmetries that connect all groups in the same position; () if no two are found to be.
     """
     search = _Search(kinds, colours)
     return tuple((tuple(mapping), tuple(search.of_kinds(mapping))) for mapping in search.generators())

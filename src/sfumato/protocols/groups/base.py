@@ -90,9 +90,10 @@ class GroupedProtocol:
         return self._operations_of(max(0, state.round - 1))
 
     def personalised(self, state: GroupedState) -> Tensor:
-        """The mean of its groups' models for every membership class, ``[classes, P]``.
+        """The models that workers use: the mean of the models of a worker's groups, float32 ``[classes, P]``.
 
-        A class is the workers in the same groups.
+        Workers in the same groups have the same one: one row for each of `Groups.classes`, by the groups of
+        the last round played.
         """
         return self._last_operations(state).merged(state.models)
 

@@ -132,7 +132,10 @@ def data_of(one: Series) -> str:
 
 
 def by_score_and_data(series: Sequence[Series]) -> dict[tuple[Headline, str], list[tuple[int, Series]]]:
-    """The runs, with their numbers, that are judged by one score on the same data."""
+    """The series whose scores can be drawn on one axis: by first score and data set (`data_of`).
+
+    Each comes with its index in ``series``, from 0, by which figures choose its colour.
+    """
     found: dict[tuple[Headline, str], list[tuple[int, Series]]] = {}
     for place, one in enumerate(series):
         found.setdefault((headline_of(one.first.metrics), data_of(one)), []).append((place, one))

@@ -52,15 +52,20 @@ def _default_refusals(spec: Spec) -> Refusals:
 def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...]]:
     """``spec`` with the choices that its protocol stands for (docs/concepts.md), and notes for the user.
 
-    They fill what the spec leaves open. Noise or trust that the protocol does not have is dropped, with a
+    Without ``local_steps`` and ``local_epochs``, ``h2fdp``, ``hfl``, ``hfl-dp`` and, with edges under the
+    cloud, ``pedpfl`` get H2FDP's default. Noise or trust that the protocol does not have is dropped, with a
     note.
 
     Args:
         spec: with its topology written out.
-        depth: of the tree, in tiers.
+        depth: tiers of nodes: 1 for a star, 2 for edges under a cloud.
+
+    Returns:
+        The spec with ``privacy``, ``trust`` and ``training`` filled in, and one sentence for each note.
 
     Raises:
-        SpecError: a section that the protocol cannot honour is there.
+        SpecError: a key says what the protocol cannot honour, or the length of local training is missing
+            where the protocol has no default.
     """
     refuse_first(_default_refusals(spec))
     notes: list[str] = []
