@@ -86,7 +86,10 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "a folder that holds runs": (["account", "runs"], ("is a folder", "runs in it: runs/one")),
     "a folder with other files": (
         ["run", "mine.yaml", "--out", "notes"],
-        ("--out: got 'notes'; holds other files (a.txt, b.txt, c.txt and 1 more)", "notes-2 is free"),
+        (
+            "--out: got 'notes'; holds files that a run would replace",
+            "(groups.pt, metrics.parquet, model.pt and 1 more)", "notes-2 is free",
+        ),
     ),
     "spec misspelt": (["account", "mien.yaml"], ("mien.yaml:", "did you mean 'mine.yaml'?")),
     "built-in spec misspelt": (["account", "quikstart"], ("did you mean 'quickstart'?",)),
@@ -257,7 +260,8 @@ def test_mistakes_in_a_spec(name: str, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize("name", CALLS)
 def test_mistakes_in_a_call(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text(QUICK, "utf-8")
-    for file in ("runs/one/spec.yaml", "notes/a.txt", "notes/b.txt", "notes/c.txt", "notes/d.txt"):
+    mine = ("metrics.parquet", "report.html", "groups.pt", "model.pt", "a.txt")
+    for file in ("runs/one/spec.yaml", *(f"notes/{name}" for name in mine)):
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text("mine", "utf-8")
     arguments, parts = CALLS[name]

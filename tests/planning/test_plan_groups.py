@@ -186,3 +186,12 @@ def test_a_named_party_has_a_source_of_its_own():
     ]
     problem = pose_problem(plan.spec, [EpsilonTarget("peer", 4.0)])
     assert len(problem.sources) == 2
+
+
+def test_workers_of_a_class_are_counted_whichever_of_them_is_named():
+    """The unit of a class may be of another kind than the first: here its rate of records is the largest."""
+    unequal = ["data={source: digits, partition: {kind: iid, size_sigma: 1.5}}", "privacy.unit=record"]
+    unequal += ["training.batches=poisson", "trust.trusted_aggregators=[0, 1]"]
+    spec = chain((2, 2), *unequal, shared=0, rounds=3, merge_every=3)
+    with pytest.raises(SpecError, match=r"raw updates of device:\d and 3 more"):
+        sf.plan(spec, targets={"own-edge": 2.0})

@@ -401,7 +401,7 @@ def _console_of_run(found: Found, truths: Sequence[Truth], runs: Sequence[sf.Run
         return
     said = io.StringIO()
     with redirect_stdout(said):
-        run_command._print_summary(folder, [run.folder.path for run in runs])
+        run_command._print_summary(folder, [run.folder.path for run in runs], 1)
     text = " ".join(said.getvalue().split())
     wanted: dict[str, float] = {}
     for truth in truths:

@@ -97,15 +97,8 @@ class GroupPlanning:
         ]
 
     def count_devices(self, plan: GroupPlan, units: set[int], *, alike: bool) -> int:
-        """The number of ``units`` or, with ``alike``, of all workers that symmetries exchange with them.
-
-        With ``alike`` each unit must be of the first kind of workers of its class, as in
-        `GroupPairs.unit_classes`.
-        """
-        if not alike:
-            return len(units)
-        classes = dict(plan.releases.pairs.unit_classes)
-        return sum(classes[kind] for kind in {int(plan.releases.kinds.of[unit]) for unit in units})
+        """The number of ``units`` or, with ``alike``, of all workers that symmetries exchange with them."""
+        return plan.releases.pairs.count_alike(units) if alike else len(units)
 
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]

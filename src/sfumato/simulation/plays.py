@@ -10,6 +10,7 @@ from sfumato.arguments import Argument
 from sfumato.durable_files import reason
 from sfumato.errors import SpecError
 from sfumato.run_folder.beside import baseline_folder, next_free
+from sfumato.run_folder.contents import is_own
 from sfumato.run_folder.lock import ways_to_continue
 from sfumato.run_folder.reader import holds_run
 from sfumato.schedule.resolve import resolve
@@ -65,13 +66,13 @@ def check_folders(folder: Path, *, goes_on: bool, several: bool, baseline: bool)
 
     Args:
         folder: of the run, or of its seeds.
-        goes_on: whether a run that is there is to be continued or replaced; other files may then lie there.
+        goes_on: whether what is there, a run or files with the names of a run's, may be continued or replaced.
         several: whether folders for several seeds are wanted.
         baseline: whether the folder of the twin without noise is to be written too.
 
     Raises:
-        SpecError: a folder holds a run already, or other files, holds seeds in place of one run or the other
-            way round, or cannot be used.
+        SpecError: a folder holds a run already, or files with the names of a run's, holds seeds in place of
+            one run or the other way round, or cannot be used.
     """
     for place in (folder, baseline_folder(folder)) if baseline else (folder,):
         _check_folder(place, goes_on=goes_on, several=several)
@@ -84,17 +85,14 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
         if folder.exists() and not folder.is_dir():
             raise SpecError(out, str(folder), "is a file; give a folder")
         holds_one, holds_seeds = holds_run(folder), any(folder.glob("seed-*"))
-        others = sorted(own.name for own in folder.iterdir()) if folder.exists() else []
+        taken = sorted(one.name for one in folder.iterdir() if is_own(one.name)) if folder.exists() else []
     except OSError as error:
         raise SpecError(out, str(folder), f"cannot be used: {reason(error)}") from None
     if (holds_one or holds_seeds) and not goes_on:
         raise SpecError(out, str(folder), f"holds a run already; {ways_to_continue(folder)}")
-    others = [name for name in others if not name.startswith(".")]  # as of locks and of file managers
-    if others and not (holds_one or holds_seeds or goes_on):
-        free = f"{next_free(folder)} is free, or {Argument('force', True)} writes a run beside them"
-        raise SpecError(
-            out, str(folder), f"holds other files ({_some_of(others)}); give a new folder: {free}"
-        )
+    if taken and not (holds_one or holds_seeds or goes_on):
+        free = f"{next_free(folder)} is free, or {Argument('force', True)} replaces them"
+        raise SpecError(out, str(folder), f"holds files that a run would replace ({_some_of(taken)}); {free}")
     if holds_one and several:
         allowed = f"holds a run of one seed; give another folder, or leave {seeds} out"
         raise SpecError(out, str(folder), allowed)

@@ -51,6 +51,11 @@ class GroupPairs:
         """A number for every kind of workers, equal only where a symmetry of the groups exchanges them."""
         return orbits_under(self._generators, self.releases.kinds, self.parameters)[0]
 
+    def count_alike(self, units: Iterable[int]) -> int:
+        """The number of workers that symmetries exchange with any of ``units``, themselves included."""
+        alike, kinds = self._orbits_of_kinds, self.releases.kinds
+        return int(kinds.size[np.isin(alike, alike[kinds.of[list(units)]])].sum())
+
     @cached_property
     def symmetries(self) -> tuple[Symmetry, ...]:
         """Symmetries of the groups from which all others found are composed."""
