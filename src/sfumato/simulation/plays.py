@@ -66,7 +66,7 @@ def check_folders(folder: Path, *, goes_on: bool, several: bool, baseline: bool)
 
     Args:
         folder: of the run, or of its seeds.
-        goes_on: whether what is there, a run or files with the names of a run's, may be continued or replaced.
+        goes_on: whether what is there, a run or files named as a run's, may be replaced or continued.
         several: whether folders for several seeds are wanted.
         baseline: whether the folder of the twin without noise is to be written too.
 
