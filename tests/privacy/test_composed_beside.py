@@ -38,13 +38,24 @@ def test_draws_that_matter_are_charged_finely_beside_a_smaller_bound():
     assert composed_epsilon(heavy, "zero-out", 1e-5, 0.0) == composed_epsilon(heavy, "zero-out", 1e-5)
 
 
-@pytest.mark.parametrize(("apart", "smaller"), [((1.0, 1.0), "pld"), ((40.0, 40.0), "gdp")])
+@pytest.mark.parametrize(
+    ("multipliers", "apart", "smaller"),
+    [
+        ((1.0, 1.0), (1.0, 1.0), "pld"),
+        ((1.0, 0.95), (1.0, 1.0), "pld"),
+        ((1.0, 1.0), (40.0, 40.0), "gdp"),
+        ((2.0, 1.0), (40.0, 40.0), "gdp"),
+    ],
+)
 def test_the_smallest_of_a_seen_and_a_hidden_draw_is_that_of_both(
-    apart: tuple[float, float], smaller: str
+    multipliers: tuple[float, float], apart: tuple[float, float], smaller: str
 ) -> None:
-    """Whether the draw amplifies little or much, in either order; the ε of the larger is not needed."""
-    seen = (GaussianTerm(1.0, 5, Sampling.revealed(0.2)),)
-    hidden = (GaussianTerm(1.0, 5, Sampling.without_replacement(10, 2, apart)),)
+    """Whether the draw amplifies little or much, in either order; the ε of the larger is not needed.
+
+    Where the hidden way has less noise, its bound with every draw told is larger than the seen way's.
+    """
+    seen = (GaussianTerm(multipliers[0], 5, Sampling.revealed(0.2)),)
+    hidden = (GaussianTerm(multipliers[1], 5, Sampling.without_replacement(10, 2, apart)),)
     each = {terms: composed_epsilon(terms, "zero-out", 1e-5) for terms in (seen, hidden)}
     for order in ((seen, hidden), (hidden, seen)):
         ways = [Composition(terms, "zero-out", "") for terms in order]

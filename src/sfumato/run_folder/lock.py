@@ -65,8 +65,10 @@ def is_being_written(folder: Path) -> bool:
     lock = FileLock(folder / LOCK_FILE, thread_local=False)
     try:
         lock.acquire(blocking=False)
-    except (Timeout, OSError):
+    except Timeout:
         return True
+    except OSError:  # no right to write there: nobody can tell
+        return False
     lock.release()
     return False
 

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER = 36  # of prctl
@@ -33,8 +34,10 @@ def _end_children() -> None:
     while children := _children():
         for child in children:
             os.kill(child, signal.SIGKILL)
-        for child in children:
-            os.waitpid(child, 0)
+        os.wait()  # one of them, whichever ends first
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # and all that have ended by now
+                pass
 
 
 def _children() -> list[int]:

@@ -228,7 +228,13 @@ def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -
 @lru_cache(maxsize=1024)
 def _binomial(count: int, rate: float) -> tuple[Array, Array, float]:
     """Binomial(count, rate): values, their probabilities, and the probability of larger values left out."""
-    return _without_negligible_ends(np.arange(count + 1, dtype=np.float64), binomial_weights(count, rate))
+    values, weights, beyond = _without_negligible_ends(
+        np.arange(count + 1, dtype=np.float64), binomial_weights(count, rate)
+    )
+    values = values.copy()  # what is kept are these few, not all that they are a view of
+    for shared in (values, weights):
+        shared.setflags(write=False)
+    return values, weights, beyond
 
 
 def binomial_weights(count: int, rate: float) -> Array:

@@ -17,6 +17,7 @@ app = ServerApp()
 _SENDS = 3  # of a question that comes back with an error
 _calls = threading.Lock()  # of the grid, one at a time
 _asking = threading.Semaphore(os.cpu_count() or 1)  # Flower starts a process for each, and gives up slow ones
+_TURN_S = 60.0  # then its process has started, or hangs: the next question need not wait for it
 
 
 def _relay(grid: Grid, context: Context) -> None:
@@ -43,9 +44,27 @@ def _serve(grid: Grid, node: int, place: str) -> None:
                 connection.sendall(b"SFMT")
                 while True:
                     question = _exactly(connection, int.from_bytes(_exactly(connection, 8), "big"))
-                    with _asking:
-                        answer = _asked(grid, node, question, connection)
-                    connection.sendall(answer)
+                    connection.sendall(_asked_in_turn(grid, node, question, connection))
+
+
+def _asked_in_turn(grid: Grid, node: int, question: bytes, connection: socket.socket) -> bytes:
+    while not _asking.acquire(timeout=0.2):
+        if select.select([connection], [], [], 0)[0]:  # nobody waits any more
+            raise EOFError
+    turn = threading.Lock()  # whoever takes it ends the turn
+
+    def end() -> None:
+        if turn.acquire(blocking=False):
+            _asking.release()
+
+    late = threading.Timer(_TURN_S, end)
+    late.daemon = True
+    late.start()
+    try:
+        return _asked(grid, node, question, connection)
+    finally:
+        late.cancel()
+        end()
 
 
 def _asked(grid: Grid, node: int, question: bytes, connection: socket.socket) -> bytes:
