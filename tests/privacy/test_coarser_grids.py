@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sfumato.privacy import composition_cache, noise_scale
+from sfumato.privacy import accountant, noise_scale
+from sfumato.privacy.accountant import composed_epsilon
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.losses import hidden_draws
 from sfumato.privacy.losses.hidden_draws import PrivacyLoss
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
@@ -92,10 +92,10 @@ def test_draws_are_told_only_beside_a_smaller_bound(
     terms = (GaussianTerm(9.0, 2, Sampling.poisson(rate)),)
     terms += (GaussianTerm(multiplier, sure),) if sure else ()
     ordered = tuple(merged_terms(terms))
-    sure_ones = composition_cache._not_drawn(ordered)
-    least, most = (composition_cache._with_draws_seen(some, 1e-5) for some in (sure_ones, ordered))
+    sure_ones = accountant._not_drawn(ordered)
+    least, most = (accountant._with_draws_seen(some, 1e-5) for some in (sure_ones, ordered))
     found = composed_epsilon(terms, "zero-out", 1e-5, known)
     if known < least * (1 - 1e-9) and most <= least * (1 + 1e-3):
         assert found == (most, "gdp")
     elif known > least * (1 + 1e-9) or math.isclose(least, 0.0):
-        assert found == composition_cache._composed(ordered, "zero-out", 1e-5)
+        assert found == accountant._composed(ordered, "zero-out", 1e-5)

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from sfumato.privacy.accountant import composed_epsilon
 from sfumato.privacy.charges import Composition, smallest_epsilon
-from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 
 CERTAIN = GaussianTerm(0.1, 3)

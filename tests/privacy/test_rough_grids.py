@@ -13,9 +13,8 @@ import sfumato as sf
 from sfumato.planning.certification import _shortfall
 from sfumato.planning.targets import EpsilonTarget
 from sfumato.privacy import accountant
-from sfumato.privacy.accountant import MOST_ABOVE, compose, compose_roughly
+from sfumato.privacy.accountant import MOST_ABOVE, compose, compose_roughly, composed_epsilon
 from sfumato.privacy.charges import Composition, smallest_epsilon
-from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.spec.load import load_spec

@@ -116,10 +116,8 @@ def test_the_next_free_number(tmp_path: Path) -> None:
 def test_a_reader_is_told_that_a_run_is_going_on(tmp_path: Path) -> None:
     """Files that do not fit each other are no damage while another process writes them."""
     assert not is_being_written(tmp_path)
-    process = holder(tmp_path)
-    assert is_being_written(tmp_path)
-    assert repair_hint(tmp_path) == "the run is going on there: try again, or when it is done"
-    process.kill()
-    process.wait()
+    with holder(tmp_path):
+        assert is_being_written(tmp_path)
+        assert repair_hint(tmp_path) == "the run is going on there: try again, or when it is done"
     assert not is_being_written(tmp_path)
     assert "restores it" in repair_hint(tmp_path)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from sfumato import account
+from sfumato.privacy.accountant import composed_epsilon
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.noise_scale import is_surely_enough, scale_for
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.schedule.noise import shared_factors

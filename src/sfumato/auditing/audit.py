@@ -26,8 +26,8 @@ from sfumato.auditing.trials import RoundTests, simulate_trials
 from sfumato.engine.tiles import intra_op_threads
 from sfumato.errors import SpecError
 from sfumato.families import family_of
+from sfumato.privacy.accountant import composed_epsilon
 from sfumato.privacy.charges import Composition, ways_to_charge
-from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import Party
 from sfumato.privacy.records import RecordCharge

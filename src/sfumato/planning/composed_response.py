@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.planning.convex_program import Constraint
+from sfumato.privacy.accountant import composed_epsilon
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.records import RecordCharge
 from sfumato.privacy.release import total_mu_squared

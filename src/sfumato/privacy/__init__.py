@@ -13,8 +13,7 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     dominance           which charge is at most another, without composing either
     public_draws        rounds that a public draw decides about: who else adds noise, who is elected
     divergence          what exposed sets cost, and whether a sum is charged message by message
-    accountant          composition of Gaussian releases
-    composition_cache   ε of composed terms, kept; draws charged as seen where that is good enough
+    accountant          composition of Gaussian releases; every ε composed is kept
     losses/             privacy losses: Gaussians in closed form, distributions of losses, composition
     noise_scale         the factor on all noise that meets a target
     privacy_filter      budgets for rounds that are chosen from earlier releases

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.composition_cache import composed_epsilon, is_seen, merged_in_order, revealed_draws_of
+from sfumato.privacy.accountant import composed_epsilon, is_seen, merged_in_order, revealed_draws_of
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.public_draws import noise_outcomes, round_of_outcomes
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, RoundOutcomes, total_mu_squared

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 
-from sfumato.privacy.accountant import compose
+from sfumato.privacy.accountant import compose, composed_epsilon
 from sfumato.privacy.charges import Composition, ways_to_charge
-from sfumato.privacy.composition_cache import composed_epsilon
 from sfumato.privacy.dominance import undominated
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
