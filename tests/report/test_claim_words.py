@@ -24,10 +24,10 @@ def test_two_readings_of_one_source_are_not_one_range() -> None:
     by_text = [claim(f"{place}2 pi^2 alpha/sigma^2", value, 20.0) for value in (10.59, 17.58)]
     (said,) = claims_sentence([*by_rdp, *by_text], LABELS)
     assert "claims ε = 5.25 to 8.182 (by counts × RDP) or 10.59 to 17.58 (by 2π²α/σ²);" in said
-    assert "by each of these readings it does not hold. Provable: 20 towards the public." in said
+    assert "by each of these readings it is not proved. Provable: 20 towards the public." in said
     holding = [claim(f"{place}2 pi^2 alpha/sigma^2", 30.0, 20.0)]
     (said,) = claims_sentence([*by_rdp, *holding], LABELS)
-    assert "; by counts × RDP it does not hold; by 2π²α/σ² it holds. Provable" in said
+    assert "; by counts × RDP it is not proved; by 2π²α/σ² it is proved. Provable" in said
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_example_2_worker_by_worker(grouped: Make) -> None:
     assert figure.data[0]["x"][1] == "device:1 (in groups 0 and 1)"
     assert figure.data[0]["customdata"][0][2].startswith("1 group away · 2 releases · bound flow")
     labels = [button["label"] for button in figure.layout["updatemenus"][0]["buttons"]]
-    assert labels[0] == "exact"
+    assert labels[0] == "rigorous"
     assert "counts × RDP" in labels
     claimed = figure.data[1]
     assert claimed["z"][0][2] == EPSILON_ENDS[0]
@@ -185,7 +185,7 @@ def test_they_are_drawn(grouped: Make, tmp_path: Path) -> None:
     kinds = [name.split("-", 2)[2] for name in drawn.figures]
     assert kinds[:7] == ["heatmap", "accuracy", "personal", "workers", "pwp", "network", "claims"]
     at = dict(zip(kinds, drawn.figures, strict=True))
-    assert {"exact", "2π²α/σ²"} <= set(drawn.words[at["workers"]])
+    assert {"rigorous", "2π²α/σ²"} <= set(drawn.words[at["workers"]])
     assert "workers of other groups observe, worst worker" in drawn.words[at["pwp"]]
 
 

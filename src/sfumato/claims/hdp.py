@@ -137,9 +137,9 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
                     plan.releases.party_name(pair.observer),
                     claimed,
                     rigorous,
-                    f"{_explain_claim(plan, pair, claimed, rigorous)}{aside}; {number(each)} is ε by the paper's "
-                    "accountant for one party that adds noise, with this spec's multiplier and rounds, and the "
-                    "paper divides it by the root of the number of such parties.",
+                    f"{_explain_claim(plan, pair, claimed, rigorous)}{aside}; {number(each)} is ε by the "
+                    "paper's accountant for one party that adds noise, with this spec's multiplier and "
+                    "rounds, and the paper divides it by the root of the number of such parties.",
                 )
             )
     return tuple(found)
