@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -213,3 +214,20 @@ def test_workers_are_numbered_as_in_drawings() -> None:
     shown = with_device_word(["<p>device:0 towards device:12, a device</p><pre>device:0</pre>"], "worker")
     assert shown == ["<p>worker 0 towards worker 12, a worker</p><pre>device:0</pre>"]
     assert with_device_word(["<p>device:0, a device</p>"], "site") == ["<p>device:0, a site</p>"]
+
+
+def test_the_models_of_all_workers_are_scored_and_not_one(grouped: Callable[..., Path]) -> None:
+    folder = grouped()
+    write_report([folder], folder / "report.html")
+    page = (folder / "report.html").read_text().replace("&#x27;", "'").replace("&nbsp;", " ")
+    assert "the workers' models are" in page
+    assert "accurate on the whole test set, in the mean (" in page
+    assert "on data distributed like their own" in page
+    assert "noise in the global model" not in page
+
+
+def test_dp_ogl_plus_says_what_goes_back_without_noise() -> None:
+    report = account(load_spec(SPEC, ["protocol=dp-ogl+", "training.rounds=4"]))
+    reasons = {row.why for row in report.guarantees if math.isinf(row.epsilon) and not row.trusted}
+    assert reasons
+    assert all("between releases the models of group" in why for why in reasons)
