@@ -20,10 +20,7 @@ _SEES_DRAWS = "this observer sees who is drawn"  # as reasons say it
 _BEFORE_THE_DRAW = "mixture over Binomial"  # as reasons say it
 _TAKES_THE_PLACE = "drawn in the unit's place"  # as reasons say it
 _ONE_ROUND = "one round"  # as sources of claims say it
-_HOLDS_WHERE = (
-    "Rigorous: the smallest ε that Sfumato proves. A claim holds where this does not exceed it; elsewhere it "
-    "is not proved."
-)
+_HOLDS_WHERE = "Rigorous: the smallest ε that Sfumato proves. A claim {} where this does not exceed it."
 
 
 class _PairNames(NamedTuple):
@@ -247,10 +244,11 @@ def claims_figure(
     data, axis = _claim_marks(shown, pairs, sources)
     height = 120 + 44 * len(pairs) + 20 * len(sources)
     ticks = [text.wrapped(named[pair], 28) for pair in pairs]
+    rigorous = _HOLDS_WHERE.format(held_in_words(claims[0])[0])
     legend = {"orientation": "h", "x": 0, "y": -70 / (44 * len(pairs)), "yanchor": "top"}
     return Figure(
         title="Claimed and rigorous ε" + (f": {claim_in_words(sources[0])}" if len(sources) == 1 else ""),
-        caption=" ".join([*_count_sentences(shown, names), _HOLDS_WHERE]) + _all_rounds_note(claims),
+        caption=" ".join([*_count_sentences(shown, names), rigorous]) + _all_rounds_note(claims),
         description=" ".join(
             f"{claim_in_words(c.source)}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, "
             f"rigorous {text.epsilon(c.rigorous_epsilon)}."
