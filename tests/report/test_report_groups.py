@@ -23,8 +23,10 @@ from sfumato.report.figures.figure import EPSILON_ENDS, NO_GUARANTEE, Figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.worker_heatmap import pairs_of_cells, worker_heatmap_figure, workers_html
 from sfumato.report.page.device_word import with_device_word
+from sfumato.report.page.who_adds_noise import sentence_of_participation, training_of
 from sfumato.report.results.dp_ogl_plus import lead_of_run
 from sfumato.report.results.grouped_run import GroupedRun, grouped_run
+from sfumato.report.results.network import read_network
 from sfumato.run_folder.reader import load_run
 from sfumato.spec.load import load_spec
 
@@ -231,3 +233,19 @@ def test_dp_ogl_plus_says_what_goes_back_without_noise() -> None:
     reasons = {row.why for row in report.guarantees if math.isinf(row.epsilon) and not row.trusted}
     assert reasons
     assert all("between releases the models of group" in why for why in reasons)
+
+
+def test_workers_of_an_interval_are_drawn_once_in_it(grouped: Callable[..., Path]) -> None:
+    said = {}
+    for protocol in ("dp-ogl", "dp-ogl+", "dp-ogl-local"):
+        run = load_run(
+            grouped(
+                f"protocol={protocol}",
+                "training.rounds=4",
+                "training.participation={kind: poisson, rate: 0.5}",
+                name=protocol,
+            )
+        )
+        said[protocol] = sentence_of_participation(training_of(run.spec_dict, read_network(run.spec_dict)))
+    assert "in a round with probability 0.5" in said["dp-ogl"]
+    assert all("in an interval of 2 rounds with" in said[one] for one in ("dp-ogl+", "dp-ogl-local"))
