@@ -68,6 +68,17 @@ def test_a_claim_fails_for_the_reason_given():
     assert "(D6)" in peer.why
 
 
+def test_a_zone_has_the_noise_of_its_own_devices_and_the_rule_of_another_case_is_said_to_be_one():
+    in_c3, in_c7 = (next(c for c in report(case).claims if c.observer == "edge:1") for case in ("c3", "c7"))
+    assert in_c3.holds
+    assert in_c3.source.startswith("HDP Sec. V, Case 3, C3:")
+    assert "with the noise of the zone's 10 devices" in in_c3.why
+    assert "states this ε for Case 3" not in in_c3.why
+    assert in_c7.source.startswith("HDP Sec. V, rule of Case 3, C7:")
+    assert "the paper states this ε for Case 3 alone" in in_c7.why
+    assert all("by the paper's accountant for one party" in c.why for c in (in_c3, in_c7))
+
+
 def test_no_claim_without_placement_by_zone():
     assert report("c1", "privacy.noise={epsilon: 2.0, for: cloud}").claims == ()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from sfumato.network.tree import star
 from sfumato.privacy.claim import Claim
-from sfumato.report.figures.claims import claims_sentence
+from sfumato.report.figures.claims import claims_figure, claims_sentence
 from sfumato.report.results.network import Network
 from sfumato.report.results.observer_labels import labels_for
 
@@ -24,10 +26,10 @@ def test_two_readings_of_one_source_are_not_one_range() -> None:
     by_text = [claim(f"{place}2 pi^2 alpha/sigma^2", value, 20.0) for value in (10.59, 17.58)]
     (said,) = claims_sentence([*by_rdp, *by_text], LABELS)
     assert "claims ε = 5.25 to 8.182 (by counts × RDP) or 10.59 to 17.58 (by 2π²α/σ²);" in said
-    assert "by each of these readings it does not hold. Provable: 20 towards the public." in said
+    assert "by each of these readings it is not proved. Provable: 20 towards the public." in said
     holding = [claim(f"{place}2 pi^2 alpha/sigma^2", 30.0, 20.0)]
     (said,) = claims_sentence([*by_rdp, *holding], LABELS)
-    assert "; by counts × RDP it does not hold; by 2π²α/σ² it holds. Provable" in said
+    assert "; by counts × RDP it is not proved; by 2π²α/σ² it is proved. Provable" in said
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,16 @@ def test_one_round_says_whether_the_draw_counts(why: str, said: str) -> None:
     ]
     (sentence,) = claims_sentence(claims, LABELS)
     assert f"Provable for one round: {said} 9.7 towards the cloud for a device that is drawn;" in sentence
+
+
+def test_an_endless_epsilon_stands_on_a_tick_of_its_own() -> None:
+    source = "HDP Table I, C7: 28/√44"
+    found = [claim(source, 4.0, 25.0), claim(source, 4.0, math.inf, "cloud")]
+    figure = claims_figure(found, LABELS)
+    assert figure is not None
+    axis, marks = figure.layout["xaxis"], figure.data[-1]["x"]
+    assert axis["ticktext"][-1] == "∞"
+    assert axis["tickvals"][-1] == max(marks) > axis["tickvals"][-2]
+    finite = claims_figure(found[:1], LABELS)
+    assert finite is not None
+    assert "∞" not in finite.layout["xaxis"]["ticktext"]

@@ -103,7 +103,7 @@ def test_what_is_told_of_noise_is_the_plan_s(name: str) -> None:
         assert _marked(figure, "adds noise") == nodes
         links = {trace["name"] for trace in figure.data if trace["mode"] == "lines"}
         sends_raw = len(devices) < plan.tree.device_count and not on_air
-        assert ("raw updates go up" in links) == sends_raw
+        assert ("messages without noise go up" in links) == sends_raw
         assert ("No party adds noise" in figure.caption) == (not anybody)
         assert ("at every local step" in figure.caption) == at_steps
         assert ("noise of the radio channel" in figure.caption) == on_air

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -22,8 +23,10 @@ from sfumato.report.figures.figure import EPSILON_ENDS, NO_GUARANTEE, Figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.worker_heatmap import pairs_of_cells, worker_heatmap_figure, workers_html
 from sfumato.report.page.device_word import with_device_word
+from sfumato.report.page.who_adds_noise import sentence_of_participation, training_of
 from sfumato.report.results.dp_ogl_plus import lead_of_run
 from sfumato.report.results.grouped_run import GroupedRun, grouped_run
+from sfumato.report.results.network import read_network
 from sfumato.run_folder.reader import load_run
 from sfumato.spec.load import load_spec
 
@@ -72,7 +75,7 @@ def test_example_2_worker_by_worker(grouped: Make) -> None:
     assert figure.data[0]["x"][1] == "device:1 (in groups 0 and 1)"
     assert figure.data[0]["customdata"][0][2].startswith("1 group away · 2 releases · bound flow")
     labels = [button["label"] for button in figure.layout["updatemenus"][0]["buttons"]]
-    assert labels[0] == "exact"
+    assert labels[0] == "rigorous"
     assert "counts × RDP" in labels
     claimed = figure.data[1]
     assert claimed["z"][0][2] == EPSILON_ENDS[0]
@@ -185,7 +188,7 @@ def test_they_are_drawn(grouped: Make, tmp_path: Path) -> None:
     kinds = [name.split("-", 2)[2] for name in drawn.figures]
     assert kinds[:7] == ["heatmap", "accuracy", "personal", "workers", "pwp", "network", "claims"]
     at = dict(zip(kinds, drawn.figures, strict=True))
-    assert {"exact", "2π²α/σ²"} <= set(drawn.words[at["workers"]])
+    assert {"rigorous", "2π²α/σ²"} <= set(drawn.words[at["workers"]])
     assert "workers of other groups observe, worst worker" in drawn.words[at["pwp"]]
 
 
@@ -213,3 +216,36 @@ def test_workers_are_numbered_as_in_drawings() -> None:
     shown = with_device_word(["<p>device:0 towards device:12, a device</p><pre>device:0</pre>"], "worker")
     assert shown == ["<p>worker 0 towards worker 12, a worker</p><pre>device:0</pre>"]
     assert with_device_word(["<p>device:0, a device</p>"], "site") == ["<p>device:0, a site</p>"]
+
+
+def test_the_models_of_all_workers_are_scored_and_not_one(grouped: Callable[..., Path]) -> None:
+    folder = grouped()
+    write_report([folder], folder / "report.html")
+    page = (folder / "report.html").read_text().replace("&#x27;", "'").replace("&nbsp;", " ")
+    assert "the workers' models are" in page
+    assert "accurate on the whole test set, in the mean (" in page
+    assert "on data distributed like their own" in page
+    assert "noise in the global model" not in page
+
+
+def test_dp_ogl_plus_says_what_goes_back_without_noise() -> None:
+    report = account(load_spec(SPEC, ["protocol=dp-ogl+", "training.rounds=4"]))
+    reasons = {row.why for row in report.guarantees if math.isinf(row.epsilon) and not row.trusted}
+    assert reasons
+    assert all("between releases the models of group" in why for why in reasons)
+
+
+def test_workers_of_an_interval_are_drawn_once_in_it(grouped: Callable[..., Path]) -> None:
+    said = {}
+    for protocol in ("dp-ogl", "dp-ogl+", "dp-ogl-local"):
+        run = load_run(
+            grouped(
+                f"protocol={protocol}",
+                "training.rounds=4",
+                "training.participation={kind: poisson, rate: 0.5}",
+                name=protocol,
+            )
+        )
+        said[protocol] = sentence_of_participation(training_of(run.spec_dict, read_network(run.spec_dict)))
+    assert "in a round with probability 0.5" in said["dp-ogl"]
+    assert all("in an interval of 2 rounds with" in said[one] for one in ("dp-ogl+", "dp-ogl-local"))

@@ -66,7 +66,7 @@ def test_uses_of_subcarriers_and_both_ways_of_traffic_are_told(run_folder: Make)
 
 def test_a_claim_about_some_devices_names_them(run_folder: Make) -> None:
     privacy = quickstart_privacy()
-    of_all, of_some = "HDP Table I, C7: ε/√44", "HDP Sec. V, Case 3, C7: ε/√10"
+    of_all, of_some = "HDP Table I, C7: ε/√44", "HDP Sec. V, rule of Case 3, C7: ε/√10"
     privacy["claims"] = [
         claim(9.0, 2.0, why="", unit=unit, observer="public") | {"source": of_all}
         for unit in ("device:0", "device:40")

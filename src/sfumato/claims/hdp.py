@@ -21,6 +21,8 @@ from sfumato.schedule.tree import TreePlan
 from sfumato.spec.privacy import NoiseByMultiplier
 
 _LARGEST_ORDER = 512
+_RULE = "Sec. V, rule of Case 3"
+_OTHER_CASE = "the paper states this ε for Case 3 alone, and its rule is applied to the zones"
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,9 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
         count = _claimed_noisers(plan, pair, noisers)
         if not count:
             continue
-        what = "Sec. V, Case 3" if pair.observer.kind == "node" and pair.observer.tier else "Table I"
+        what = _place_of_claim(pair, noisers)
         claimed = each / math.sqrt(count)
+        aside = f"; {_OTHER_CASE} of {noisers.case}" if what == _RULE else ""
         for unit in claimed_units(plan):
             rigorous = rigorous_bound(plan, pair, unit, delta).epsilon
             found.append(
@@ -134,11 +137,19 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
                     plan.releases.party_name(pair.observer),
                     claimed,
                     rigorous,
-                    f"{_explain_claim(plan, pair, claimed, rigorous)}; {number(each)} is the paper's ε of "
-                    "one noiser alone, which it divides by the root of the number of noisers.",
+                    f"{_explain_claim(plan, pair, claimed, rigorous)}{aside}; {number(each)} is ε by the "
+                    "paper's accountant for one party that adds noise, with this spec's multiplier and "
+                    "rounds, and the paper divides it by the root of the number of such parties.",
                 )
             )
     return tuple(found)
+
+
+def _place_of_claim(pair: PairClass, noisers: Noisers) -> str:
+    """The place in the paper that speaks of this observer, or whose rule is applied to it."""
+    if pair.observer.kind != "node" or not pair.observer.tier:
+        return "Table I"
+    return "Sec. V, Case 3" if noisers.case == "C3" else _RULE
 
 
 def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float:
@@ -153,10 +164,21 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
     return float(plan.participants.drawn[leaf]) if own and all_noisy else 0.0
 
 
+def _explain_that_it_holds(plan: TreePlan, pair: PairClass) -> str:
+    """Clauses on the noise that this observer meets, where the claim holds."""
+    if pair.relation.kind != "own-edge":
+        return "this observer meets only the sum of all noise; all that add noise have to be honest (D1)"
+    edge, drawn = plan.tree.tiers[-1].name, plan.participants.drawn[plan.tree.leaf_of(pair.unit)]
+    return (
+        f"the {edge} meets only the sum of its own zone, with the noise of the zone's {number(float(drawn))} "
+        "devices that are there; all of these have to be honest (D1)"
+    )
+
+
 def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
     """Clauses on why the claim holds, or which steps of it do not."""
     if claim_holds(claimed, rigorous):
-        return "this observer meets only the sum of all noise; every noiser has to be honest (D1)"
+        return _explain_that_it_holds(plan, pair)
     reasons, edge = [], plan.tree.tiers[-1].name
     below = plan.tree.tiers[1].name if plan.tree.depth > 1 else "device"
     if pair.relation.kind == "cloud":

@@ -21,8 +21,8 @@ PLACES = {
     "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula every party that is not trusted "
     "has the stated ε.",
     "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
-    "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum of its zone, "
-    "of its devices.",
+    "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum over "
+    "the devices of its zone.",
     "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): it counts the releases of other groups that a "
     "worker sees.",
     "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): it counts the releases of DP-OGL+ that workers of "
@@ -41,7 +41,12 @@ PLACES = {
     "equation (15)": "DP-OGL, equation (15): it is the largest ε of a worker towards any other worker.",
 }
 
-_ALIASES = {"Theorem 3": "Thm. 3", "(17)": "Thm. 1 (17)", "(18)": "Thm. 1 (18)"}
+_ALIASES = {
+    "Sec. V, rule of Case 3": "Sec. V, Case 3",
+    "Theorem 3": "Thm. 3",
+    "(17)": "Thm. 1 (17)",
+    "(18)": "Thm. 1 (18)",
+}
 """Other ways in which sentences write a place."""
 
 ERRORS = {

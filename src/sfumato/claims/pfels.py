@@ -61,7 +61,8 @@ def _claims_of_pair(
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
             f"{_explain_claim(plan, air, exposure, what, claimed, hidden=hidden)}; "
-            f"the sum is observed at noise multiplier {_describe_multipliers(exposure.releases)}, "
+            f"the strongest signal that the channel allows is observed at noise multiplier "
+            f"{_describe_multipliers(exposure.releases)}, "
             f"{best.how}, composed by {best.method}{_describe_grid(exposure, best)}; "
             f"{aside}{_describe_needed_noise(exposure, claimed, factor)}."
         )

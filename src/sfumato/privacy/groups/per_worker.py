@@ -43,7 +43,7 @@ def per_worker(
 ) -> tuple[PerWorker, ...]:
     """The largest ε of every class of workers towards the curious others, as training goes on.
 
-    Equation (15) of the DP-OGL paper, with the exact leakage.
+    Equation (15) of the DP-OGL paper, with the smallest ε that Sfumato proves.
 
     Args:
         declared: the releases of the groups.

@@ -41,8 +41,8 @@ _MARKS: dict[str, tuple[str, Json]] = {
     ),
 }
 _LINKS: dict[str, tuple[str, Json]] = {
-    "raw": ("raw updates go up", {"color": RAW, "width": 2}),
-    "noised": ("noised updates go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
+    "raw": ("messages without noise go up", {"color": RAW, "width": 2}),
+    "noised": ("messages with noise go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
     "secure": ("only the sum arrives, with noise (secure aggregation)", {"color": SECURE, "width": 3}),
     "secure raw": ("only the sum arrives, without noise (secure aggregation)", {"color": RAW, "width": 3}),
     "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),

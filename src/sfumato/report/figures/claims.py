@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis
+from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis, tick_label
+from sfumato.report.results.claim_words import claim_in_words, held_in_words, source_without_formula
 from sfumato.report.results.observer_labels import ObserverLabels
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
@@ -19,21 +20,7 @@ _SEES_DRAWS = "this observer sees who is drawn"  # as reasons say it
 _BEFORE_THE_DRAW = "mixture over Binomial"  # as reasons say it
 _TAKES_THE_PLACE = "drawn in the unit's place"  # as reasons say it
 _ONE_ROUND = "one round"  # as sources of claims say it
-_HOLDS_WHERE = (
-    "Rigorous: the smallest ε that Sfumato proves. A claim holds where this does not exceed it; elsewhere it "
-    "is not proved."
-)
-
-
-def claim_in_words(source: str) -> str:
-    """The source of a claim, with signs such as ε in place of the names that files write for them."""
-    written = source.replace("2 pi^2 alpha/sigma^2", "2π²α/σ²").replace("mu for", "μ for")
-    return written.replace(" x ", " × ")
-
-
-def source_without_formula(source: str) -> str:
-    """The place of a paper in the source of a claim, without the formula or the rounds that follow it."""
-    return source.rpartition(", ")[0] or source
+_HOLDS_WHERE = "Rigorous: the smallest ε that Sfumato proves. A claim {} where this does not exceed it."
 
 
 class _PairNames(NamedTuple):
@@ -205,27 +192,31 @@ def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
 
 
 def _holding(claims: Sequence[Claim], names: _PairNames) -> str:
-    """A clause on where claims hold: everywhere, nowhere, or towards which kinds of observers."""
+    """A clause on where claims hold: everywhere, nowhere, or towards which kinds of observers.
+
+    Of groups a claim that does not hold is only said to be not proved: see `held_in_words`.
+    """
+    holds, not_held = held_in_words(claims[0])
     if all(claim.holds for claim in claims):
         colluders = names.colluders_against(claims)
         if not colluders:
-            return "it holds"
+            return f"it {holds}"
         alone = text.join_names(list(dict.fromkeys(map(names.towards, claims))))
-        return f"it holds {alone} alone, not with {text.how_many(colluders, 'colluding device')}"
+        return f"it {holds} {alone} alone, not with {text.how_many(colluders, 'colluding device')}"
     if not any(claim.holds for claim in claims):
-        return "it does not hold"
+        return f"it {not_held}"
     kinds = list(dict.fromkeys(map(names.towards, claims)))
-    holds = [k for k in kinds if all(c.holds for c in claims if names.towards(c) == k)]
+    where = [k for k in kinds if all(c.holds for c in claims if names.towards(c) == k)]
     fails = [k for k in kinds if not any(c.holds for c in claims if names.towards(c) == k)]
-    if len(holds) + len(fails) == len(kinds):
+    if len(where) + len(fails) == len(kinds):
         colluders = names.colluders_against([claim for claim in claims if claim.holds])
         also = f", nor with {text.how_many(colluders, 'device')} that collude with it" if colluders else ""
         nowhere = text.join_names(fails).replace(" and ", " or ")
-        return f"it holds {text.join_names(holds)}, not {nowhere}{also}"
+        return f"it {holds} {text.join_names(where)}, not {nowhere}{also}"
     pairs = {(claim.unit, claim.observer) for claim in claims}
     failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
     return (
-        f"it holds for {text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))} classes of pairs"
+        f"it {holds} for {text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))} classes of pairs"
     )
 
 
@@ -253,10 +244,11 @@ def claims_figure(
     data, axis = _claim_marks(shown, pairs, sources)
     height = 120 + 44 * len(pairs) + 20 * len(sources)
     ticks = [text.wrapped(named[pair], 28) for pair in pairs]
+    rigorous = _HOLDS_WHERE.format(held_in_words(claims[0])[0])
     legend = {"orientation": "h", "x": 0, "y": -70 / (44 * len(pairs)), "yanchor": "top"}
     return Figure(
         title="Claimed and rigorous ε" + (f": {claim_in_words(sources[0])}" if len(sources) == 1 else ""),
-        caption=" ".join([*_count_sentences(shown, names), _HOLDS_WHERE]) + _all_rounds_note(claims),
+        caption=" ".join([*_count_sentences(shown, names), rigorous]) + _all_rounds_note(claims),
         description=" ".join(
             f"{claim_in_words(c.source)}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, "
             f"rigorous {text.epsilon(c.rigorous_epsilon)}."
@@ -282,7 +274,7 @@ def _claim_marks(
 ) -> tuple[list[Json], Json]:
     """Marks of the claimed ε of every source and of the rigorous ε, and the logarithmic axis of all."""
     finite = [v for c in claims for v in (c.claimed_epsilon, c.rigorous_epsilon) if 0 < v < math.inf] or [1.0]
-    beyond = 2 * max(finite)  # the place of an infinite ε
+    beyond = 3 * max(finite)  # the place of an infinite ε, where the axis says ∞
     common: Json = {"type": "scatter", "mode": "markers", "cliponaxis": False, "hoverinfo": "text"}
     data: list[Json] = []
     for number, source in enumerate(sources):
@@ -305,8 +297,11 @@ def _claim_marks(
             "size": 11, "color": [NO_GUARANTEE if value == math.inf else TRUSTED for value in worst.values()],
         },
     })  # fmt: skip
-    ends = [*finite, *([beyond] if math.inf in worst.values() else [])]
-    return data, log_axis(ends)
+    if math.inf not in worst.values():
+        return data, log_axis(finite)
+    axis = log_axis([*finite, beyond])
+    kept = [tick for tick in axis["tickvals"] if tick <= 1.5 * max(finite)]
+    return data, axis | {"tickvals": [*kept, beyond], "ticktext": [*map(tick_label, kept), "∞"]}
 
 
 def _count_sentences(claims: Sequence[Claim], names: _PairNames) -> list[str]:
@@ -341,11 +336,11 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
     ``delta``: text that follows "ε of this run" in the caption, such as `` (δ = 1e-5)``.
     """
     table = text.html_table(
-        ["claim", "unit", "observer", "claimed ε", "rigorous ε", "holds"],
+        ["claim", "unit", "observer", "claimed ε", "rigorous ε", "the claim"],
         [
             (
                 claim_in_words(c.source), c.unit, c.observer, text.number(c.claimed_epsilon),
-                text.epsilon(c.rigorous_epsilon), "yes" if c.holds else "no",
+                text.epsilon(c.rigorous_epsilon), held_in_words(c)[0 if c.holds else 1],
             )
             for c in claims
         ],

@@ -96,10 +96,14 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         return ""
     titles = {unit: _row_title(matrix, unit) for unit in _by_unit(rows)}
     sizes, node = [row.size for row in rows], _aggregator(one)
-    in_hdp = "" if node == "supernode" else f", which calls the {node} a supernode and its devices a zone"
+    in_hdp = (
+        ""
+        if node == "supernode"
+        else f" (its supernode is the {node} here, and its zone the {node}'s devices)"
+    )
     said = [
-        f"Devices that pool what they know: at most {text.whole(max(sizes))} of them, as the threat "
-        f"model of HDP tolerates{in_hdp}. For every number of colluders, the coalition that was found to "
+        f"Devices that pool what they know: at most {text.whole(max(sizes))} of them, as HDP "
+        f"tolerates{in_hdp}. For every number of colluders, the coalition that was found to "
         "learn the most."
     ]
     hops = one.network.secure

@@ -79,7 +79,7 @@ def even_costs_table(one: Series) -> str:
             rows.append((name, a_round, all_rounds))
     for name, column, form in (
         (_what_is_clipped([one]), "clip_fraction", text.percent),
-        ("noise in the global model, standard deviation", "noise_std", text.number),
+        (_what_has_noise(one), "noise_std", text.number),
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
@@ -97,6 +97,13 @@ def _what_is_clipped(series: Sequence[Series]) -> str:
     """The name of ``clip_fraction``, by ``privacy.clip.kind``; "what was clipped" where runs differ."""
     kinds = {clip_kind_of(one.first.spec_dict) for one in series}
     return _CLIPPED[kinds.pop()] if len(kinds) == 1 else "what was clipped"
+
+
+def _what_has_noise(one: Series) -> str:
+    """The name of ``noise_std``: over groups there is no global model."""
+    family = one.network.family
+    whose = "a group's model" if family is not None and family.devices_observe else "the global model"
+    return f"noise in {whose}, standard deviation"
 
 
 def _rounds_that_cost(values: FloatArray) -> str:

@@ -198,16 +198,18 @@ def after_run_table(privacy: RecordedPrivacy) -> str:
     if not rows:
         return ""
     table = text.html_table(
-        ["devices like", "observer", "guaranteed ε", "ε after the run", "rounds took part"],
+        ["largest ε of devices like", "observer", "guaranteed ε", "ε after the run", "rounds took part"],
         rows,
         caption=f"Pairs whose ε after the run differs from the guarantee{text.at_delta(privacy.delta)}",
         numeric=(2, 3, 4),
     )
     words = (
-        "The guarantee is made before the run, when nobody knows who will be drawn or elected. After the run "
-        "it is known, and a draw hides nothing any more: ε is larger for devices that took part, or whose "
-        "peers were elected, more often than expected, and smaller for the others. These figures apply to "
-        "this run only."
+        "The guarantee is made before the run, when nobody knows who will be drawn or elected, or how strong "
+        "a signal over the air will be: it is charged for the strongest that may be. After the run this is "
+        "known, and a draw hides nothing any more. More rounds than expected, or terms of office of peers, "
+        "make ε larger; weaker signals make it smaller. Each row has the device with the largest ε after the "
+        "run among those that it stands for, and the rounds that this device took part in; a device that "
+        "was never drawn has sent nothing. These figures apply to this run only."
     )
     return (
         "<details><summary>ε after the run, where it differs from the guarantee</summary>"

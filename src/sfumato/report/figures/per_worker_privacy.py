@@ -73,10 +73,10 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
         title="Per-worker privacy over rounds",
         caption=(
             f"ε (δ = {text.number(run.delta)}) of all data of a worker towards the single worker that learns "
-            "the most about it: per-worker privacy (PwP) of the DP-OGL paper, equation (15), with the exact "
-            "leakage. If all other workers observe, that is its Threat model 1; if those of other groups do, "
-            "2. Line: the worst worker; dashed: the median; band: all workers that have a guarantee. "
-            + " ".join(notes)
+            "the most about it: per-worker privacy (PwP) of the DP-OGL paper, equation (15), as the "
+            "smallest ε that Sfumato proves. If all other workers observe, that is its Threat model 1; if "
+            "those of other groups do, 2. Line: the worst worker; dashed: the median; band: all workers that "
+            f"have a guarantee.{_note_on_rounds(at_rounds)} " + " ".join(notes)
         ).strip(),
         description="Per-worker privacy over rounds. " + " ".join(described),
         data=data,
@@ -89,6 +89,14 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
         ),
         kind="pwp",
     )
+
+
+def _note_on_rounds(at_rounds: Sequence[int]) -> str:
+    """A sentence, after a space, on rounds that are left out; "" where none is."""
+    if len(at_rounds) == at_rounds[-1]:
+        return ""
+    marked = text.join_names(list(map(text.whole, at_rounds)), len(at_rounds))
+    return f" Computed after rounds {marked}; lines only join these, and ε may jump in between."
 
 
 def _layout(last_round: int, finite: Sequence[float], message: str) -> Json:

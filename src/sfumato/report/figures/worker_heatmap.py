@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.claims import claim_in_words
 from sfumato.report.figures.figure import (
     ALL_RED,
     EPSILON_BAR,
@@ -19,6 +18,7 @@ from sfumato.report.figures.figure import (
     Json,
     epsilon_shade,
 )
+from sfumato.report.results.claim_words import claim_in_words
 from sfumato.report.results.grouped_run import GroupedRun, WorkerPair
 
 Pairs: TypeAlias = list[list[WorkerPair | None]]
@@ -54,12 +54,12 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
     ``pairs``: of all its cells.
     """
     workers = run.drawn_workers.tolist()
-    views = ["exact", *run.claims]
-    exact = _epsilon_array(pairs, "exact")
+    views = ["rigorous", *run.claims]
+    rigorous = _epsilon_array(pairs, "rigorous")
     names = [_worker_title(run, worker) for worker in workers]
     data = [trace for view in views for trace in _traces(pairs, view, names)]
     classes = "" if run.draws_every_worker else ", one worker for every set of groups"
-    low, high = _range_as_text(exact)
+    low, high = _range_as_text(rigorous)
     return Figure(
         title=_TITLE,
         caption=(
@@ -89,16 +89,16 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str]) -> Iterator[Json]:
 
     Args:
         pairs: by target and observer.
-        view: ``exact``, or the name of a claim.
+        view: ``rigorous``, or the name of a claim.
         names: of the workers.
     """
     values = _epsilon_array(pairs, view)
     gap = 0 if len(names) > 40 else 1
-    kind = "exact" if view == "exact" else "claimed"
+    kind = "rigorous" if view == "rigorous" else "claimed"
     hover = f"about %{{y}}<br>observer %{{x}}<br>ε = <b>%{{text}}</b> ({kind})<br>%{{customdata}}"
     common = {
         **{"type": "heatmap", "name": view, "x": list(names), "y": list(names), "xgap": gap, "ygap": gap},
-        **{"visible": view == "exact", "hoverongaps": False, "hovertemplate": f"{hover}<extra></extra>"},
+        **{"visible": view == "rigorous", "hoverongaps": False, "hovertemplate": f"{hover}<extra></extra>"},
     }
     shades = np.array([[epsilon_shade(value) for value in row] for row in values], dtype=float)
     finite = _heatmap_cells(np.where(np.isinf(values), np.nan, shades), values, pairs, view)
@@ -132,7 +132,7 @@ def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json]) -> Json
         },
     }
     if run.claims:
-        shown = {view: [trace["name"] == view for trace in data] for view in ["exact", *run.claims]}
+        shown = {view: [trace["name"] == view for trace in data] for view in ["rigorous", *run.claims]}
         buttons = [
             {
                 "label": text.label(_claim_label(view)),
@@ -170,13 +170,13 @@ def _pair_of_cell(run: GroupedRun, unit: int, observer: int) -> WorkerPair | Non
 def _epsilon_array(pairs: Pairs, view: str) -> Any:
     """ε by target and observer, ``[targets, observers]``; NaN where there is none.
 
-    ``view``: "exact", or the name of a claim.
+    ``view``: "rigorous", or the name of a claim.
     """
 
     def value(pair: WorkerPair | None) -> float:
         if pair is None:
             return math.nan
-        return pair.epsilon if view == "exact" else pair.claimed.get(view, math.nan)
+        return pair.epsilon if view == "rigorous" else pair.claimed.get(view, math.nan)
 
     return np.array([[value(pair) for pair in row] for row in pairs], dtype=float)
 
@@ -187,7 +187,7 @@ def _heatmap_cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
     Args:
         z: values on the colour scale.
         epsilons: ε that are written.
-        view: "exact", or the name of a claim, for hover texts.
+        view: "rigorous", or the name of a claim, for hover texts.
     """
     blank = np.isnan(z)
     return {
@@ -214,12 +214,12 @@ def _worker_title(run: GroupedRun, worker: int) -> str:
 
 
 def _pair_details(pair: WorkerPair | None, view: str) -> str:
-    """The hover text of one pair of workers, in the view "exact" or of a claim; "" without a pair."""
+    """The hover text of one pair of workers, in the view "rigorous" or of a claim; "" without a pair."""
     if pair is None:
         return ""
-    if view != "exact":
+    if view != "rigorous":
         low = pair.epsilon > pair.claimed.get(view, math.inf) * (1 + 1e-9)
-        return f"exact {text.epsilon(pair.epsilon)}{': the claim is too low' if low else ''}"
+        return f"rigorous {text.epsilon(pair.epsilon)}{': the claim is too low' if low else ''}"
     if pair.hops is None:
         return "not connected"
     away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.pluralise('group', pair.hops)} away"

@@ -10,9 +10,9 @@ from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
-from sfumato.report.figures.claims import source_without_formula
 from sfumato.report.figures.control import noise_factors
 from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
+from sfumato.report.results.claim_words import held_in_words, source_without_formula
 from sfumato.report.results.comparability import (
     asks_for_energy,
     by_score_and_data,
@@ -266,9 +266,10 @@ def _failed_claim(one: Series) -> list[str]:
     for source, about in by_source.items():
         failed = sorted({claim.claimed_epsilon for claim in about if not claim.holds})
         if failed:
+            _, not_held = held_in_words(about[0])
             towards = " towards some observers" if any(claim.holds for claim in about) else ""
             values = " to ".join(map(text.number, dict.fromkeys((failed[0], failed[-1]))))
-            said.append(f"The claim of {source}, ε = {values}, does not hold{towards} for this run.")
+            said.append(f"The claim of {source}, ε = {values}, {not_held}{towards} for this run.")
     return said
 
 

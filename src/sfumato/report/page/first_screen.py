@@ -274,7 +274,10 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
         std = float(radio.get("noise_std") or 1.0) if isinstance(radio, Mapping) else 1.0
         if energy_j > 0 and uses > 0:
             decibel = 10 * math.log10(energy_j / uses / std**2)
-            return _Tile("SNR (sent power over the receiver's noise)", f"{decibel:.1f} dB".replace("-", "−"))
+            return _Tile(
+                "Sent power of all devices together, over the receiver's noise",
+                f"{decibel:.1f} dB".replace("-", "−"),
+            )
         return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
     return _Tile("Energy", text.quantity(energy_j, text.JOULES))
 

@@ -62,6 +62,7 @@ def training_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     training = spec["training"]
     found = {key: training[key] for key in _STATED if key in training}
     found |= {"controlled": True} if spec.get("control") else {}
+    found |= {"interval": training["merge_every"]} if spec["protocol"] in BY_INTERVAL else {}
     drops = drops_in_words(spec, network)
     found |= {"dropouts": drops} if drops else {}
     return found | ({"star": True} if spec["topology"].get("kind") == "star" else {})
@@ -73,7 +74,9 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
     if part["kind"] == "poisson":
         rates = part.get("rates") or [part["rate"]]
         shown = " or ".join(sorted({number(rate) for rate in rates}))
-        return f"Each device takes part in a round with probability {shown}, by a draw of its own."
+        interval = training.get("interval") or 1
+        when = f"an interval of {interval} rounds" if interval > 1 else "a round"
+        return f"Each device takes part in {when} with probability {shown}, by a draw of its own."
     if part["kind"] == "fixed":
         count = part["count"]
         many = " or ".join(map(str, sorted(set(count)))) if isinstance(count, list) else count

@@ -3,6 +3,7 @@
 Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
 
     attack_findings   results of attacks and audits in a run folder
+    claim_words       what pages call a published claim, and whether it holds
     comparability     which figures of several runs cannot be compared
     cost_of_privacy   what privacy costs in accuracy, by a run without noise
     dp_ogl_plus       the verdict on DP-OGL+, and its rounds without a release

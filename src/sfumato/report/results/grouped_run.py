@@ -34,7 +34,7 @@ class WorkerPair:
     """The privacy of one worker towards another.
 
     Attributes:
-        epsilon: the exact ε.
+        epsilon: the rigorous ε.
         releases: number of releases that it charges.
         bound: name of the bound.
         hops: number of groups between the two, on paths that do not use the target; ``None`` without a path.
@@ -121,7 +121,7 @@ class GroupedRun:
         return self._pairs[key]
 
     def _compute_pair(self, unit: int, observer: int) -> WorkerPair:
-        """The exact and the claimed ε of ``unit`` towards ``observer``, and the groups between them."""
+        """The rigorous and the claimed ε of ``unit`` towards ``observer``, and the groups between them."""
         exposures = self.releases.exposures(unit, (Party("device", 0, observer),))
         row = self._guarantees_by_exposures.get(_exposure_key(exposures))
         if row is not None:

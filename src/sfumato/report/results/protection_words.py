@@ -107,7 +107,8 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
         several = len({row.relation.kind for row in of_kind}) > 1
         alike = several and {epsilon(row.epsilon) for row in of_kind} == {epsilon(most)}
         whom = _everybody(series, kind) if alike else f"the {observer}"
-        ranged = range_sentence(finite, f" towards the {observer}")
+        having = f", of those {kind}s that have a guarantee," if len(finite) < len(rows) else ""
+        ranged = range_sentence(finite, f" towards the {observer}{having}")
         by_class = _towards_classes(matrix, kind, observer) if len(series.runs) == 1 else []
         in_words = kind == every[0].unit_kind and most <= LARGE_EPSILON  # a finding says what more means
         return [
@@ -159,15 +160,17 @@ def _everybody(series: Series, kind: str) -> str:
 def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:
     """One sentence with the largest ε of every class of units towards the cloud or the public.
 
-    Of many classes only those with the least and the largest. [] where ε is infinite or hardly differs, and
-    for classes of named sites.
+    Of many classes only those with the least and the largest. Those without a guarantee are left out. []
+    where ε hardly differs, and for classes of named sites.
     """
-    found = []
+    found, bare = [], False
     for (row, column), cell in sorted(matrix.cells.items()):
         if matrix.columns[column].kind == observer and cell.guarantees[0].unit_kind == kind:
-            if cell.epsilon == math.inf or any(one.sites for one in cell.guarantees):
+            if any(one.sites for one in cell.guarantees):
                 return []
-            found.append((cell.epsilon, matrix.rows[row]))
+            bare = bare or cell.epsilon == math.inf
+            if cell.epsilon < math.inf:
+                found.append((cell.epsilon, matrix.rows[row]))
     values = [value for value, _ in found]
     if len(values) < 2 or max(values) < SPREAD * min(values):
         return []
@@ -178,7 +181,8 @@ def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:
         for value, row in found
     ]
     if len(values) > len(found):
-        return [f"Towards the {observer} it goes from {each[0]} to {each[1]}."]
+        having = ", where there is a guarantee," if bare else ""
+        return [f"Towards the {observer} it goes{having} from {each[0]} to {each[1]}."]
     return [f"Towards the {observer}: {join_names(each)}."]
 
 

@@ -124,7 +124,22 @@ def score_sentence(series: Series) -> str:
         return f"{after} the model's {score.name} on held-out data is {value}{seeds}.{between}"
     guessing, best = guessing_of_run(series), _best_round_sentence(series)
     than = f"; {guessing}" if guessing else ""
+    family = series.network.family
+    if family is not None and family.devices_observe:
+        what, own = (
+            f"the workers' models are {value} accurate on the whole test set",
+            _personal_clause(series),
+        )
+        return f"{after} {what}, in the mean{seeds}{own}{than}.{best}{between}"
     return f"{after} the model is {value} accurate on held-out data{seeds}{than}.{best}{between}"
+
+
+def _personal_clause(series: Series) -> str:
+    """A clause on the accuracy on data distributed like each worker's own; "" where it was not measured."""
+    if "personal_accuracy" not in series.first.metrics:
+        return ""
+    own = series.final("personal_accuracy").value
+    return "" if math.isnan(own) else f"; on data distributed like their own, {percent(own)}"
 
 
 def _tested_on(one: Series) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from sfumato.privacy.charges import Composition
+from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
@@ -117,6 +118,10 @@ def _explain_unprotected(
         )
     if law.why_not_composed:
         return f"{law.name} noise is charged as none: {law.why_not_composed}."
+    releases = plan.releases
+    if isinstance(releases, GroupReleases) and releases.raw_inside and all(releases.noise_multiplier):
+        whose = raw.name.partition(",")[0]
+        return f"between releases the models of {whose} are sent to its workers without noise."
     observer = ",".join(plan.releases.party_name(party) for party in coalition)
     return f"{raw.vector} has no noise that {observer} does not know: nobody else adds any before it arrives."
 
