@@ -132,7 +132,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
             rigorous = rigorous_bound(plan, pair, unit, delta).epsilon
             found.append(
                 Claim(
-                    f"HDP {what}, {noisers.case}: {number(each)}" + (f"/√{count:g}" if count != 1 else ""),
+                    f"HDP {what}, {noisers.case}: ε" + (f"/√{count:g}" if count != 1 else ""),
                     f"{unit}:{pair.unit}",
                     plan.releases.party_name(pair.observer),
                     claimed,
