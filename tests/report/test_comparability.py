@@ -76,7 +76,7 @@ def test_edges_that_are_trusted_are_counted_and_no_epsilon(tmp_path: Path) -> No
     assert (row["epsilon_own_edge"], row["epsilon_other_edge"], row["epsilon_cloud"]) == (99.62, 6.04, 8.0)
     assert row["raw_to_trusted_edge"] == "120 of 200"
     page = page_of(load_series([path]), tmp_path)
-    assert "without any guarantee: 120 devices" in page
+    assert "that is trusted with raw updates: 120 devices" in page
     assert '<div class="warn"><dt>its own edge, if not trusted</dt><dd>99.62</dd>' in page
     assert "<div><dt>the cloud</dt><dd>8</dd>" in page
 

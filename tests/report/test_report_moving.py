@@ -45,7 +45,7 @@ def test_who_moves_is_said() -> None:
     (said,) = moved_sentence(read_network(moving_spec()))
     assert said == (
         "1 of 9 devices change their edge; every ε is for exactly these changes, known beforehand and public."
-        " With others the same noise gives another ε."
+        " With other changes the same noise gives another ε."
     )
     assert moved_sentence(read_network(quickstart_spec())) == []
 
@@ -61,7 +61,7 @@ def test_edges_are_named_in_the_legend_and_in_rows() -> None:
     figure = places_figure(network)
     assert figure is not None
     legend = [trace["name"] for trace in figure.data if trace.get("showlegend")]
-    assert legend == ["north", "harbour", "airport", "outline: trusted with raw updates in that round"]
+    assert legend == ["north", "harbour", "airport", "square: trusted with raw updates in these rounds"]
     assert "0 to harbour" in figure.table
 
 

@@ -79,11 +79,11 @@ def even_costs_table(one: Series) -> str:
             rows.append((name, a_round, all_rounds))
     for name, column, form in (
         (_what_is_clipped([one]), "clip_fraction", text.percent),
-        ("noise in the global model, standard deviation", "noise_std", text.number),
+        ("noise in each parameter of the global model, standard deviation", "noise_std", text.number),
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
-            rows.append((name, form(float(values.max())), "about the same" + _rounds_that_cost(values)))
+            rows.append((name, form(float(values.max())), "about the same in " + _rounds_that_cost(values)))
     if not rows:
         return ""
     caption = (
@@ -100,9 +100,9 @@ def _what_is_clipped(series: Sequence[Series]) -> str:
 
 
 def _rounds_that_cost(values: FloatArray) -> str:
-    """The text " in N rounds, else 0" where some but not all ``values`` are 0; else ""."""
+    """The text "N rounds, else 0" where some but not all ``values`` are 0; else "every round"."""
     some = int(np.count_nonzero(values))
-    return "" if some in (0, len(values)) else f" in {text.whole(some)} rounds, else 0"
+    return "every round" if some in (0, len(values)) else f"{text.whole(some)} rounds, else 0"
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:
