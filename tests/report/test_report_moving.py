@@ -81,6 +81,16 @@ def test_shown_devices_are_of_all_edges() -> None:
     assert figure is not None
     shown = figure.layout["yaxis"]["ticktext"]
     assert (shown[0], shown[-1], len(shown)) == ("0", "119", 24)
+    assert "A white square stands in the middle of rounds without a change" in figure.caption
+
+
+def test_devices_that_move_are_shown_first() -> None:
+    spec = moving_spec()
+    spec["topology"] |= {"devices_per_edge": 40, "moves": {"trace": [[2, 60, 0], [3, 61, 0]]}}
+    figure = places_figure(read_network(spec))
+    assert figure is not None
+    assert {"60", "61"} <= set(figure.layout["yaxis"]["ticktext"])
+    assert len(figure.layout["yaxis"]["ticktext"]) == 24
 
 
 def test_pages_of_moving_devices_say_for_which_moves_epsilon_is(run_folder: Callable[..., Path]) -> None:

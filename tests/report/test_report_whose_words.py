@@ -186,6 +186,9 @@ def test_a_controlled_run_says_what_its_choices_are_made_by(run_folder: Make, es
         f"{kept} and messages{also}, by costs and by the budget that is left, and by nothing else. "
         "Towards the cloud the rounds spent 6 of 8." in first
     )
+    plan = "in the spec's plan, from which the budget of adaptive control is computed."
+    assert plan in page
+    assert plan not in shown(run_folder("without", quickstart_spec(), frame=frame, privacy=privacy))
     assert ("So every ε holds though the choices are known" in page) == (not also)
     assert ("which each measures and sends with noise (control.estimates)" in page) == bool(also)
     assert "sfumato run c/spec.yaml --set control=null --out c-without-control" in first
