@@ -188,7 +188,7 @@ def test_a_claim_that_colluders_break_holds_towards_the_edge_alone() -> None:
         in said
     )
     (said,) = claims_sentence(claims, LABELS, coalitions=pooled[:1])
-    assert "; it holds. " in said
+    assert "; for a device as a whole it holds. " in said
     figure = claims_figure(claims, LABELS, pooled)
     assert figure is not None
     assert "it holds towards their own edge alone, not with 5 colluding devices." in figure.caption

@@ -110,7 +110,8 @@ def _shown_devices(places: IntArray) -> IntArray:
 
 def _evenly_spaced(numbers: IntArray, most: int) -> IntArray:
     """At most ``most`` of ``numbers``, evenly spaced, the first and the last with them."""
-    return numbers[np.unique(np.linspace(0, len(numbers) - 1, min(len(numbers), most)).round().astype(int))]
+    places = np.linspace(0, len(numbers) - 1, min(len(numbers), most)).round().astype(int)
+    return np.take(numbers, np.unique(places))
 
 
 def _meaning_of_squares(marks: Sequence[Json], name: str) -> str:

@@ -23,8 +23,8 @@ from sfumato.report.figures.figure import (
     transparent,
 )
 from sfumato.report.results.comparability import by_score_and_data, on_data
+from sfumato.report.results.cost_of_privacy import OVER, values_in_mean
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
-from sfumato.report.results.running_mean import OVER, values_in_mean
 from sfumato.report.results.series import Curve, Series
 from sfumato.report.results.summary import guess_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline

@@ -9,10 +9,12 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple
 
+import numpy as np
+
 from sfumato.errors import SfumatoError
 from sfumato.report.formatting import number, title, whole
 from sfumato.report.results.comparability import sends_over_the_air
-from sfumato.report.results.running_mean import mean_in_the_end, values_in_mean
+from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.series import Series, folders_of_seeds, load_series
 from sfumato.report.results.spec_sections import clip_of
 from sfumato.run_folder.beside import baseline_folder
@@ -22,6 +24,8 @@ from sfumato.run_folder.reader import SPEC_FILE, read_run_spec
 from sfumato.spec.used_keys import WITHOUT_NOISE
 from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
+OVER = 10  # values in a running mean
+_MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is taken
 _MOST_FOLDERS = 50  # the most recent ones
 _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it are read
 
@@ -112,6 +116,25 @@ class _Compared(NamedTuple):
             return ""
         ends = [self.score.text(each.final(self.score.column).value) for each in (self.one, self.other)]
         return f" Accuracy jumps from round to round; in the last alone they have {ends[0]} and {ends[1]}."
+
+
+def values_in_mean(one: Series, column: str) -> int:
+    """`OVER` where ``column`` is an accuracy with many values that jump, so that the last is luck; else 1.
+
+    Models that are not released between two rounds are no values of the same kind: 1 there.
+    """
+    if column != ACCURACY.column or rounds_to_a_release(one) != 1:
+        return 1
+    steps = np.abs(np.diff(one.curve(column).mean))
+    return OVER if len(steps) >= _MANY and float(steps.mean()) > _JUMP else 1
+
+
+def mean_in_the_end(one: Series, column: str, over: int) -> float:
+    """The mean of the last ``over`` measured values of a metrics column, over seeds too; NaN without any."""
+    if over == 1:
+        return one.final(column).value
+    values = one.curve(column).mean[-over:]
+    return float(values.mean()) if len(values) else math.nan
 
 
 def by_chance(accuracies: Sequence[float], count: int) -> float:
