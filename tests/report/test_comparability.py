@@ -76,7 +76,7 @@ def test_edges_that_are_trusted_are_counted_and_no_epsilon(tmp_path: Path) -> No
     assert (row["epsilon_own_edge"], row["epsilon_other_edge"], row["epsilon_cloud"]) == (99.62, 6.04, 8.0)
     assert row["raw_to_trusted_edge"] == "120 of 200"
     page = page_of(load_series([path]), tmp_path)
-    assert "without any guarantee: 120 devices" in page
+    assert "that is trusted with raw updates: 120 devices" in page
     assert '<div class="warn"><dt>its own edge, if not trusted</dt><dd>99.62</dd>' in page
     assert "<div><dt>the cloud</dt><dd>8</dd>" in page
 
@@ -165,7 +165,10 @@ def test_claims_at_few_observers_are_told_one_by_one() -> None:
     (said,) = claims_sentence(claims[:2], LABELS)
     holds = "it holds towards the public, not towards the cloud"
     provable = "Provable: 8 towards the public and 24.9 towards the cloud."
-    assert said == f"H2FDP Prop. 3.1 claims ε = 9; {holds}. {provable}"
+    assert (
+        said
+        == f"H2FDP Prop. 3.1 claims ε = 9 for one data point; for a device as a whole {holds}. {provable}"
+    )
     (said,) = claims_sentence(claims, LABELS)
     whose = " (120 devices under edges 0, 2, 3)"  # of the others nothing is claimed towards the public
     assert said.endswith(f"{holds}. Provable: 8 towards the public{whose} and 24.9 to 30 towards the cloud.")
@@ -180,9 +183,12 @@ def test_a_claim_that_colluders_break_holds_towards_the_edge_alone() -> None:
         for size, beside in ((1, 2.805), (5, 3.9), (6, 4.461))
     ]
     (said,) = claims_sentence(claims, LABELS, coalitions=pooled)
-    assert "; it holds towards their own edge alone, not with 5 colluding devices." in said
+    assert (
+        "; for a device as a whole it holds towards their own edge alone, not with 5 colluding devices."
+        in said
+    )
     (said,) = claims_sentence(claims, LABELS, coalitions=pooled[:1])
-    assert "; it holds. " in said
+    assert "; for a device as a whole it holds. " in said
     figure = claims_figure(claims, LABELS, pooled)
     assert figure is not None
     assert "it holds towards their own edge alone, not with 5 colluding devices." in figure.caption

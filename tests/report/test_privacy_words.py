@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
+from sfumato.report.figures.curves import score_figures
 from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.sections import page_of
 from sfumato.report.page.who_adds_noise import noise_part
@@ -94,6 +95,40 @@ def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> 
     assert cost_of_privacy(load_series(folders))[0].startswith(
         "No cost of the noise is seen (clipping is in both): "
     )
+
+
+def test_scores_that_jump_are_compared_by_their_means(run_folder: Make) -> None:
+    """The last value of a jumping accuracy is luck: it would say that noise costs nothing."""
+    jumping = [0.8 + 0.05 * (-1) ** (number + 1) for number in range(60)]
+    silent = metrics(60).assign(accuracy=[0.84] * 60)
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=metrics(60).assign(accuracy=jumping)),
+        run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
+    ]
+    series = load_series(folders)
+    (said,) = cost_of_privacy(series)
+    assert said == (
+        "The noise costs 4.0 points of accuracy (clipping is in both): private ends at 80.0 % on average "
+        "over the last 10 evaluations, and silent, which has no noise, at 84.0 % (one seed each). "
+        "Accuracy jumps from round to round; in the last alone they have 85.0 % and 84.0 %."
+    )
+    bold, dashed = [
+        trace for trace in score_figures(series[:1], series[1])[0].data if trace["line"]["width"] == 2
+    ]
+    assert bold["y"][9:] == [pytest.approx(0.8)] * 51
+    assert dashed["line"]["dash"] != "solid"
+
+
+def test_a_twin_that_jumps_is_drawn_as_a_mean_too(run_folder: Make) -> None:
+    jumping = [0.8 + 0.05 * (-1) ** (number + 1) for number in range(60)]
+    smooth = metrics(60).assign(accuracy=[0.84] * 60)
+    private = run_folder("private", quickstart_spec(name="private"), frame=smooth)
+    spec = quickstart_spec(name="silent", protocol="hfl")
+    silent = run_folder("silent", spec, frame=metrics(60).assign(accuracy=jumping))
+    one, twin = load_series([private, silent])
+    traces = score_figures([one], twin)[0].data
+    assert [trace["line"]["width"] for trace in traces] == [1, 2, 1, 2]
+    assert traces[3]["y"][9:] == [pytest.approx(0.8)] * 51
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,10 @@ def test_three_answers_and_no_accountants_reason(run_folder: Make) -> None:
     page = page_of(run_folder())
     first = first_of(page)
     assert re.findall("<h3>(.*?)</h3>", first) == ["Who learns what", "At what cost", "Accuracy"]
-    assert "Trusted with raw updates, so without any guarantee: 120 devices under edges 0, 2, 3" in first
+    assert (
+        "No guarantee towards an observer that is trusted with raw updates: 120 devices under edges 0, 2, 3"
+        in first
+    )
     assert "by design" not in first  # of the table's column why
 
 

@@ -45,7 +45,7 @@ def test_who_moves_is_said() -> None:
     (said,) = moved_sentence(read_network(moving_spec()))
     assert said == (
         "1 of 9 devices change their edge; every ε is for exactly these changes, known beforehand and public."
-        " With others the same noise gives another ε."
+        " With other changes the same noise gives another ε."
     )
     assert moved_sentence(read_network(quickstart_spec())) == []
 
@@ -61,7 +61,7 @@ def test_edges_are_named_in_the_legend_and_in_rows() -> None:
     figure = places_figure(network)
     assert figure is not None
     legend = [trace["name"] for trace in figure.data if trace.get("showlegend")]
-    assert legend == ["north", "harbour", "airport", "outline: trusted with raw updates in that round"]
+    assert legend == ["north", "harbour", "airport", "square: trusted with raw updates in these rounds"]
     assert "0 to harbour" in figure.table
 
 
@@ -81,6 +81,16 @@ def test_shown_devices_are_of_all_edges() -> None:
     assert figure is not None
     shown = figure.layout["yaxis"]["ticktext"]
     assert (shown[0], shown[-1], len(shown)) == ("0", "119", 24)
+    assert "A white square stands in the middle of rounds without a change" in figure.caption
+
+
+def test_devices_that_move_are_shown_first() -> None:
+    spec = moving_spec()
+    spec["topology"] |= {"devices_per_edge": 40, "moves": {"trace": [[2, 60, 0], [3, 61, 0]]}}
+    figure = places_figure(read_network(spec))
+    assert figure is not None
+    assert {"60", "61"} <= set(figure.layout["yaxis"]["ticktext"])
+    assert len(figure.layout["yaxis"]["ticktext"]) == 24
 
 
 def test_pages_of_moving_devices_say_for_which_moves_epsilon_is(run_folder: Callable[..., Path]) -> None:

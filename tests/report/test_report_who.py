@@ -242,7 +242,7 @@ def test_the_headline(run_folder: Make) -> None:
     text = said(run_folder)
     assert "After 15 rounds the model is 8" in text
     assert "Towards the cloud no device exceeds ε = 8 at δ = 1e-5." in text
-    raw = "Trusted with raw updates, so without any guarantee: "
+    raw = "No guarantee towards an observer that is trusted with raw updates: "
     assert f"{raw}120 devices under edges 0, 2, 3 towards their own edge." in text
 
 

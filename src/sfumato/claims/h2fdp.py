@@ -69,9 +69,10 @@ def _condition(plan: TreePlan, claimed: float) -> str:
     except SpecError:  # noise that was sized for another partition
         return f"{condition}; q is not known before the data are divided (H2)"
     needed = claimed / (rate * rounds)
+    planned = "planned " if plan.spec.control is not None else ""  # control makes another number of them
     return (
-        f"{condition}: with q = {rate:.4g} and L = {rounds:,} aggregations this is met if "
-        f"c₁ > {upper_bound(needed)}; ε < c₁q²L, of the proof that it rests on, if "
+        f"{condition}: with q = {rate:.4g} and L = {rounds:,} {planned}aggregations this is met if "
+        f"c₁ > {upper_bound(needed)}; the proof that it rests on needs ε < c₁q²L, which is met if "
         f"c₁ > {upper_bound(needed / rate)} (H2)"
     )
 

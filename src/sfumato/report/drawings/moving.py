@@ -37,7 +37,7 @@ def moved_sentence(network: Network) -> list[str]:
         return []
     return [
         f"{_who_moves(network)}; every ε is for exactly these changes, known beforehand and public. With "
-        "others the same noise gives another ε."
+        "other changes the same noise gives another ε."
     ]
 
 
@@ -60,18 +60,18 @@ def places_figure(network: Network) -> Figure | None:
     trees, places = network.trees, edges_over_time(network)
     name, titles = trees[0][1].tiers[-1].name, edge_titles(trees[0][1])
     count = places.shape[1]
-    chosen = np.unique(np.linspace(0, count - 1, min(count, _MOST_DEVICES)).round().astype(int))
+    chosen = _shown_devices(places)
     shown = places[:, chosen]
     starts = [first + 1 for first, _ in trees]
     bounds = [start - 0.5 for start in [*starts, network.rounds + 1]]
-    some = f" {text.whole(len(chosen))} of {text.whole(count)} devices are shown, evenly spaced by number."
+    some = f" {text.whole(len(chosen))} of {text.whole(count)} devices are shown, those that move first."
     shorter = some if count > len(chosen) else ""
+    marks = _trusted_marks(network, shown, bounds)
     said = (
         f"{_who_moves(network)}. "
-        f"Each row is a device, each colour the {name} that it is under. A white outline marks rounds in "
-        f"which that {name} is trusted with raw updates.{shorter} The drawing above shows round 1."
+        f"Each row is a device, each colour the {name} that it is under.{_meaning_of_squares(marks, name)}"
+        f"{shorter} The drawing above shows round 1."
     )
-    marks = _trusted_marks(network, shown, bounds)
     legend = _legend_traces(titles, trusted=bool(marks))
     return Figure(
         title=f"Who was under which {name}",
@@ -96,6 +96,34 @@ def places_figure(network: Network) -> Figure | None:
     )  # fmt: skip
 
 
+def _shown_devices(places: IntArray) -> IntArray:
+    """Numbers of the devices that are drawn, ascending, `_MOST_DEVICES` at most: evenly spaced among those
+    that move, and where these are fewer also among the others.
+
+    ``places``: edge by era and device, ``[eras, devices]``.
+    """
+    moves = (places != places[0]).any(axis=0)
+    moving = _evenly_spaced(np.flatnonzero(moves), _MOST_DEVICES)
+    others = _evenly_spaced(np.flatnonzero(~moves), _MOST_DEVICES - len(moving))
+    return np.sort(np.concatenate([moving, others]))
+
+
+def _evenly_spaced(numbers: IntArray, most: int) -> IntArray:
+    """At most ``most`` of ``numbers``, evenly spaced, the first and the last with them."""
+    places = np.linspace(0, len(numbers) - 1, min(len(numbers), most)).round().astype(int)
+    return np.take(numbers, np.unique(places))
+
+
+def _meaning_of_squares(marks: Sequence[Json], name: str) -> str:
+    """A sentence, after a space, on the squares of `_trusted_marks`; "" without any."""
+    if not marks:
+        return ""
+    return (
+        f" A white square stands in the middle of rounds without a change, in all of which that {name} is "
+        "trusted with raw updates."
+    )
+
+
 def _legend_traces(titles: Sequence[str], *, trusted: bool) -> list[Json]:
     """Traces without points, one for each entry of the legend: the edges, and what a square means."""
     if len(titles) > len(EDGE_COLOURS):
@@ -107,7 +135,7 @@ def _legend_traces(titles: Sequence[str], *, trusted: bool) -> list[Json]:
         for edge, title in enumerate(titles)
     ]
     outline = _SQUARE | {"size": 10, "color": NEUTRAL}  # white is not seen beside the drawing
-    square = empty | {"name": "outline: trusted with raw updates in that round", "marker": outline}
+    square = empty | {"name": "square: trusted with raw updates in these rounds", "marker": outline}
     return [*entries, *([square] if trusted else [])]
 
 
@@ -170,5 +198,5 @@ def _era_table(network: Network, places: IntArray, starts: list[int], name: str)
         went = np.flatnonzero(places[era] != places[era - 1]).tolist() if era else []
         moves = ", ".join(f"{device} to {titles[places[era, device]]}" for device in went[:12])
         rows.append((str(starts[era]), sizes, trusted, moves + (" …" if len(went) > 12 else "")))
-    heads = ["from round", f"devices of each {name}", f"trusted {text.pluralise(name)}", "devices that went"]
+    heads = ["from round", f"devices of each {name}", f"trusted {text.pluralise(name)}", "devices that moved"]
     return text.html_table(heads, rows, caption=f"Devices under each {name}, and trust, over the rounds")

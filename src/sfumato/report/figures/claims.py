@@ -19,6 +19,7 @@ _MOST_NAMED = 4
 _SEES_DRAWS = "this observer sees who is drawn"  # as reasons say it
 _BEFORE_THE_DRAW = "mixture over Binomial"  # as reasons say it
 _TAKES_THE_PLACE = "drawn in the unit's place"  # as reasons say it
+_ABOUT_RECORDS = "H2FDP"  # whose Definition 2.1 is about one element of a device's data
 _ONE_ROUND = "one round"  # as sources of claims say it
 _HOLDS_WHERE = "Rigorous: the smallest ε that Sfumato proves. A claim {} where this does not exceed it."
 
@@ -133,6 +134,8 @@ def _sentence_of_source(source: str, claims: Sequence[Claim], names: _PairNames)
             f"{_provable(first, names, whose)}; for {later[0].source.rpartition(', ')[2]}{before}: {worst}."
         )
     provable = _provable(claims, names, whose)
+    if source.startswith(_ABOUT_RECORDS):
+        of = f" for one data point{of}"
     return f"{source} claims {_readings(claims, names, of)}. Provable: {provable}."
 
 
@@ -153,12 +156,18 @@ def _readings(claims: Sequence[Claim], names: _PairNames, of: str) -> str:
     }
     holding = [_holding(found, names) for found in by_formula.values()]
     if len(spans) == 1:
-        return f"ε = {next(iter(spans.values()))}{of}; {holding[0]}"
+        whole = "for a device as a whole " if _is_read_of_devices(claims) else ""
+        return f"ε = {next(iter(spans.values()))}{of}; {whole}{holding[0]}"
     stated = [f"{span} (by {formula})" for formula, span in spans.items()]
     if len(set(holding)) == 1:
         return f"ε = {' or '.join(stated)}{of}; by each of these readings {holding[0]}"
     said = [f"by {formula} {words}" for formula, words in zip(spans, holding, strict=True)]
     return f"ε = {' or '.join(stated)}{of}; {'; '.join(said)}"
+
+
+def _is_read_of_devices(claims: Sequence[Claim]) -> bool:
+    """Whether claims of a paper about one record are set beside the ε of whole devices."""
+    return all(one.source.startswith(_ABOUT_RECORDS) and one.unit.startswith("device:") for one in claims)
 
 
 def _common_reason(claims: Sequence[Claim], told: Sequence[str]) -> list[str]:

@@ -64,8 +64,8 @@ def budget_sentence(series: Series) -> list[str]:
     if series.first.spec_dict["control"].get("estimates", "released") != "released":
         by += " and measurements with noise"
     said = (
-        f"Every ε here is a budget, kept whatever adaptive control chooses; it chooses by {by}, costs and "
-        "the budget left alone"
+        f"Every ε here is a budget, kept whatever adaptive control chooses; it chooses by {by}, by "
+        "costs and by the budget that is left, and by nothing else"
     )
     budget = budgets(series).get("cloud")
     if budget is None or math.isinf(budget.given) or text.epsilon(budget.spent) == text.epsilon(budget.given):

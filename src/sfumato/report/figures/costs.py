@@ -83,7 +83,7 @@ def even_costs_table(one: Series) -> str:
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
-            rows.append((name, form(float(values.max())), "about the same" + _rounds_that_cost(values)))
+            rows.append((name, form(float(values.max())), "about the same in " + _rounds_that_cost(values)))
     if not rows:
         return ""
     caption = (
@@ -103,13 +103,13 @@ def _what_has_noise(one: Series) -> str:
     """The name of ``noise_std``: over groups there is no global model."""
     family = one.network.family
     whose = "a group's model" if family is not None and family.devices_observe else "the global model"
-    return f"noise in {whose}, standard deviation"
+    return f"noise in each parameter of {whose}, standard deviation"
 
 
 def _rounds_that_cost(values: FloatArray) -> str:
-    """The text " in N rounds, else 0" where some but not all ``values`` are 0; else ""."""
+    """The text "N rounds, else 0" where some but not all ``values`` are 0; else "every round"."""
     some = int(np.count_nonzero(values))
-    return "" if some in (0, len(values)) else f" in {text.whole(some)} rounds, else 0"
+    return "every round" if some in (0, len(values)) else f"{text.whole(some)} rounds, else 0"
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:

@@ -23,13 +23,12 @@ from sfumato.report.figures.figure import (
     transparent,
 )
 from sfumato.report.results.comparability import by_score_and_data, on_data
+from sfumato.report.results.cost_of_privacy import OVER, values_in_mean
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.series import Curve, Series
 from sfumato.report.results.summary import guess_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline
 
-_OVER = 10  # values in a running mean
-_MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is drawn
 _NEAR = 0.05  # of accuracy, above guessing
 _LOW = 0.5  # accuracies below: an axis that does not begin at 0 would make little look like much
 
@@ -106,10 +105,8 @@ def _run_curve(number: int, one: Series, column: str) -> RunCurve:
     """The curve of an accuracy or another score of a run: models that are not released are dots, and of many
     values that jump the line is a running mean.
     """
-    curve, every = one.curve(column), rounds_to_a_release(one)
-    steps = np.abs(np.diff(curve.mean))
-    jumps = column == ACCURACY.column and len(steps) >= _MANY and float(steps.mean()) > _JUMP
-    return RunCurve(number, one.name, curve, every=every, over=_OVER if jumps and every == 1 else 1)
+    every, over = rounds_to_a_release(one), values_in_mean(one, column)
+    return RunCurve(number, one.name, one.curve(column), every=every, over=over)
 
 
 def _note_on_dots(series: Sequence[Series]) -> str:
@@ -136,7 +133,9 @@ def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[
     notes = seeds + _note_on_dots(series)
     if twin is not None:
         ((score, _, curves, _),), number = drawn, len(series)
-        curves.append(RunCurve(number, "without noise", twin.curve(score.column), DASHES[1]))
+        over = max(curves[0].over, values_in_mean(twin, score.column))
+        dashed = RunCurve(number, "without noise", twin.curve(score.column), DASHES[1], over=over)
+        curves[:] = [curves[0]._replace(over=over), dashed]
         notes += f" Dashed: {twin.name}, which is the same but for noise."
     return [_score_figure(score, where, curves, notes, guess) for score, where, curves, guess in drawn]
 
@@ -165,7 +164,7 @@ def _score_figure(
         for _, name, curve, *_ in curves
     )
     if any(one.over > 1 for one in curves):
-        notes += f" Thin: every value; bold: the mean of the last {_OVER}{_mean_in_the_end(score, curves)}."
+        notes += f" Thin: every value; bold: the mean of the last {OVER}{_mean_in_the_end(score, curves)}."
     level = guess if score is ACCURACY and _comes_near(guess, curves) else math.nan
     told = "" if math.isnan(level) else f" Dotted: guessing, {text.percent(level)}."
     return curve_figure(
@@ -188,7 +187,7 @@ def _mean_in_the_end(score: Headline, curves: Sequence[RunCurve]) -> str:
     """The last value of the running mean of a single curve, after a comma; "" of several."""
     if len(curves) > 1:
         return ""
-    return f", {score.text(float(curves[0].curve.mean[-_OVER:].mean()))} in the end"
+    return f", {score.text(float(curves[0].curve.mean[-OVER:].mean()))} in the end"
 
 
 def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:

@@ -23,10 +23,18 @@ BY_TRUST = "∞ (trusted)"
 _TRUSTING = "#5B6470"  # of cells without a guarantee because the observer is trusted
 
 
+_OF_THE_PLAN = (
+    ", in the spec's plan, from which the budget of adaptive control is computed. What the run sent "
+    "may differ in number and noise"
+)
+
+
 def heatmap_figure(
     matrix: Matrix,
     delta: float,
     device: str = "device",
+    *,
+    controlled: bool = False,
 ) -> Figure | None:
     """The matrix drawn; ``None`` where the run has no guarantees.
 
@@ -34,6 +42,7 @@ def heatmap_figure(
         matrix: of the guarantees.
         delta: of every ε.
         device: what a device is called.
+        controlled: whether adaptive control chooses the rounds and the noise, so that ε are budgets.
     """
     if not matrix.cells:
         return None
@@ -55,7 +64,7 @@ def heatmap_figure(
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
         data=_heatmap_traces(matrix, delta),
         layout=_heatmap_layout(matrix, columns, upright=upright),
-        table=_guarantee_table(matrix, delta),
+        table=_guarantee_table(matrix, delta, controlled=controlled),
         narrow=matrix_as_list(matrix),
         kind="heatmap",
         min_width=(210 + 96 * len(columns)) if upright else (300 + 30 * len(columns)),
@@ -166,8 +175,11 @@ def _heatmap_layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) ->
     }
 
 
-def _guarantee_table(matrix: Matrix, delta: float) -> str:
-    """An HTML table of all cells, the largest ε first, each with why its worst pair has that ε."""
+def _guarantee_table(matrix: Matrix, delta: float, *, controlled: bool) -> str:
+    """An HTML table of all cells, the largest ε first, each with why its worst pair has that ε.
+
+    ``controlled``: as of `heatmap_figure`.
+    """
     cells = sorted(matrix.cells.items(), key=lambda entry: -entry[1].epsilon)
     rows = []
     for (r, c), cell in cells:
@@ -181,7 +193,8 @@ def _guarantee_table(matrix: Matrix, delta: float) -> str:
     return text.html_table(
         [*heads, "neighbours", "why the largest"],
         rows,
-        caption=f"ε of every cell{text.at_delta(delta)}. Releases: messages that depend on the unit's data. "
+        caption=f"ε of every cell{text.at_delta(delta)}. Releases: messages that depend on the unit's data"
+        f"{_OF_THE_PLAN if controlled else ''}. "
         "Bound and method: how they were composed. Every pair is in privacy.json",
         numeric=(2, 3, 4, 5),
     )

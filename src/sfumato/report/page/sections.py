@@ -236,7 +236,8 @@ def _control_html(one: Series, figures: PlacedFigures) -> str:
 def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees."""
     privacy, network = one.first.privacy, one.network
-    figure = heatmap_figure(matrix, privacy.delta, network.device_word)
+    controlled = bool(one.first.spec_dict.get("control"))
+    figure = heatmap_figure(matrix, privacy.delta, network.device_word, controlled=controlled)
     if figure is None:
         return placeholder("The run has no guarantees.")
     told = {error for claim in privacy.claims for error in errors_named(claim.why)}  # with the claims

@@ -7,19 +7,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import NamedTuple
+
+import numpy as np
 
 from sfumato.errors import SfumatoError
 from sfumato.report.formatting import number, title, whole
 from sfumato.report.results.comparability import sends_over_the_air
+from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.series import Series, folders_of_seeds, load_series
 from sfumato.report.results.spec_sections import clip_of
 from sfumato.run_folder.beside import baseline_folder
-from sfumato.run_folder.headline import ACCURACY, headline_of
+from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE, read_run_spec
 from sfumato.spec.used_keys import WITHOUT_NOISE
 from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
+OVER = 10  # values in a running mean
+_MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is taken
 _MOST_FOLDERS = 50  # the most recent ones
 _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it are read
 
@@ -33,48 +39,102 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
     said = []
     for one in series:
         score = headline_of(one.first.metrics)
-        reached = one.final(score.column).value
         beside = [other for other in silent if _differ_in_noise_only(one, other)] if has_noise(one) else []
         alike = [other for other in beside if headline_of(other.first.metrics) == score]
-        finals = [(other.final(score.column).value, other) for other in alike]
-        measured = [(value, other) for value, other in finals if not math.isnan(value)]
-        if math.isnan(reached) or not measured:
-            continue
-        sign = 1 if score.higher_is_better else -1
-        best, other = max(measured, key=lambda pair: sign * pair[0])
-        lost = sign * (best - reached)
-        points = sign * (round(100 * best, 1) - round(100 * reached, 1))  # of the figures as they are shown
-        on_air = sends_over_the_air(one.first.spec_dict)
-        what = "noise, the receiver's included," if on_air else "the noise"
-        amount = (
-            f"{points:.1f} points of accuracy" if score is ACCURACY else f"{number(lost)} of {score.name}"
-        )
-        cost = f"{title(what)} costs {amount}"
-        seen = points >= 0.05 if score is ACCURACY else lost > 0
-        cost = cost if seen else f"No cost of {what} is seen"
-        seeds = _note_on_chance(one, other, seen=seen and score is ACCURACY, apart=abs(best - reached))
-        clipped = " (clipping is in both)" if clip_of(one.first.spec_dict) else ""
-        said.append(
-            f"{cost}{clipped}: {one.name} ends at {score.text(reached)}, and {other.name}, which has no "
-            f"noise, at {score.text(best)}{seeds}."
-        )
+        found = [pair for other in alike if (pair := _Compared.of(one, other, score)) is not None]
+        if found:
+            said.append(min(found, key=lambda pair: pair.gain).sentence)
     return said
 
 
-def _note_on_chance(one: Series, other: Series, *, seen: bool, apart: float) -> str:
-    """A note, after a space, that two runs have one seed each, and that a difference ``apart`` of their
-    accuracies may be chance; "" with several seeds.
+class _Compared(NamedTuple):
+    """A run beside one of the same spec without noise.
 
-    ``seen``: whether there is a difference of accuracies to judge.
+    Attributes:
+        one: the run with noise.
+        other: the run without.
+        score: by which they are compared.
+        over: number of the last values whose means are compared: more than one where either jumps.
+        reached: the mean of ``one``.
+        best: the mean of ``other``.
     """
-    if not len(one.runs) == len(other.runs) == 1:
-        return ""
-    labels = one.test_labels
-    count = sum(labels.values()) if labels else 0
-    finals = [each.final(ACCURACY.column).value for each in (one, other)] if seen and count else []
-    if not finals or apart > by_chance(finals, count):
-        return " (one seed each)"
-    return f" (one seed each, {whole(count)} test examples: may be chance)"
+
+    one: Series
+    other: Series
+    score: Headline
+    over: int
+    reached: float
+    best: float
+
+    @classmethod
+    def of(cls, one: Series, other: Series, score: Headline) -> _Compared | None:
+        """The pair; ``None`` where either has no measured value."""
+        over = max(values_in_mean(each, score.column) for each in (one, other))
+        reached, best = (mean_in_the_end(each, score.column, over) for each in (one, other))
+        measured = not (math.isnan(reached) or math.isnan(best))
+        return cls(one, other, score, over, reached, best) if measured else None
+
+    @property
+    def gain(self) -> float:
+        """By how much ``one`` is better than ``other``."""
+        return (self.reached - self.best) * (1 if self.score.higher_is_better else -1)
+
+    @property
+    def sentence(self) -> str:
+        """What the noise costs, both scores, and whether it may be chance."""
+        score, spec = self.score, self.one.first.spec_dict
+        sign = 1 if score.higher_is_better else -1
+        points = sign * (round(100 * self.best, 1) - round(100 * self.reached, 1))  # of the figures shown
+        what = "noise, the receiver's included," if sends_over_the_air(spec) else "the noise"
+        amount, seen = f"{number(-self.gain)} of {score.name}", self.gain < 0
+        if score is ACCURACY:
+            amount, seen = f"{points:.1f} points of accuracy", points >= 0.05
+        cost = f"{title(what)} costs {amount}" if seen else f"No cost of {what} is seen"
+        clipped = " (clipping is in both)" if clip_of(spec) else ""
+        many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
+        return (
+            f"{cost}{clipped}: {self.one.name} ends at {score.text(self.reached)}{many}, and "
+            f"{self.other.name}, which has no noise, at {score.text(self.best)}{self._note_on_chance()}."
+            f"{self._in_the_last()}"
+        )
+
+    def _note_on_chance(self) -> str:
+        """A note, after a space, that two runs have one seed each, and that a difference of their accuracies,
+        or that none is seen, may be chance; "" with several seeds.
+        """
+        if not len(self.one.runs) == len(self.other.runs) == 1:
+            return ""
+        labels = self.one.test_labels if self.score is ACCURACY else None
+        count = sum(labels.values()) if labels else 0
+        if not count or abs(self.gain) > by_chance([self.reached, self.best], count):
+            return " (one seed each)"
+        return f" (one seed each, {whole(count)} test examples: may be chance)"
+
+    def _in_the_last(self) -> str:
+        """A sentence, after a space, on the last round alone, if means of several are compared; else ""."""
+        if self.over == 1:
+            return ""
+        ends = [self.score.text(each.final(self.score.column).value) for each in (self.one, self.other)]
+        return f" Accuracy jumps from round to round; in the last alone they have {ends[0]} and {ends[1]}."
+
+
+def values_in_mean(one: Series, column: str) -> int:
+    """`OVER` where ``column`` is an accuracy with many values that jump, so that the last is luck; else 1.
+
+    Models that are not released between two rounds are no values of the same kind: 1 there.
+    """
+    if column != ACCURACY.column or rounds_to_a_release(one) != 1:
+        return 1
+    steps = np.abs(np.diff(one.curve(column).mean))
+    return OVER if len(steps) >= _MANY and float(steps.mean()) > _JUMP else 1
+
+
+def mean_in_the_end(one: Series, column: str, over: int) -> float:
+    """The mean of the last ``over`` measured values of a metrics column, over seeds too; NaN without any."""
+    if over == 1:
+        return one.final(column).value
+    values = one.curve(column).mean[-over:]
+    return float(values.mean()) if len(values) else math.nan
 
 
 def by_chance(accuracies: Sequence[float], count: int) -> float:
@@ -199,11 +259,16 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
 
 
 def commands_without_control(one: Series) -> str:
-    """Shell commands, for the folder above the run's, that train it without control and compare both runs."""
+    """Shell commands, for the folder above the run's, that train it without control and compare both runs.
+
+    Energy and time are shown of a run whose spec names a radio, so the command names the one that control
+    takes where none is named.
+    """
     name = one.folder.resolve().name
     other = quote(f"{name}-without-control")
+    radio = "" if one.first.spec_dict.get("radio") else " --set 'radio={preset: h2fdp}'"
     return (
-        f"sfumato run {_spec_beside(one)} --set control=null --out {other}\n"
+        f"sfumato run {_spec_beside(one)} --set control=null{radio} --out {other}\n"
         f"sfumato report {quote(name)} {other} --out {quote(f'{name}-control.html')}"
     )
 

@@ -207,7 +207,7 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
     if not trusted:
         return []
     pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
-    return [f"Trusted with raw updates, so without any guarantee: {pairs}."]
+    return [f"No guarantee towards an observer that is trusted with raw updates: {pairs}."]
 
 
 def unprotected_finding(matrix: Matrix) -> list[str]:
