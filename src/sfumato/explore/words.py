@@ -25,6 +25,8 @@ from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 _MOST = 12
 _NOISE = "privacy.noise."
 _SOME_DIFFER = "No largest ε differs; that of some classes does, as the table says."
+_ASKED_FOR = {"unit": "Protected unit", "observer": "Observers, joined by commas"}
+"""The labels of the page's fields, by the argument of `AccountedSetting.pair` that they fill."""
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
@@ -134,7 +136,10 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
     try:
         return coalition_sentence(accounted, accounted.pair(unit.strip(), observers.strip()))
     except SpecError as error:
-        return str(error)
+        argument = "" if error.argument is None else error.argument.name
+        if argument not in _ASKED_FOR:
+            return str(error)
+        return text.sentence(f"{_ASKED_FOR[argument]}: got {error.value}; {error.allowed}")
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
@@ -145,10 +150,10 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
     said = f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}."
     if row.epsilon == math.inf:
         return f"{said} {text.sentence(row.why)}"
-    many = text.how_many(row.releases, "release")
+    many = text.how_many(row.releases, "noised release")
     return (
-        f"{said} {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} with noise that depend on "
-        "its data."
+        f"{said} {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} that depend on its "
+        "data."
     )
 
 
