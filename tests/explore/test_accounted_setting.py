@@ -184,6 +184,15 @@ def test_coalitions_are_what_account_says_of_the_pair():
     assert words.answer_about_coalition(accounted, "", "cloud") == "Name a unit and at least one observer."
 
 
+def test_a_record_that_is_charged_like_a_replaced_device_says_so():
+    accounted = account_setting(edited(TREE))
+    whole, part = (accounted.pair(unit, "public") for unit in ("device:5", "record:5"))
+    assert part.epsilon > whole.epsilon
+    said = "as if all data of the device were replaced; so ε may be above that of the device."
+    assert words.coalition_sentence(accounted, part).endswith(f"depend on its data, {said}")
+    assert "replaced" not in words.coalition_sentence(accounted, whole)
+
+
 def test_a_wrong_name_is_answered_by_the_field_and_all_that_may_stand_there():
     accounted = account_setting(edited(TREE))
     last = accounted.report.plan.parties.device_count - 1

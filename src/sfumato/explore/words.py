@@ -11,6 +11,7 @@ from sfumato.explore.compared import ABSENT, differing_pairs
 from sfumato.explore.trust import aggregators
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.records import AS_REPLACED
 from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.first_screen import look_of_epsilon
@@ -151,10 +152,9 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
     if row.epsilon == math.inf:
         return f"{said} {text.sentence(row.why)}"
     many = text.how_many(row.releases, "noised release")
-    return (
-        f"{said} {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} that depend on its "
-        "data."
-    )
+    said += f" {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} that depend on its data"
+    as_device = AS_REPLACED in row.why
+    return f"{said}, {AS_REPLACED}; so ε may be above that of the device." if as_device else f"{said}."
 
 
 def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:

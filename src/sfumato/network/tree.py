@@ -118,7 +118,8 @@ class Tree(TreeShape):
                 found = decimal(number)
                 if found is not None and found < tier.size:
                     return depth, found
-                raise SpecError(place, name, f"must be {kind}:0 to {kind}:{tier.size - 1}{self._others(kind)}")
+                last = tier.size - 1
+                raise SpecError(place, name, f"must be {kind}:0 to {kind}:{last}{self._others(kind)}")
         if name in self.device_names:
             raise SpecError(place, name, "is a device; there is no aggregator of this name")
         levels = [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:]]
