@@ -98,7 +98,7 @@ def test_groups_and_workers_are_called_by_their_names():
     assert [one.label for one in trust.aggregators(accounted)] == ["north (master:0)", "south (master:1)"]
     said = words.answer_about_coalition(accounted, "bonn", "ulm,south")
     assert said.startswith("bonn towards ulm and south: ε = ")
-    assert said.endswith("with noise that depend on its data.")
+    assert said.endswith(" noised releases that depend on its data.")
     assert said == words.answer_about_coalition(accounted, "device:0", "device:2,master:1")
     assert all("master" not in row.parties for row in accounted.noise)
     figure = network_figure(accounted, unit="record:bonn", coalition=["ulm", "master:1"])
@@ -181,8 +181,31 @@ def test_coalitions_are_what_account_says_of_the_pair():
     assert said.startswith(f"device:5 towards cloud, device:4 and edge:1: ε = {text.epsilon(row.epsilon)}.")
     assert row.epsilon > accounted.report.epsilon(5, "cloud")
     assert "it knows its own data" in words.answer_about_coalition(accounted, "device:5", "cloud,device:5")
-    assert "edge:0 to edge:2" in words.answer_about_coalition(accounted, "device:5", "edge:9")
     assert words.answer_about_coalition(accounted, "", "cloud") == "Name a unit and at least one observer."
+
+
+def test_a_record_that_is_charged_like_a_replaced_device_says_so():
+    accounted = account_setting(edited(TREE))
+    whole, part = (accounted.pair(unit, "public") for unit in ("device:5", "record:5"))
+    assert part.epsilon > whole.epsilon
+    said = "as if all data of the device were replaced; so ε may be above that of the device."
+    assert words.coalition_sentence(accounted, part).endswith(f"depend on its data, {said}")
+    assert "replaced" not in words.coalition_sentence(accounted, whole)
+
+
+def test_a_wrong_name_is_answered_by_the_field_and_all_that_may_stand_there():
+    accounted = account_setting(edited(TREE))
+    last = accounted.report.plan.parties.device_count - 1
+    assert words.answer_about_coalition(accounted, "device:5", "cloud,edge:9") == (
+        "Observers, joined by commas: got edge:9; must be edge:0 to edge:2 or cloud; also public and "
+        f"device:0..{last}."
+    )
+    assert words.answer_about_coalition(accounted, "device:5", "device:999") == (
+        f"Observers, joined by commas: got device:999; must be device:0 to device:{last}; also public and "
+        "aggregators."
+    )
+    unit = words.answer_about_coalition(accounted, "device:999", "cloud")
+    assert unit == f"Protected unit: got device:999; must be device:0 to device:{last}."
 
 
 def test_costs_are_those_of_a_run(tmp_path, no_report):

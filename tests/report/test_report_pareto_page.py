@@ -184,10 +184,14 @@ class TestPage:
     def test_its_heading_names_costs_only_where_they_are_drawn(self, tmp_path: Path) -> None:
         low, high = (point(str(n), accuracy=n / 9, epsilon__cloud=float(n)) for n in (1, 2))
         page = write_pareto_page(swept(low, high, keys=("noise",)), tmp_path / "a.html").read_text("utf-8")
-        assert ("<h2>Score against ε</h2>" in page, "ε and costs" in page) == (True, False)
+        assert ("<h2>Accuracy against ε</h2>" in page, "ε and costs" in page) == (True, False)
+        assert "∞: no guarantee" not in page
         low, high = (point(str(n), accuracy=n / 9, epsilon__cloud=float(n), energy_j=n * n) for n in (1, 2))
         page = write_pareto_page(swept(low, high, keys=("noise",)), tmp_path / "b.html").read_text("utf-8")
-        assert "<h2>Score against ε and costs</h2>" in page
+        assert "<h2>Accuracy against ε and costs</h2>" in page
+        low, high = (point(str(n), epsilon__cloud=1 / n, energy_j=n * n) for n in (1, 2))
+        page = write_pareto_page(swept(low, high, keys=("noise",)), tmp_path / "c.html").read_text("utf-8")
+        assert ("<h2>ε and costs of the points</h2>" in page, "Accuracy against" in page) == (True, False)
 
     def test_infinities_stand_in_a_strip_of_their_own(self, tmp_path: Path) -> None:
         page = write_pareto_page(GRID, tmp_path / "report.html").read_text(encoding="utf-8")

@@ -192,12 +192,14 @@ def test_what_delta_and_a_change_of_contents_allow_is_told():
     (epsilon,) = {row.worst.epsilon for row in found.largest if row.worst.observer == "cloud"}
     words = words_of(found)
     assert "hold it for as likely as a coin toss" in words
+    known = "The figures hold also against an observer that already knows the data of everybody else"
+    assert known in words.partition("What each observer can learn")[2].partition("What is not protected")[0]
     assert "ten times" not in words
     assert "but for a probability of at most 2δ = 2e-5 (1 in 50,000)" in words
     twice = certainty(epsilon + math.log(2))
     assert f"odds become at most twice as large ({certainty(epsilon)} is then at most {twice})" in words
     contents = certainty(2 * epsilon)
-    asked = "On which of two values a certain record has, ill or not ill for example, it becomes at most"
+    asked = "A guess of 50 : 50 on which of two values a certain record has (ill or not ill) becomes at most"
     assert f"{asked} {contents}." in words
     assert f"{certainty(epsilon)}{contents}" in words  # two cells of the table
     larger = upper_bound(2 * (1 + math.exp(epsilon)) * 1e-5, 2)
@@ -294,7 +296,7 @@ def test_the_public_is_told_of_in_short_where_it_learns_less():
 
 def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
     of_record, of_device = words_of(made(sf.load_spec(RECORDS, [QUIET]))), words_of(made(sf.load_spec(SPEC)))
-    assert "Compare with these the ε of somebody with 3 records, which is told below." in of_record
+    assert "compare the ε of somebody with 3 records, which stands under What is not protected." in of_record
     assert "that of somebody with 3 is at most" in of_record
     assert f"yet ε = 10 lets 50 : 50 become {certainty(10)}." in of_device
     assert "none for one record" not in of_device

@@ -11,6 +11,7 @@ from sfumato.explore.compared import ABSENT, differing_pairs
 from sfumato.explore.trust import aggregators
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.records import AS_REPLACED
 from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.first_screen import look_of_epsilon
@@ -25,6 +26,8 @@ from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 _MOST = 12
 _NOISE = "privacy.noise."
 _SOME_DIFFER = "No largest ε differs; that of some classes does, as the table says."
+_ASKED_FOR = {"unit": "Protected unit", "observer": "Observers, joined by commas"}
+"""The labels of the page's fields, by the argument of `AccountedSetting.pair` that they fill."""
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
@@ -134,7 +137,10 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
     try:
         return coalition_sentence(accounted, accounted.pair(unit.strip(), observers.strip()))
     except SpecError as error:
-        return str(error)
+        argument = "" if error.argument is None else error.argument.name
+        if argument not in _ASKED_FOR:
+            return str(error)
+        return text.sentence(f"{_ASKED_FOR[argument]}: got {error.value}; {error.allowed}")
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
@@ -145,11 +151,10 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
     said = f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}."
     if row.epsilon == math.inf:
         return f"{said} {text.sentence(row.why)}"
-    many = text.how_many(row.releases, "release")
-    return (
-        f"{said} {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} with noise that depend on "
-        "its data."
-    )
+    many = text.how_many(row.releases, "noised release")
+    said += f" {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} that depend on its data"
+    as_device = AS_REPLACED in row.why
+    return f"{said}, {AS_REPLACED}; so ε may be above that of the device." if as_device else f"{said}."
 
 
 def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:

@@ -118,7 +118,8 @@ class Tree(TreeShape):
                 found = decimal(number)
                 if found is not None and found < tier.size:
                     return depth, found
-                raise SpecError(place, name, f"must be {kind}:0 to {kind}:{tier.size - 1}")
+                last = tier.size - 1
+                raise SpecError(place, name, f"must be {kind}:0 to {kind}:{last}{self._others(kind)}")
         if name in self.device_names:
             raise SpecError(place, name, "is a device; there is no aggregator of this name")
         levels = [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:]]
@@ -129,6 +130,11 @@ class Tree(TreeShape):
         kinds = [*(tier.name for tier in self.tiers[1:]), "device"]
         near = observer_hint(name, kinds) or closest(name, known)
         raise SpecError(place, name, f"there are {names}{near}")
+
+    def _others(self, kind: str) -> str:
+        """A clause with the aggregators of other levels than ``kind``, such as ``, region:0..1 or cloud``."""
+        levels = [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:] if tier.name != kind]
+        return f"{''.join(f', {level}' for level in levels)} or cloud"
 
 
 def star(devices: int) -> Tree:

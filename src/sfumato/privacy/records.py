@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 
+AS_REPLACED = "as if all data of the device were replaced"
+"""In the reason of an ε of a record or person: how it is charged where its draws do not count."""
+
 
 @dataclass(frozen=True, eq=False)
 class BatchFacts:
@@ -311,10 +314,7 @@ class RecordCharge:
             charged = ways_to_charge(_with_doubled_sensitivities(exposure), "zero-out")
         else:
             charged = ways_to_charge(exposure, "replace")
-        replaced = tuple(
-            replace(way, how=f"{way.how}; as if all data of the device were replaced ({reason})")
-            for way in charged
-        )
+        replaced = tuple(replace(way, how=f"{way.how}; {AS_REPLACED} ({reason})") for way in charged)
         if not self.counts_draws(exposure):
             return replaced
         failure = min(1.0, math.fsum(part.count * part.beyond for part in self.drawn))

@@ -43,7 +43,11 @@ def _title_of_planes(drawn: Sequence[tuple[str, str]]) -> str:
     names = {name for plane in drawn for name in plane} - SCORES.keys()
     privacy = ["ε"] if any(name.startswith(EPSILON_PREFIX) for name in names) else []
     costs = ["costs"] if any(not name.startswith(EPSILON_PREFIX) for name in names) else []
-    return f"Score against {text.join_names([*privacy, *costs])}" if names else "Score"
+    scores = [text.title(SCORES[up].name) for _, up in drawn if up in SCORES]
+    others = text.join_names([*privacy, *costs])
+    if not scores:
+        return f"{text.title(others)} of the points" if names else "Score"
+    return f"{scores[0]} against {others}"
 
 
 def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
@@ -93,11 +97,13 @@ def _points_table(swept: ParetoPage) -> str:
         )
         for point, best in zip(swept.points, on, strict=True)
     ]
+    values = (value_of(point, name) for point in swept.points for name in names)
+    unbounded = "; ∞: no guarantee" if math.inf in values else ""
     first = len(swept.keys)
     return text.html_table(
         [*swept.keys, "seeds", *map(_column_title, names), "raw to a trusted edge", *front],
         rows,
-        caption=f"{_seeds_note(swept)}ε: the worst unit and seed, before training; ∞: no guarantee.{told}",
+        caption=f"{_seeds_note(swept)}ε: the worst unit and seed, before training{unbounded}.{told}",
         numeric=tuple(range(first, first + 2 + len(names))),
         stacked=True,
     )

@@ -188,7 +188,7 @@ def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
             "The program draws so; no file can prove it.",
         ),
         Assumed(
-            f"A person is one value of {column}.",
+            f"A person is one value of the column {column}.",
             f"A table in which one stands at two {place}s, or among rows to train on and to test on, is "
             f"refused. Whoever has another value at another {place} counts as two persons, and less is "
             "guaranteed of the two together.",

@@ -7,6 +7,7 @@ import math
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.results.epsilon_words import sure_in_words
+from sfumato.report.statement.assumptions import ATTACKER
 from sfumato.report.statement.content import Statement
 from sfumato.report.statement.gains import TWICE, PrivacyBound, between_contents, chance_of_more
 from sfumato.report.statement.pairs import RelatedPairs
@@ -27,7 +28,7 @@ def learned_html(statement: Statement, delta: str) -> str:
         f"{raw} devices send their updates without noise to an aggregator that they trust. These have a row "
         "of their own (∞); the other rows about edges do not count them."
     ]
-    said = text.paragraphs([" ".join(who), *(beside if raw else ())])
+    said = text.paragraphs([ATTACKER, " ".join(who), *(beside if raw else ())])
     return "".join([*parts, said, _sites_html(statement, delta)])
 
 
@@ -79,7 +80,7 @@ def _how_to_read(promise: Promise) -> str:
     ]
     if promise.relation != "replace":
         said.append(
-            f"The last column is on {question('replace', unit)}, ill or not ill for example: what they "
+            f"The last column is on {question('replace', unit)} (ill or not ill): what they "
             "receive can change these odds by e^(2ε)."
         )
     return " ".join(said)

@@ -17,7 +17,7 @@ from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.epsilon_words import after_run_sentence, sure_in_words
 from sfumato.report.results.summary import range_sentence
-from sfumato.report.statement.assumptions import ATTACKER, Assumed
+from sfumato.report.statement.assumptions import Assumed
 from sfumato.report.statement.content import Statement
 from sfumato.report.statement.gains import between_contents
 from sfumato.report.statement.learned import learned_html
@@ -153,10 +153,12 @@ def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, de
     ]
     if promise.relation != "replace":
         contents = between_contents(value, statement.privacy.delta, promise.relation)
-        limit = f"it becomes {_at_most(contents.epsilon)}"
-        if contents.epsilon == math.inf:
-            limit = "there is no limit"
-        said.append(f"On {question('replace', promise.kind)}, ill or not ill for example, {limit}.")
+        guess = f"guess of 50 : 50 on {question('replace', promise.kind)} (ill or not ill)"
+        said.append(
+            f"For a {guess} there is no limit."
+            if contents.epsilon == math.inf
+            else f"A {guess} becomes {_at_most(contents.epsilon)}."
+        )
     return " ".join([*said, *range_sentence(row.guarantees)])
 
 
@@ -181,7 +183,8 @@ def _yardstick(promise: Promise) -> str:
     """A sentence on what has been called a small ε, and on how far that helps for a kind of unit."""
     if promise.kind == "record":
         return (
-            f"{_YARDSTICK}. Compare with these the ε of somebody with {SEVERAL} records, which is told below."
+            f"{_YARDSTICK}. These are about all data of a person: compare the ε of somebody with {SEVERAL} "
+            "records, which stands under What is not protected."
         )
     most = certainty(LARGE_EPSILON)
     return f"{_YARDSTICK}; yet ε = {LARGE_EPSILON:g} lets 50 : 50 become {most}."
@@ -204,7 +207,7 @@ def _protection_html(statement: Statement, delta: str) -> str:
         f"δ = {delta}. A smaller ε is a stronger guarantee; ∞ is none.</p>"
     )
     return (
-        f"{bullet_list(statement.not_protected)}{text.paragraphs([ATTACKER])}"
+        f"{bullet_list(statement.not_protected)}"
         f"<details><summary>Show the exact promise</summary>{exact}</details>"
     )
 

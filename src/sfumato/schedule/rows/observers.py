@@ -113,12 +113,14 @@ def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER
     name = name.strip()
     if name == "public" and parties.has_public:
         return Party("public")
-    if name.startswith("device:") or name in parties.device_names:
-        return Party("device", 0, parse_unit(name, parties, place=place))
+    is_device = name.startswith("device:") or name in parties.device_names
     try:
+        if is_device:
+            return Party("device", 0, parse_unit(name, parties, place=place))
         tier, index = parties.find_node(name, place=place)
     except SpecError as error:
-        also = f"{'public and ' if parties.has_public else ''}device:0..{parties.device_count - 1}"
+        others = "aggregators" if is_device else f"device:0..{parties.device_count - 1}"
+        also = f"{'public and ' if parties.has_public else ''}{others}"
         raise SpecError(place, name, f"{error.allowed}; also {also}") from None
     return Party("node", tier, index)
 
