@@ -77,3 +77,16 @@ def test_calibration_is_one_more_station_between_resolve_and_accountant():
     found = modules_of("quickstart", "training.rounds=2", "topology.edges=2")
     stations = ("schedule.resolve.tree", "schedule.noise.calibration", "privacy.accountant")
     assert [name for name in found if name in stations] == list(stations)
+
+
+def test_an_account_of_a_tree_loads_no_module_of_groups():
+    """An account of one family loads none of the other's: start-up is most of a small account."""
+    source = (
+        "import sys, sfumato as sf\n"
+        "sf.account(sf.load_spec('h2fdp-fmnist', ['training.rounds=3', 'topology.edges=4']))\n"
+        "print(*(name for name in sys.modules if name.startswith('sfumato.privacy.groups')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.split() == []

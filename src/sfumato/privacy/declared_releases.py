@@ -120,6 +120,10 @@ class DeclaredReleases(Protocol):
         """The distribution of all noise; noise of a law that the accountant cannot compose counts as none."""
 
     @property
+    def has_raw_intervals(self) -> bool:
+        """Whether all releases have noise, but models without any are sent to some devices between them."""
+
+    @property
     def batches(self) -> BatchFacts:
         """How devices draw the records of a local step."""
 

@@ -199,6 +199,11 @@ class GroupFacts:
         return self.kind == "dp-ogl+" and self.merge_every > 1
 
     @property
+    def has_raw_intervals(self) -> bool:
+        """Whether every master's releases have noise, but models inside an interval have none."""
+        return self.raw_inside and all(self.noise_multiplier)
+
+    @property
     def steps(self) -> int:
         """Number of releases of every group: epochs, or intervals (DP-OGL+: the one begun included)."""
         if not self.in_intervals:

@@ -249,6 +249,11 @@ class TreeReleases(TreeFacts):
         """A class number for every leaf, equal only where a symmetry of the tree exchanges leaves."""
         return self._pairs.orbits[-1]
 
+    @property
+    def has_raw_intervals(self) -> bool:
+        """False: only groups inside an interval of DP-OGL+ send such models."""
+        return False
+
     def leaves_like(self, leaf: int) -> BoolArray:
         """Mask of the leaves that a symmetry of the tree exchanges with ``leaf``, and it, ``[leaves]``."""
         alike: BoolArray = self.leaf_classes == self.leaf_classes[leaf]

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from sfumato.privacy.charges import Composition
-from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
@@ -118,8 +117,7 @@ def _explain_unprotected(
         )
     if law.why_not_composed:
         return f"{law.name} noise is charged as none: {law.why_not_composed}."
-    releases = plan.releases
-    if isinstance(releases, GroupReleases) and releases.raw_inside and all(releases.noise_multiplier):
+    if plan.releases.has_raw_intervals:
         whose = raw.name.partition(",")[0]
         return f"between releases the models of {whose} are sent to its workers without noise."
     observer = ",".join(plan.releases.party_name(party) for party in coalition)
