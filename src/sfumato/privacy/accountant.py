@@ -210,8 +210,17 @@ def compose_roughly(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, de
     return compose(charged, neighbours=neighbours, coarser=wider)
 
 
+@lru_cache(maxsize=4096)
+def is_within_when_told(terms: tuple[GaussianTerm, ...], epsilon: float, delta: float) -> bool:
+    """Whether ``terms`` have at most ``delta`` at ``epsilon`` for an observer who is told every draw.
+
+    Their order does not matter. Results are cached: many pairs of a network are charged the same terms.
+    """
+    return _revealed_draws(_merged_in_order(terms)).is_within(epsilon, delta)
+
+
 @lru_cache(maxsize=1024)
-def revealed_draws_of(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
+def _revealed_draws(terms: tuple[GaussianTerm, ...]) -> RevealedDraws:
     """The bound of ``terms`` for an observer who is told every draw."""
     return RevealedDraws.of(terms)
 
@@ -241,10 +250,10 @@ def composed_epsilon(
     Returns:
         ε, ∞ where nothing protects, and the name of the method: ``gdp`` or ``pld``.
     """
-    ordered = merged_in_order(tuple(terms))
+    ordered = _merged_in_order(tuple(terms))
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
     sure = _not_drawn(ordered, or_seen=roughly)
-    if is_drawn and known < math.inf and sure and not revealed_draws_of(sure).is_within(known, delta):
+    if is_drawn and known < math.inf and sure and not is_within_when_told(sure, known, delta):
         most = _with_draws_seen(ordered, delta)
         if roughly or most <= _with_draws_seen(_not_drawn(ordered), delta) * (1 + _AS_GOOD_AS_CERTAIN):
             return most, "gdp"
@@ -252,7 +261,7 @@ def composed_epsilon(
 
 
 @lru_cache(maxsize=4096)
-def merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
+def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
     """``terms`` with equal ones merged, in an order that does not depend on how they came."""
     return tuple(merged_terms(terms))
 
@@ -270,7 +279,7 @@ def is_seen(draw: Sampling | None) -> bool:
 @cache
 def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> float:
     """The ε of merged ``terms`` at ``delta`` for an observer who is told every draw; every result is kept."""
-    return revealed_draws_of(terms).epsilon(delta)
+    return _revealed_draws(terms).epsilon(delta)
 
 
 @cache

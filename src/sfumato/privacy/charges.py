@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sfumato.privacy.accountant import composed_epsilon, is_seen, merged_in_order, revealed_draws_of
+from sfumato.privacy.accountant import composed_epsilon, is_seen, is_within_when_told
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.public_draws import noise_outcomes, round_of_outcomes
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, RoundOutcomes, total_mu_squared
@@ -306,7 +306,7 @@ def _is_surely_above(terms: tuple[GaussianTerm, ...], found: Iterable[EpsilonBou
     That is where their δ at the other's ε is larger: no ε of their own is looked for.
     """
     least = min((bound.epsilon for bound in found), default=math.inf)
-    return least < math.inf and not revealed_draws_of(merged_in_order(terms)).is_within(least, delta)
+    return least < math.inf and not is_within_when_told(terms, least, delta)
 
 
 def is_surely_within(
@@ -326,7 +326,7 @@ def is_surely_within(
         for way in ways_to_charge(exposure, neighbours):
             left = delta - way.failure_probability
             finite = left > 0 and all(term.multiplier > 0 for term in way.terms)
-            if finite and revealed_draws_of(merged_in_order(way.terms)).is_within(epsilon, left):
+            if finite and is_within_when_told(way.terms, epsilon, left):
                 return True
     return False
 

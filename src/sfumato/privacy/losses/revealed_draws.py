@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import count as numbers
 from typing import TypeAlias
 
 import numpy as np
@@ -133,17 +132,17 @@ class RevealedDraws:
             delta: δ in (0, 1), less than that of ε = 0.
             tolerance: relative distance from the root.
         """
-        low, high, place = 0.0, math.inf, self._start(delta)
-        for step in numbers():
+        low, high, place, steps = 0.0, math.inf, self._start(delta), 0
+        while True:
             excess, fall = self._excess_and_fall(place, delta)
             low, high = (place, high) if excess > 0 else (low, place)
             move = excess / fall if fall > 0 else math.nan
             if high < math.inf and (high - low <= tolerance * high or 0 <= -move <= tolerance * high):
                 return high
             place += move + tolerance * place / 2  # rather too large: the next one may be the last
-            if not low < place < high or step > _MOST_TANGENTS:
+            if not low < place < high or steps > _MOST_TANGENTS:
                 place = (low + high) / 2 if high < math.inf else 2 * low + 1
-        raise AssertionError("unreachable: the loop has no end of its own")
+            steps += 1
 
     def _excess_and_fall(self, epsilon: float, delta: float) -> tuple[float, float]:
         """ln of δ at ``epsilon`` over ``delta``, above 0 where ε is too small, and how fast it falls with ε.
