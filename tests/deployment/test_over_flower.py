@@ -135,26 +135,56 @@ class SlowGrid:
         return [stand_in_flower.Message({"frame": {"bytes": frames}})]
 
 
+def children_of_relay(
+    grid: SlowGrid, nodes: int, cores: int, place: Path, monkeypatch: pytest.MonkeyPatch, turn_s: float = 60.0
+) -> list[AwaitedParty]:
+    """The parties at the other end of a relay's sockets, on a machine of so many ``cores``."""
+    for name, module in stand_in_flower.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    server = stand_in_flower.loaded(APP / "relay_server.py")
+    monkeypatch.setattr(server, "_TURN_S", turn_s)
+    before = os.umask(0o177)
+    for node in range(nodes):
+        given = (grid, node, str(place / f"reached-{node}"))
+        threading.Thread(target=server._serve, args=given, daemon=True).start()
+    assert waited_for(lambda: len(list(place.glob("reached-*"))) == nodes)
+    os.umask(before)
+    return [
+        AwaitedParty(place / f"reached-{node}", f"device:{node}", MOST, patience_s=60.0)
+        for node in range(nodes)
+    ]
+
+
 def test_a_machine_is_asked_for_no_more_processes_of_flower_than_it_has_cores(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flower gives up a process that starts too slowly, and starts another one: more and more of them."""
-    for name, module in stand_in_flower.modules().items():
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    server, grid = stand_in_flower.loaded(APP / "relay_server.py"), SlowGrid()
-    before = os.umask(0o177)
-    for node in range(5):
-        given = (grid, node, str(place / f"reached-{node}"))
-        threading.Thread(target=server._serve, args=given, daemon=True).start()
-    assert waited_for(lambda: len(list(place.glob("reached-*"))) == 5)
-    os.umask(before)
-    children = [AwaitedParty(place / f"reached-{n}", f"device:{n}", MOST, patience_s=60.0) for n in range(5)]
+    grid = SlowGrid()
+    children = children_of_relay(grid, 5, 2, place, monkeypatch)
     answers = at_once([partial(told, child, [b"question"]) for child in children])
     assert answers == [([b"ok"], None)] * 5
     assert grid.most == 2
     for child in children:
         child.close()
+
+
+class HangingGrid(SlowGrid):
+    """A grid whose first node never answers."""
+
+    def pull_messages(self, names: list[str]) -> list[stand_in_flower.Message]:
+        return [] if names == ["0"] else super().pull_messages(names)
+
+
+def test_a_process_of_flower_that_hangs_keeps_no_other_from_being_asked(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = HangingGrid()
+    hanging, other = children_of_relay(grid, 2, 1, place, monkeypatch, turn_s=0.3)
+    threading.Thread(target=told, args=(hanging, [b"question"]), daemon=True).start()
+    assert waited_for(lambda: "0" in grid.under_way)
+    assert told(other, [b"question"]) == ([b"ok"], None)
+    other.close()
 
 
 def test_the_relay_imports_nothing_of_ours() -> None:
