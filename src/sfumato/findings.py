@@ -18,7 +18,7 @@ from typing import Any
 from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.data.dataset_sizes import dataset_facts, known_examples
 from sfumato.data.repeats import looks_like_id, repeating_ids
-from sfumato.errors import SfumatoError
+from sfumato.errors import SfumatoError, first_names
 from sfumato.families import GROUPS, family_of
 from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
 from sfumato.large_epsilons import large_epsilon
@@ -319,8 +319,7 @@ def _named(columns: Sequence[str]) -> str:
     """``the column age``, ``the columns age, bmi and 3 more``."""
     if len(columns) == 1:
         return f"the column {columns[0]}"
-    more = f" and {len(columns) - _NAMED:,} more" if len(columns) > _NAMED else ""
-    return f"the columns {', '.join(columns[:_NAMED])}{more}"
+    return f"the columns {first_names(columns, _NAMED)}"
 
 
 def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:

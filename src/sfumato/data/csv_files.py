@@ -35,7 +35,8 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
     from pyarrow import csv
 
     refuse_other_files(path)
-    _refuse_other_separator(path, written)
+    headings, first_row = _first_lines(path)
+    _refuse_other_separator(path, headings, written)
     parsed = csv.ParseOptions(delimiter=written.separator)
     try:
         converted = csv.ConvertOptions(decimal_point=written.decimal)
@@ -43,7 +44,7 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
             types = column_types(path, reader.schema)
     except (OSError, pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise unreadable_csv(path, written.separator, error) from None
-    if not _first_lines(path)[1]:
+    if not first_row:
         raise DataError(f"{path}: has a line of headings and no rows")
 
     def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
@@ -80,9 +81,8 @@ def format_of(path: Path) -> CsvFormat:
     return CsvFormat(separator, "," if comma else ".")
 
 
-def _refuse_other_separator(path: Path, written: CsvFormat) -> None:
+def _refuse_other_separator(path: Path, headings: str, written: CsvFormat) -> None:
     """Refuse a file whose headings are one column by this separator and several by another."""
-    headings, _ = _first_lines(path)
     if written.separator in headings:
         return
     for sign, name in SIGNS_IN_WORDS.items():
@@ -90,7 +90,7 @@ def _refuse_other_separator(path: Path, written: CsvFormat) -> None:
             right = f"write data.separator: {CsvFormat(sign).separator_name!r}"
             allowed = f"the headings of {path} have {name} between them: {right}"
             raise SpecError("data.separator", written.separator_name, allowed)
-    if headings.count("|") > 0:
+    if "|" in headings:
         allowed = "save the file with commas, semicolons or tabs between them"
         raise DataError(f"{path}: the headings have | between columns: {allowed}")
 

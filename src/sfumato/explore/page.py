@@ -11,6 +11,7 @@ from sfumato.explore.controls import CHOICES, NAMES, PARTICIPATION, STEPS
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.edits import CLICKS, TRUST
 from sfumato.explore.jobs import PILOT_ROUNDS
+from sfumato.explore.words import FIELDS_OF_PAIR
 from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import MOST_OPEN
 from sfumato.report.page.html import asset
@@ -157,8 +158,8 @@ def _figure_sections() -> list[Any]:
                 "let clicks on the drawing add them."
             ),
             html.Div([
-                _text_input("unit", "Protected unit, like device:0, record:0 or person:0"),
-                _text_input("coalition", "Observers, joined by commas, like cloud,device:1"),
+                _text_input("unit", f"{FIELDS_OF_PAIR['unit']}, like device:0, record:0 or person:0"),
+                _text_input("coalition", f"{FIELDS_OF_PAIR['observer']}, like cloud,device:1"),
             ], className="fields"),
             html.P(id="coalition-said", role="status", className="answer", **{"aria-live": "polite"}),
         ]),

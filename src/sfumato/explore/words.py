@@ -26,7 +26,7 @@ from sfumato.spec.words_of_keys import key_in_words, setting_in_words
 _MOST = 12
 _NOISE = "privacy.noise."
 _SOME_DIFFER = "No largest ε differs; that of some classes does, as the table says."
-_ASKED_FOR = {"unit": "Protected unit", "observer": "Observers, joined by commas"}
+FIELDS_OF_PAIR = {"unit": "Protected unit", "observer": "Observers, joined by commas"}
 """The labels of the page's fields, by the argument of `AccountedSetting.pair` that they fill."""
 _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
@@ -138,9 +138,9 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
         return coalition_sentence(accounted, accounted.pair(unit.strip(), observers.strip()))
     except SpecError as error:
         argument = "" if error.argument is None else error.argument.name
-        if argument not in _ASKED_FOR:
+        if argument not in FIELDS_OF_PAIR:
             return str(error)
-        return text.sentence(f"{_ASKED_FOR[argument]}: got {error.value}; {error.allowed}")
+        return text.sentence(f"{FIELDS_OF_PAIR[argument]}: got {error.value}; {error.allowed}")
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:

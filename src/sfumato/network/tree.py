@@ -118,23 +118,21 @@ class Tree(TreeShape):
                 found = decimal(number)
                 if found is not None and found < tier.size:
                     return depth, found
-                last = tier.size - 1
-                raise SpecError(place, name, f"must be {kind}:0 to {kind}:{last}{self._others(kind)}")
+                here, others = f"must be {kind}:0 to {kind}:{tier.size - 1}", self._levels(but=kind)
+                raise SpecError(place, name, f"{', '.join([here, *others])} or cloud")
         if name in self.device_names:
             raise SpecError(place, name, "is a device; there is no aggregator of this name")
-        levels = [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:]]
         named = [label for label in self._sites if ":" not in label] + list(self.device_names)
         more = [f"{len(named) - MOST_SITES:,} more names"] if len(named) > MOST_SITES else []
-        names = ", ".join(["cloud", *levels, *named[:MOST_SITES], *more])
+        names = ", ".join(["cloud", *self._levels(), *named[:MOST_SITES], *more])
         known = ["cloud", *self._sites, *self.device_names]
         kinds = [*(tier.name for tier in self.tiers[1:]), "device"]
         near = observer_hint(name, kinds) or closest(name, known)
         raise SpecError(place, name, f"there are {names}{near}")
 
-    def _others(self, kind: str) -> str:
-        """A clause with the aggregators of other levels than ``kind``, such as ``, region:0..1 or cloud``."""
-        levels = [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:] if tier.name != kind]
-        return f"{''.join(f', {level}' for level in levels)} or cloud"
+    def _levels(self, *, but: str = "") -> list[str]:
+        """The aggregators of every level below the cloud ``but`` one, such as ``edge:0..4``."""
+        return [f"{tier.name}:0..{tier.size - 1}" for tier in self.tiers[1:] if tier.name != but]
 
 
 def star(devices: int) -> Tree:

@@ -27,7 +27,7 @@ import pandas as pd
 
 from sfumato.arguments import Argument, Call
 from sfumato.durable_files import replacing, short_hash
-from sfumato.errors import RunError, SpecError
+from sfumato.errors import RunError, SpecError, first_names
 from sfumato.run_folder.lock import is_being_written, only_writer
 from sfumato.run_folder.manifest import MANIFEST_FILE, FileRecord, Manifest, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX, METRICS_FILE, read_metrics, table_of
@@ -145,8 +145,7 @@ def no_run_error(path: Path) -> SpecError:
         said = f"is not a run folder: it has no {SPEC_FILE}"
         inside = [child.name for child in sorted(path.iterdir()) if child.is_dir() and has_run_files(child)]
         if inside:
-            more = f" and {len(inside) - _NAMED:,} more" if len(inside) > _NAMED else ""
-            return SpecError(str(path), None, f"{said}; runs in it: {', '.join(inside[:_NAMED])}{more}")
+            return SpecError(str(path), None, f"{said}; runs in it: {first_names(inside, _NAMED)}")
     else:
         said = "no such run folder"
     for folder in (path.parent, Path("runs")):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from sfumato.arguments import Argument
 from sfumato.durable_files import reason
-from sfumato.errors import SpecError
+from sfumato.errors import SpecError, first_names
 from sfumato.run_folder.beside import baseline_folder, next_free
 from sfumato.run_folder.contents import is_own
 from sfumato.run_folder.lock import ways_to_continue
@@ -18,6 +17,8 @@ from sfumato.spec.document import Spec
 from sfumato.spec.overrides import seeds_from
 from sfumato.spec.without_noise import no_twin_error, twin_without_noise
 from sfumato.user_code import allow_user_code
+
+_NAMED = 3  # files in a message
 
 
 class Play(NamedTuple):
@@ -92,16 +93,12 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
         raise SpecError(out, str(folder), f"holds a run already; {ways_to_continue(folder)}")
     if taken and not (holds_one or holds_seeds or goes_on):
         free = f"{next_free(folder)} is free, or {Argument('force', True)} replaces them"
-        raise SpecError(out, str(folder), f"holds files that a run would replace ({_some_of(taken)}); {free}")
+        raise SpecError(
+            out, str(folder), f"holds files that a run would replace ({first_names(taken, _NAMED)}); {free}"
+        )
     if holds_one and several:
         allowed = f"holds a run of one seed; give another folder, or leave {seeds} out"
         raise SpecError(out, str(folder), allowed)
     if holds_seeds and not several:
         allowed = f"holds a run of several seeds; add {seeds}, or give another folder"
         raise SpecError(out, str(folder), allowed)
-
-
-def _some_of(names: Sequence[str]) -> str:
-    """The first three names, joined by commas, and how many more there are."""
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -10,7 +10,6 @@ from sfumato import rounding
 WORDS: Mapping[str, str] = {
     "privacy.unit": "who is protected",
     "privacy.noise.epsilon": "target ε",
-    "privacy.noise.calibrated_from.epsilon": "target ε",
     "privacy.noise.multiplier": "noise multiplier",
     "privacy.noise.sources": "noise multipliers",
     "privacy.noise.kind": "how noise is stated",
@@ -37,11 +36,8 @@ WORDS: Mapping[str, str] = {
     "training.learning_rate.initial": "first learning rate",
     "data.partition.labels_per_device": "labels of each device",
     "data.partition.size_sigma": "spread of the sizes of data (lognormal σ)",
-    "privacy.noise.calibrated_from.for": "towards whom ε is met",
     "privacy.noise.for": "towards whom ε is met",
-    "privacy.noise.calibrated_from.formula": "formula of the noise",
     "privacy.noise.formula": "formula of the noise",
-    "privacy.noise.calibrated_from.c2": "constant c2 of the formula",
     "privacy.noise.c2": "constant c2 of the formula",
     "privacy.noise.calibrated_from.multiplier": "noise multiplier that is set",
     "privacy.noise.calibrated_from.at": "where noise is added",
@@ -75,8 +71,9 @@ def key_in_words(key: str) -> str:
     >>> key_in_words("model.rank")
     'rank (model)'
     """
-    if key in WORDS:
-        return WORDS[key]
+    found = WORDS.get(key) or WORDS.get(key.replace(".calibrated_from.", "."))  # noise was stated so
+    if found is not None:
+        return found
     section, _, name = key.rpartition(".")
     plain = name.replace("_", " ")
     clear = section in ("", "training", "privacy")

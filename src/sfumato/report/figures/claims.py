@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from sfumato.privacy.claim import Claim
+from sfumato.privacy.claim import Claim, claim_holds
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis, tick_label
-from sfumato.report.results.claim_words import claim_in_words, held_in_words, source_without_formula
+from sfumato.report.results.claim_words import by_source, claim_in_words, held_in_words
 from sfumato.report.results.observer_labels import ObserverLabels
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
@@ -51,7 +51,7 @@ class _PairNames(NamedTuple):
                 for claim in claims
                 if self.labels.column(claim.unit, claim.observer).kind == "own-edge"
                 for row in self.coalitions
-                if row.unit == claim.unit and row.supernode_epsilon > claim.claimed_epsilon * (1 + 1e-9)
+                if row.unit == claim.unit and not claim_holds(claim.claimed_epsilon, row.supernode_epsilon)
             ),
             default=0,
         )
@@ -110,12 +110,9 @@ def claims_sentence(
         coalitions: the worst coalitions of devices, where the run's threat model tolerates colluders.
     """
     names = _PairNames.of(claims, labels, coalitions)
-    by_source: dict[str, list[Claim]] = {}
-    for claim in claims:
-        by_source.setdefault(source_without_formula(claim.source), []).append(claim)
     return [
         " ".join([_sentence_of_source(source, about, names), *_common_reason(about, told)])
-        for source, about in by_source.items()
+        for source, about in by_source(claims).items()
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sfumato.privacy.claim import claim_holds
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     ALL_RED,
@@ -218,8 +219,8 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
     if pair is None:
         return ""
     if view != "rigorous":
-        low = pair.epsilon > pair.claimed.get(view, math.inf) * (1 + 1e-9)
-        return f"rigorous {text.epsilon(pair.epsilon)}{': the claim is too low' if low else ''}"
+        holds = claim_holds(pair.claimed.get(view, math.inf), pair.epsilon)
+        return f"rigorous {text.epsilon(pair.epsilon)}{'' if holds else ': the claim is too low'}"
     if pair.hops is None:
         return "not connected"
     away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.pluralise('group', pair.hops)} away"

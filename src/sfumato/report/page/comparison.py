@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
 from sfumato.report.figures.control import noise_factors
 from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
-from sfumato.report.results.claim_words import held_in_words, source_without_formula
+from sfumato.report.results.claim_words import by_source, held_in_words
 from sfumato.report.results.comparability import (
     asks_for_energy,
     by_score_and_data,
@@ -258,12 +257,8 @@ def _of_whole_devices(one: Series, unit: str) -> list[str]:
 
 def _failed_claim(one: Series) -> list[str]:
     """A sentence on the claims of each published source that do not hold; [] where all do."""
-    claims = one.first.privacy.claims
-    by_source: dict[str, list[Claim]] = {}
-    for claim in claims:
-        by_source.setdefault(source_without_formula(claim.source), []).append(claim)
     said = []
-    for source, about in by_source.items():
+    for source, about in by_source(one.first.privacy.claims).items():
         failed = sorted({claim.claimed_epsilon for claim in about if not claim.holds})
         if failed:
             _, not_held = held_in_words(about[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sfumato.privacy.claim import Claim
 
 
@@ -14,6 +16,14 @@ def claim_in_words(source: str) -> str:
 def source_without_formula(source: str) -> str:
     """The place of a paper in the source of a claim, without the formula or the rounds that follow it."""
     return source.rpartition(", ")[0] or source
+
+
+def by_source(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
+    """The claims of each place of a paper (`source_without_formula`), in their order."""
+    found: dict[str, list[Claim]] = {}
+    for claim in claims:
+        found.setdefault(source_without_formula(claim.source), []).append(claim)
+    return found
 
 
 def held_in_words(claim: Claim) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import math
 
 from sfumato.report import formatting as text
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import stated_participation
 
 
 def power_limit_sentences(one: Series) -> list[str]:
@@ -27,8 +28,8 @@ def power_limit_sentences(one: Series) -> list[str]:
 def _of_all(one: Series) -> str:
     """The text " of N", N being the messages of all rounds; "" where channels or draws decide how many."""
     spec = one.first.spec_dict
-    part = spec["training"].get("participation") or {}
+    part = stated_participation(spec["training"])
     silent = (spec.get("air") or {}).get("min_gain")
-    if part.get("kind") != "fixed" or not isinstance(part["count"], int) or silent:
+    if part["kind"] != "fixed" or not isinstance(part["count"], int) or silent:
         return ""
     return f" of {text.whole(part['count'] * one.rounds_played)}"
