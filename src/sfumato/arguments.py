@@ -61,10 +61,10 @@ class Spelling(Protocol):
     """How arguments and calls are written."""
 
     def argument(self, argument: Argument) -> str:
-        """``argument`` as messages write it, with its value and its key if it has them."""
+        """The text of ``argument`` in messages, with its value and its key if it has them."""
 
     def call(self, call: Call) -> str:
-        """``call`` as messages write it, with all its arguments."""
+        """The text of ``call`` in messages, with all its arguments."""
 
 
 class PythonSpelling:

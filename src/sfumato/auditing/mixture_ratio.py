@@ -71,13 +71,16 @@ def fit_mixture_test(
 ) -> MixtureRatioTest:
     """Fit the likelihood-ratio test of a record to simulated observations.
 
+    From ``undrawn`` and ``absent`` it estimates means and covariances; all observations of a trial are d
+    numbers, and in each world a trial has one of c messages.
+
     Args:
         undrawn: trials in which the record is in no step, ``[d, trials]``.
         absent: trials in which the device does not take part, ``[d, trials]``.
         shifts: how far each message moves the observations from ``undrawn``, without the record (or with the
             replaced one) and with it, ``[d, c]`` each.
         chances: probabilities of these messages, ``[c]`` each.
-        draw: of the device.
+        draw: with which probability the device takes part, and whether the observer sees it.
     """
     projection = _whitening_projection(undrawn, np.concatenate(shifts, axis=1))
     centre = (projection @ undrawn).mean(axis=1)

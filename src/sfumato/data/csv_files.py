@@ -70,6 +70,10 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
 def format_of(path: Path) -> CsvFormat:
     """Guess the separator and the decimal sign of a CSV file from its headings and its first row.
 
+    The separator is the most frequent of comma, semicolon and tab in the headings; a comma if there is none.
+    The decimal sign is a comma where a value of the first row looks so and the separator is another, else a
+    point.
+
     Raises:
         DataError: the file cannot be read.
     """

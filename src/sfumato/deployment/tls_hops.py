@@ -207,7 +207,10 @@ class ChildrenDoor:
             return connection
 
     def give_back(self, child: Neighbour, connection: ssl.SSLSocket) -> None:
-        """Return a connection that was taken; it is closed if the child has connected again."""
+        """Return a connection that `take` gave, so that it can be taken again.
+
+        It is closed instead if the child has connected again since.
+        """
         with self._changed:
             is_last = self._in_use.get(child.number) is connection
             if is_last:

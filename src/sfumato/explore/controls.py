@@ -89,7 +89,7 @@ class ChoiceControl:
 
 
 def controls_of(spec: Spec) -> dict[str, InputControl]:
-    """The controls of numbers that the spec has, by control name."""
+    """The controls, by name, for those numbers of ``spec`` that the page can change."""
     found = (*_noise_control(spec), *_network_controls(spec), *_training_controls(spec))
     return {control.name: control for control in found}
 

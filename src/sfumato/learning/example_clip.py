@@ -101,9 +101,11 @@ class ExampleClip:
         self._products.append(product_of(dy, x, target, tape))
 
     def add_clipped_(self, weights: Tensor) -> Tensor:
-        """Add the gradients of all products to their targets, each example clipped, then times its weight.
+        """Clip the gradient of each example over all layers and add it, times its weight, to the targets.
 
-        An example whose gradient has an entry that is not finite adds nothing.
+        An example's gradient is that of all products that `watch` registered, and its norm is over all of
+        them. An example whose gradient has an entry that is not finite adds nothing. Call it once, after the
+        last `watch`.
 
         Args:
             weights: of the examples, ``[n, B]``; 0 for rows that hold no example.

@@ -330,10 +330,10 @@ def union_of(structures: Sequence[Groups]) -> Groups:
 
 
 def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
-    """Mask ``[M]`` of the groups whose masters may see raw updates; all, unless ``trust`` says otherwise.
+    """Which masters may see raw updates, bool ``[M]`` by group; all, unless ``trust`` names some.
 
-    A fraction of ``trusted_aggregators`` is rounded half up and drawn without replacement from the stream
-    TRUST of ``seed``. Masters that ``trusted`` names are trusted besides; alone, they are the only ones.
+    ``trust.trusted`` names masters; ``trust.trusted_aggregators`` lists groups, or is a fraction of them,
+    rounded half up and drawn without replacement from the stream TRUST of ``seed``. Either makes trusted.
 
     Raises:
         SpecError: a master does not exist, or a cloud or edges are trusted where there are none.

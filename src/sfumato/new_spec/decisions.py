@@ -186,10 +186,16 @@ def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
 
 
 def range_of(text: str, argument: Argument, column: str) -> tuple[float, float]:
-    """(low, high) of a ``text`` ``LOW:HIGH``, the public range of ``column``; errors name ``argument``.
+    """The pair (low, high) of a text ``LOW:HIGH``, the public range that ``column`` is scaled from.
+
+    Args:
+        text: such as ``0:120``.
+        argument: that the text came with; errors name it together with the column.
+        column: name of the column.
 
     Raises:
-        SpecError: it has another form, or the first number is not below the second.
+        SpecError: the text has another form, a number is not finite, or the low one is not below the high
+            one.
     """
     low, colon, high = text.partition(":")
     try:

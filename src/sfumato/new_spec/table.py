@@ -217,8 +217,9 @@ def open_own_table(source: Path) -> OwnTable:
     """Open a CSV or Parquet file; the separator of a CSV file is found from its first two lines.
 
     Raises:
-        SpecError: it is a file of another kind.
-        DataError: it cannot be read, or has no headings.
+        SpecError: the name of the file ends in neither ``.csv`` nor ``.parquet``.
+        DataError: there is no such file, it cannot be read, or its first line holds numbers instead of names
+            of columns.
     """
     argument, suffix = Argument("csv"), source.suffix.lower()
     if suffix in (".xlsx", ".xls", ".ods"):

@@ -114,7 +114,7 @@ def ranges_text(indices: Sequence[int], most: int = 4) -> str:
 
 
 def unit_of(row: Guarantee) -> str:
-    """The unit of a row as text, followed by the names of the sites whose units the row stands for."""
+    """The unit of a row, such as ``device:1``, with the sites of the units it stands for in brackets."""
     is_named = list(row.sites) == [row.unit.partition(":")[2]]
     return f"{row.unit} ({join_names(row.sites)})" if row.sites and not is_named else row.unit
 

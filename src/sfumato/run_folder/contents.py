@@ -113,7 +113,10 @@ def _result_files(folder: Path) -> Iterator[Path]:
 
 
 def remove_final_files(folder: Path) -> None:
-    """Remove the files that are written only when a run is finished."""
+    """Remove the files that only a finished run has: metrics, models, report and TensorBoard's event files.
+
+    Files that are not there are passed over.
+    """
     _remove_files(*(folder / name for name in _AT_THE_END), *_event_files(folder))
 
 

@@ -66,7 +66,10 @@ class LoggedRound:
 
     @classmethod
     def read(cls, line: bytes) -> LoggedRound:
-        """The round that one line of the log (JSON as bytes) holds."""
+        """The round that one line of the log, as `line` writes it, holds.
+
+        The caller has checked the hash of the log, so a line of another form is not looked for.
+        """
         document = json.loads(line)
         metrics = {name: _number_from_json(value) for name, value in document["metrics"].items()}
         return cls(metrics, document.get("views", {}))

@@ -48,7 +48,7 @@ class Plan(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences that the user is shown beside the results."""
+        """Sentences shown beside results: choices that resolving made, and what to beware of."""
 
     @property
     def releases(self) -> DeclaredReleases:

@@ -84,7 +84,7 @@ class GroupPlan:
 
     @cached_property
     def union_of_eras(self) -> Groups:
-        """Groups that each hold every worker who belongs to them in any round."""
+        """Groups, as many as in each era, that each hold every worker who belongs to them in any round."""
         return union_of([groups for _, groups in self.structures]) if self.eras else self.groups
 
     @property
@@ -128,7 +128,7 @@ class GroupPlan:
 
     @property
     def rounds_are_alike(self) -> bool:
-        """Whether every round has the releases of the first: no groups change, no messages are lost."""
+        """Whether every round has the same releases: groups never change, and no messages can be lost."""
         return not (self.eras or self.releases.least_survivors)
 
     @property

@@ -31,9 +31,12 @@ def sample_discrete_gaussian(
 ) -> npt.NDArray[np.int64]:
     """Draw ``size`` values of the discrete Gaussian ``N_Z(0, std²)`` exactly, int64 ``[size]``.
 
+    The law is that of Canonne, Kamath and Steinke 2020, without ``|z| >= 16 std`` (see the module).
+
     Args:
         size: number of values.
-        std: σ of the formula, the standard deviation's limit for large σ; 0 for zeros.
+        std: σ of the formula, in steps of the ring, 0 to 2^46; 0 gives zeros. For large σ it is the standard
+            deviation.
         stream: uniform words; the same stream gives the same noise.
         margin: how close a decision must be to be made in decimals instead of floating point; a larger one is
             slower and gives the same law.

@@ -260,7 +260,11 @@ class _PartialSpec(Spec):
 
 
 def conflicts_of_valid_sections(document: Mapping[str, Any]) -> list[Refused]:
-    """What valid sections of ``document`` refuse in each other, where other sections of it are not valid."""
+    """The conflicts between those sections of ``document`` that are valid each by itself.
+
+    For a document that also has sections that are not: pydantic checks conflicts only where all are valid.
+    Checks that read a section that is not valid, or not written, are left out.
+    """
     right = _valid_sections(document)
     spec = _PartialSpec.model_construct(**right)
     for name in Spec.model_fields.keys() - right.keys():

@@ -100,7 +100,7 @@ class Identity:
             )
 
     def answer(self, session: bytes, kind: int, content: bytes) -> bool | None:
-        """Record, before an answer is sent, that a kind of message is answered: once in a session.
+        """Record that a kind of message is answered; call it before the answer is sent. Once in a session.
 
         Args:
             session: the hash of the terms.

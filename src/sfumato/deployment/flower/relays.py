@@ -111,10 +111,11 @@ class FlowerRelays:
         self._wait_for(lambda: all(path.exists() for path in reached), "not all relays")
 
     def close(self) -> None:
-        """End all processes, and remove their folder.
+        """End all processes of Flower, and remove their folder.
 
-        The keeper is never killed: nobody else knows the processes that it has still to end. On a machine so
-        busy that this takes long it goes on by itself.
+        They are ended by the keeper, a process that started them. It is waited for up to 30 seconds and never
+        killed, since nobody else knows the processes that it has still to end: on a busy machine it goes on
+        by itself.
         """
         if self._keeper is not None:
             assert self._keeper.stdin is not None  # it is a pipe

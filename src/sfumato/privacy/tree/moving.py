@@ -37,7 +37,11 @@ class OneTreeRounds:
 
     @cached_property
     def kinds(self) -> RoundKinds:
-        """What one of these rounds charges for a pair, computed once for each kind of pair."""
+        """The `RoundKinds` of one of these rounds: it computes exposures once for each kind of pair.
+
+        A kind is a class of edge of the unit with a class of observer. The object is made once and keeps what
+        it computed.
+        """
         return RoundKinds(self.releases)
 
 

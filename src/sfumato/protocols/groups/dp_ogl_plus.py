@@ -29,10 +29,10 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
     assignments = draw_assignments(plan, began)
     start, start_of = operations.start(state.models, assignments, merge=number == began)
     base = state.models if state.base is None else state.base
-    gathered = operations.seats() if state.gathered is None else state.gathered.copy()
+    gathered = operations.zero_vectors() if state.gathered is None else state.gathered.copy()
     releasing, clipped = plan.releases_after(number), 0
     sums = operations.sums(number, clipped=releasing)
-    for rows, updates in operations.train(assignments, start, start_of, number, seats=gathered):
+    for rows, updates in operations.train(assignments, start, start_of, number, vectors=gathered):
         drop_non_finite_(updates, row_norms(updates))
         whole = updates if state.gathered is None else updates + gathered.of(rows)
         if releasing:

@@ -15,15 +15,15 @@ from sfumato.schedule.group_participation import draw_assignments, without_lost
 def run_round(operations: GroupOperations, state: GroupedState) -> tuple[GroupedState, RoundStats]:
     """Run one round of FedAvg with several servers, without clipping and noise.
 
-    Each group's model becomes the mean of the models that its master receives; unchanged where it receives
-    none.
+    Every worker starts from the mean of the models of its groups. Each group's model becomes the mean of the
+    models that its master receives; it stays as it is where none is received.
 
     Args:
         operations: of the groups of this round.
-        state: before it.
+        state: before the round.
 
     Returns:
-        The state after it, and its measurements.
+        The state after the round, and its measurements.
     """
     number = state.round
     assignments = draw_assignments(operations.plan, number)

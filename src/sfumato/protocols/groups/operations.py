@@ -118,8 +118,11 @@ class GroupOperations:
         classes = self.plan.groups.classes
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
 
-    def seats(self) -> DeviceVectors:
-        """New zero vectors, one for each assignment, for what workers learn inside an interval."""
+    def zero_vectors(self) -> DeviceVectors:
+        """New vectors ``[P]`` of every assignment (its number is the key), all zero.
+
+        DP-OGL+ keeps in them what workers have learned since an interval began.
+        """
         return DeviceVectors(torch.zeros(self.parameters, device=self.device), self.ranks)
 
     def train(
@@ -130,12 +133,12 @@ class GroupOperations:
         number: int,
         *,
         rounds: int = 1,
-        seats: DeviceVectors | None = None,
+        vectors: DeviceVectors | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
         """Train the worker of every assignment for the steps of ``rounds`` rounds, from round ``number`` on.
 
         Assignment a starts from row ``start_of[a]`` of the models ``start`` ``[n, P]``. The vectors of
-        ``seats``, if any, are moved to the ranks that train their assignments.
+        ``vectors`` of assignments, if any, are moved to the ranks that train these.
 
         Yields:
             The assignments of a chunk, ascending ``[p]``, and their updates float32 ``[p, P]``.
@@ -152,8 +155,8 @@ class GroupOperations:
             gathers=self.ranks is ALONE,
         )
         batches = self._batches(assignments, number, rounds)
-        if seats is not None:
-            seats.move_(np.arange(len(addresses)), self._engine.owners(task, batches))
+        if vectors is not None:
+            vectors.move_(np.arange(len(addresses)), self._engine.owners(task, batches))
         for chunk in self._engine.train(task, start, start_of, batches):
             yield chunk.rows, chunk.updates
 

@@ -24,7 +24,7 @@ class GroupedState:
         round: how many rounds are done.
         models: the group models, float32 ``[M, P]``, on the engine's device.
         base: DP-OGL+ inside an interval: the models that it began with ``[M, P]``; else ``None``.
-        gathered: DP-OGL+ inside an interval: what each seat's worker has learned in it, private; else
+        gathered: DP-OGL+ inside an interval: what each assignment's worker has learned in it, private; else
             ``None``.
         server: the masters' optimizers, with moments ``[M, P]``.
     """
@@ -78,5 +78,5 @@ class GroupedState:
         models = models.to(device)
         if base is None:
             return cls(int(packed["round"]), models, server=server)
-        seats = DeviceVectors.unpack(gathered, models[0])
-        return cls(int(packed["round"]), models, base.to(device), seats, server)
+        vectors = DeviceVectors.unpack(gathered, models[0])
+        return cls(int(packed["round"]), models, base.to(device), vectors, server)

@@ -130,7 +130,7 @@ class AdaptiveClipProtocol:
         return state.inner.model
 
     def artifacts(self, state: AdaptedState) -> dict[str, Tensor]:
-        """No files: a finished run keeps nothing beside the global model, so {}."""
+        """Always {}: a finished run in a tree keeps no tensors beside the global model."""
         return {}
 
     def realised_facts(self, state: AdaptedState) -> dict[str, Any]:

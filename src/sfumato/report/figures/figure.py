@@ -170,7 +170,10 @@ def line_mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
 
 
 def evenly_spaced_rows(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
-    """Rows of equally long columns: all, or ``most`` evenly spaced ones with the first and the last."""
+    """The rows of equally long columns; if they are more than ``most``, that many evenly spaced ones.
+
+    The first and the last row are always among them.
+    """
     count = len(columns[0])
     kept = range(count) if count <= most else np.unique(np.linspace(0, count - 1, most).round().astype(int))
     return [tuple(float(column[i]) for column in columns) for i in kept]

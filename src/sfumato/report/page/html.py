@@ -61,7 +61,10 @@ class PlacedFigures:
         )
 
     def json(self) -> str:
-        """All placed figures as JSON for a script element, by the ids of their HTML."""
+        """Data and layout of all placed figures, by the id of their HTML element, as JSON.
+
+        ``<``, ``>`` and ``&`` are escaped, so that it can stand in a script element.
+        """
         figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
         plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
         return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -47,7 +47,7 @@ class Interval(NamedTuple):
 
     @classmethod
     def of(cls, found: Mapping[str, float]) -> Interval:
-        """The estimate with its interval from a mapping with ``value``, ``low`` and ``high``."""
+        """The estimate and its interval, from an attack's JSON with ``value``, ``low`` and ``high``."""
         return cls(float(found["value"]), float(found["low"]), float(found["high"]))
 
 

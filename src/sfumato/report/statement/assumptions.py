@@ -82,11 +82,11 @@ OF_SEEN_COINS = Assumed(
 
 
 def of_draws(played: Played, *, parties: bool) -> Assumed:
-    """The assumption that draws which hide units stay secret.
+    """The assumption that it stays secret which units were drawn: amplification by sampling rests on it.
 
     Args:
-        played: by whom the training was played, or that it was not yet.
-        parties: whether participation in a round is drawn, and not rows alone.
+        played: who played the training, or that it was not yet played.
+        parties: whether devices are drawn for a round; if false, only rows are drawn for batches.
     """
     what = "Who and which rows were drawn stays secret." if parties else "Which rows were drawn stays secret."
     kept = []

@@ -168,7 +168,7 @@ class Statement:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Warnings about the spec or the run, that on its protocol first."""
+        """Warnings about the spec or the run, as texts; one about its protocol, if any, comes first."""
         return (*protocol_warnings(self.spec), *self.privacy.findings)
 
     @cached_property

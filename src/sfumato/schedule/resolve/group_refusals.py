@@ -66,11 +66,15 @@ def group_refusals(spec: Spec) -> Refusals:
 
 
 def group_compression_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what compression in groups does not go with.
+    """Refusals of keys that cannot be used together with ``compression`` in groups.
 
-    Compressing a clipped update makes it no longer, and which coordinates are sent follows from a shared seed
-    or from the group's own model, so every release keeps its sensitivity and its place among the exposed
-    sets. Whatever would break one of the two is refused (docs/dp-ogl.md).
+    Every compression that is left over meets two conditions, on which the accounting rests (docs/dp-ogl.md):
+    the norm of a compressed update is at most that of the clipped one, so that sensitivities stay; and which
+    coordinates are sent follows from a shared seed or from the group's own model, so that exposed sets stay.
+
+    Yields:
+        Rows (applies, key, value, allowed); where ``applies`` is true the spec must be refused. Nothing where
+        the spec has no ``compression``.
     """
     if spec.compression is None:
         return

@@ -77,12 +77,20 @@ def tolerated_sizes(online: float) -> tuple[int, ...]:
 
 
 def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: float) -> tuple[Coalition, ...]:
-    """The coalition of each of ``sizes`` with the largest ε of device ``unit`` at ``delta``.
+    """For each of ``sizes``, the coalition of so many devices that learns most about device ``unit``.
 
-    The search is over those that symmetry leaves (docs/hdp.md): members of the unit's zone are its loudest
-    devices, those of other zones too, which fill zone after zone or are taken one a zone in turn. What a
-    member brings is the noise it knows and its chance of election. Sizes that no such coalition has are left
-    out.
+    The search is over those that symmetry leaves (docs/hdp.md): from every zone the devices with the largest
+    variance of noise, and among zones one after the other, or one device of each in turn. What a member
+    brings is the noise that it knows and its chance of election.
+
+    Args:
+        plan: of HDP.
+        unit: number of the device that is protected; never a member.
+        sizes: numbers of members; those that no coalition has are left out of the result.
+        delta: δ at which the ε are compared.
+
+    Returns:
+        In the order of ``sizes``; each has also the largest ε with the unit's supernode as a member.
     """
     declared = plan.releases
     loudness = declared.classes.variance(declared.steps[-1].device_std)
