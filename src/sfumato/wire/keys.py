@@ -100,7 +100,7 @@ class Identity:
             )
 
     def answer(self, session: bytes, kind: int, content: bytes) -> bool | None:
-        """Record that a kind of message is answered; call it before the answer is sent. Once in a session.
+        """Record that a kind of message is answered, once in a session; must be called before it is sent.
 
         Args:
             session: the hash of the terms.

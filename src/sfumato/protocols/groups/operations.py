@@ -137,8 +137,8 @@ class GroupOperations:
     ) -> Iterator[tuple[IntArray, Tensor]]:
         """Train the worker of every assignment for the steps of ``rounds`` rounds, from round ``number`` on.
 
-        Assignment a starts from row ``start_of[a]`` of the models ``start`` ``[n, P]``. The vectors of
-        ``vectors`` of assignments, if any, are moved to the ranks that train these.
+        Assignment a starts from row ``start_of[a]`` of the models ``start`` ``[n, P]``. ``vectors`` of
+        assignments, if any, are moved to the ranks that train them.
 
         Yields:
             The assignments of a chunk, ascending ``[p]``, and their updates float32 ``[p, P]``.
