@@ -37,7 +37,10 @@ def rand_k(parameters: int, kept: int, *, seed: int, key: tuple[int, ...]) -> Te
 
 
 def top_k(model: Tensor, kept: int) -> Tensor:
-    """The ``kept`` coordinates of largest magnitude in a released ``model`` ``[M]``, ascending, int64."""
+    """The ``kept`` coordinates of largest magnitude in ``model`` ``[M]``, ascending, int64 ``[kept]``.
+
+    ``model`` must be released already: which coordinates are sent then tells nothing more.
+    """
     # a stable sort, so that ties fall the same way on every machine
     order = torch.sort(model.abs(), descending=True, stable=True).indices
     return order[:kept].sort().values

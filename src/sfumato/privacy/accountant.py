@@ -272,7 +272,7 @@ def _not_drawn(terms: tuple[GaussianTerm, ...], *, or_seen: bool = False) -> tup
 
 
 def is_seen(draw: Sampling | None) -> bool:
-    """Whether ``draw`` is seen, and nothing else is drawn."""
+    """Whether the observer sees ``draw`` and nothing scales the noise by chance; ``False`` for ``None``."""
     return draw is not None and not (draw.hidden or draw.scales or draw.seen_scales)
 
 

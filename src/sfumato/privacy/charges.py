@@ -50,7 +50,16 @@ class Composition:
 
 
 def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composition, ...]:
-    """Every sound way to charge ``exposure`` under ``neighbours``, by alternatives and elections too."""
+    """Every sound way to charge ``exposure`` under ``neighbours``; each gives an upper bound on ε.
+
+    Args:
+        exposure: the releases that one observer is taken to see of one unit; its elections and `alternatives`
+            give further ways.
+        neighbours: the neighbouring relation.
+
+    Returns:
+        One composition or more.
+    """
     if exposure.outcomes is not None:
         return (_charge_round_outcomes(exposure, exposure.outcomes, neighbours),)
     found: tuple[Composition, ...] = (_charge_by_draws(exposure, neighbours),)

@@ -142,8 +142,16 @@ class RecordReleases:
     def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
         """The accountant's term for a record that is in a local step with probability ``rate``.
 
-        A message moves by up to twice its bound even where the record is zeroed out, because the other
-        records answer. A device that may be absent is a third law beside the two worlds', half that far.
+        A message moves by up to twice its bound even where the record is zeroed out, because the gradients of
+        the other records may change in answer. Where the device may be absent, a message may also be the one
+        without it; that is at most half as far from either world.
+
+        Args:
+            rate: in [0, 1]; not used where draws of records do not amplify (no `moves`).
+            neighbours: what happens to the record: *replace* exchanges it, the others take it away.
+
+        Returns:
+            A term of `count` releases; its multiplier is ∞ where nothing moves.
         """
         square = total_mu_squared(self.releases, "replace")
         multiplier = math.inf if square == 0 else square**-0.5
@@ -218,7 +226,11 @@ def noised_steps(multiplier: float, count: int) -> RecordReleases:
     """The charge of ``count`` local steps at which the device itself noises the sum of clipped gradients.
 
     Everything that anybody receives is computed from these sums. A record zeroed out takes one gradient away,
-    a record replaced exchanges it. ``multiplier``: noise std over the norm that gradients are clipped to.
+    a record replaced exchanges it.
+
+    Args:
+        multiplier: noise std of a step over the norm that gradients of examples are clipped to.
+        count: number of local steps in the whole training.
     """
     step = Release("local step", "the noised gradients", 1.0, 0.0, multiplier**2, True)
     return RecordReleases((step,), count, (0.5,), (1.0,))

@@ -78,9 +78,7 @@ class Release:
         return replace(self, name="", vector="")
 
     def sensitivity(self, neighbours: Neighbours) -> float:
-        """The largest l2 distance that the release moves between ``neighbours``, in the unit of `variance`'s
-        root.
-        """
+        """The largest l2 distance by which data of ``neighbours`` move it, in the unit of the noise std."""
         if neighbours == "replace" or (neighbours == "remove" and self.divides_by_drawn):
             return 2.0 * self.own_sensitivity + self.propagated_sensitivity
         return self.own_sensitivity + self.propagated_sensitivity

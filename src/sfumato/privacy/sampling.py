@@ -166,7 +166,11 @@ class Sampling:
             moves: triples of a probability, the share of the sensitivity that the release moves then from one
                 world to the other, and the share that it moves from the release without the record; the
                 shares are in (0, 1].
-            shares_a_part: whether both worlds differ from the release without the record; else one is it.
+            shares_a_part: whether both worlds differ from the release without the record; ``False``: one of
+                the worlds is that release.
+
+        Raises:
+            ValueError: a share outside (0, 1].
         """
         chances: defaultdict[tuple[float, float], list[float]] = defaultdict(list)
         for chance, between, from_shared in moves:
@@ -283,7 +287,8 @@ def is_visible_mixture(term: GaussianTerm) -> bool:
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
     """The pairs (probability, μ²) of one release of ``term``, for an observer who is told every draw.
 
-    For terms whose noise a public draw scales. With the probability that is missing to 1, it tells nothing.
+    ``term`` must have a public draw of its noise's scale (`has_scales`). The probabilities may add up to less
+    than 1; with the rest the release does not depend on the unit.
     """
     assert term.sampling is not None
     square, sampling = squared_mu_of_term(term), term.sampling

@@ -45,7 +45,7 @@ class State(Protocol):
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
-        """The inverse of `pack`, with tensors on ``device``; may raise any exception for other ``packed``."""
+        """The inverse of `pack`, with tensors on ``device``; for other ``packed`` any exception may come."""
 
 
 S = TypeVar("S", bound=State)
@@ -140,10 +140,13 @@ class FederatedProtocol(Protocol[S]):
         """Whether every coordinate of the models is a finite number."""
 
     def scores(self, state: S, examination: Evaluator) -> dict[str, float]:
-        """Score the models by ``examination``: by column of the metrics (``accuracy``, ``loss`` ...)."""
+        """Score the models on the test set; returns by column of the metrics (``accuracy``, ``loss`` ...)."""
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Train ``model`` ``[P]`` for ``rounds`` rounds without clip and noise; returns norms of messages."""
+        """Train ``model`` ``[P]`` for ``rounds`` rounds without clip and noise; returns norms of messages.
+
+        They tell of raw data and serve to choose a clip norm.
+        """
 
 
 def check_tensors(*tensors: Tensor | None) -> None:

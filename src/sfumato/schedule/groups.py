@@ -180,7 +180,7 @@ class GroupPlan:
 
     @property
     def bounds(self) -> FloatArray:
-        """l2 bound of what one worker adds to a release ``[M]``: c_m, or sqrt(S) c_m for an interval's."""
+        """l2 bound of what one worker adds to a release ``[M]``, c_m; for one of S rounds sqrt(S) c_m."""
         return self.clips * (math.sqrt(self.merge_every) if self.by_interval else 1.0)
 
     def noise_std(self, number: int) -> FloatArray:

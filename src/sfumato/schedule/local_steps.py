@@ -24,7 +24,12 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def learning_rate(training: Training, round_number: int) -> float:
-    """The step size in round ``round_number`` (from 0) by the schedule of ``training``."""
+    """The step size in round ``round_number`` (k, from 0) by the schedule of ``training``.
+
+    A number alone or ``constant``: the same in every round. ``inverse-sqrt``: initial / sqrt(k + 1).
+    ``exponential``: initial * decay**k. ``step``: initial * decay**(k // every). ``cosine``: from initial at
+    k = 0 along half a cosine to final, which the round after the last would have.
+    """
     rate = training.learning_rate
     match rate:
         case ConstantRate():

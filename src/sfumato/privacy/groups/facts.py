@@ -80,14 +80,14 @@ class GroupDraw:
         return fixed_draw(devices=self.size, sample=self.guaranteed, members=known, hidden=hidden)
 
     def norms_moved_by_others(self, *, own: bool, others: int, only_with_unit: bool = False) -> float:
-        """How far others' messages may move a sum, in units of one message's norm; 0 without others.
+        """How far messages of others may move a sum, in units of one message's norm; 0 without others.
 
-        The unit and n - 1 others may be drawn, or n others without the unit.
+        Each of them moves it by 2. Of a draw of a fixed number n, the unit and n - 1 others may be drawn, or
+        n others without the unit.
 
         Args:
             own: whether the unit is one of the group's workers.
-            others: how many other workers may send another message because of the unit's data; each moves by
-                2.
+            others: how many other workers may send another message because of the unit's data.
             only_with_unit: whether they do so only if the unit is drawn.
         """
         most = round(self.drawn) if self.kind == "fixed" else self.size
@@ -234,7 +234,8 @@ class GroupFacts:
 
     @cached_property
     def blocks_alike_until(self) -> IntArray:
-        """For every block, the next one that differs in length, era or kind of start, ``[blocks]``.
+        """For every block, the number of the next one that differs in length, era or kind of start,
+        ``[blocks]``.
 
         It is the number of blocks if there is none.
         """
@@ -242,7 +243,10 @@ class GroupFacts:
 
     @cached_property
     def sums_of_blocks(self) -> Callable[[int], dict[Any, Any]]:
-        """A function of a kind of units that gives what their exposure problems share; four are kept."""
+        """A function of a kind of units that gives a dict in which their exposure problems keep results.
+
+        All problems of one kind share it; those of four kinds are kept.
+        """
         return lru_cache(4)(lambda unit_kind: {})
 
     def message_norm(self, group: int) -> float:

@@ -26,9 +26,11 @@ MOST_PAIRS = 2_000
 
 
 def may_fold(facts: GroupFacts) -> bool:
-    """Whether in groups of these ``facts`` an observer may stand for those in fewer of its groups.
+    """Whether in groups of these ``facts`` an observer may stand for others that are in fewer of its groups.
 
-    By the rule of this module.
+    So it is where the argument of this module holds: plain messages that all arrive, noise by masters of all
+    groups or of none, no draws of a fixed number, groups that never change, and no models without noise
+    inside an interval.
     """
     return (
         facts.rows_may_fold
@@ -41,7 +43,11 @@ def may_fold(facts: GroupFacts) -> bool:
 
 
 def wider_kinds(kinds: WorkerKinds) -> list[list[int]]:
-    """For every kind of workers, the kinds that are in all of its groups and in more, in the first era."""
+    """For every kind of workers, the kinds that are in all of its groups and in more, in the first era.
+
+    Returns:
+        By number of the kind, numbers of kinds, ascending; empty where there are none.
+    """
     groups = [frozenset(rows[0]) for rows in kinds.groups]
     inside: list[set[int]] = [set() for _ in range(kinds.group_count)]
     for kind, members in enumerate(groups):

@@ -63,7 +63,11 @@ class GroupPairs:
 
     @property
     def parameters(self) -> list[tuple[float, ...]]:
-        """What a symmetry must keep of a group: clip, noise, draw, threshold, who adds noise, survivors."""
+        """What a symmetry must keep of every group: a tuple of numbers, equal where groups may be exchanged.
+
+        In order: clip norm, noise multiplier, size or rate of the draw, threshold of secure aggregation (0
+        without), whether workers add the noise, and the least survivors.
+        """
         declared = self.releases
         thresholds = declared.unmask_thresholds or (0,) * declared.group_count
         drawn = declared.cohort or declared.rate

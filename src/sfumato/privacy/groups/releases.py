@@ -115,7 +115,7 @@ class GroupReleases(GroupFacts):
         return seen
 
     def reach(self, unit_kind: int, seen: IntArray, *, by_clocks: bool | None = None) -> IntArray:
-        """For every group, how many of its first releases the ``seen`` ones depend on; the unit links none.
+        """For every group, how many of its first releases the ``seen`` ones depend on, not through the unit.
 
         Args:
             unit_kind: number of the kind of workers that the unit is of.
@@ -152,7 +152,10 @@ class GroupReleases(GroupFacts):
         )
 
     def exposure_problem(self, unit_kind: int, coalition: Sequence[Party]) -> ExposureProblem:
-        """The choice of releases to charge for a unit of kind ``unit_kind`` towards ``coalition``."""
+        """The problem whose solutions (flow, cut, the cheapest) are the sets of releases to charge.
+
+        ``unit_kind``: number of the unit's kind of workers. What ``coalition`` sees is in every solution.
+        """
         seen = self.seen_steps(coalition)
         upstream = self.reach(unit_kind, seen)
         return ExposureProblem(

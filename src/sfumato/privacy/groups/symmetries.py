@@ -86,12 +86,15 @@ def with_stabilisers(
 ) -> tuple[Symmetry, ...]:
     """``found``, and symmetries that fix one group, two, and so on: together they generate the others.
 
-    The chain ends when nothing moves any more, or after four groups.
+    It ends when nothing moves any more, or after four groups.
 
     Args:
         found: symmetries, from `generators`, which connect all groups in the same position.
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
+
+    Returns:
+        The symmetries of ``found``, then those that fix one group, and so on.
     """
     chain, last, marked = [*found], found, list(colours)
     for level in range(_MOST_FIXED):

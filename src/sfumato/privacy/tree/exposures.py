@@ -164,7 +164,7 @@ class PairExposures:
 
     @cached_property
     def path(self) -> IntArray:
-        """Indices of the nodes above the unit, tier by tier from the root to its leaf."""
+        """Indices of the nodes above the unit from the root to its leaf, ``[depth]``."""
         path: IntArray = self.facts.paths[self.leaf]
         return path
 

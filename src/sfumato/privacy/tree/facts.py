@@ -376,10 +376,10 @@ class TreeNoise:
     ) -> float:
         """A lower bound on the variance of devices' noise in the average of ``leaf`` that no member knows.
 
-        Members (so many ``members`` of each class) fill the cohort first, then the quietest others; a unit of
-        class ``unit`` that is under this leaf, and ``present``, adds its own noise. Where denominators depend
-        on who is drawn, another leaf divides its devices' noise by the largest. The unit's own leaf divides
-        the unit's message by the same, so there the smallest is the worst. ``number``: of the aggregation.
+        So many ``members`` of each class fill the cohort first, then the quietest others. A unit under this
+        leaf is of class ``unit``; if ``present`` it adds its own noise. Where denominators depend on who is
+        drawn, another leaf divides its devices' noise by the largest. The unit's own leaf divides its message
+        by the same, so there the smallest is the worst. ``number``: of the aggregation.
         """
         classes, variance = self.facts.classes, self.facts.class_variance[number]
         alike = classes.of_leaf(leaf)

@@ -45,7 +45,12 @@ class Chains:
 
     @classmethod
     def of(cls, known: FloatArray) -> Chains:
-        """Sort into chains by ``known``, the noise variances that each one knows, ``[count, figures]``."""
+        """Sort observers into chains by the noise that each of them knows.
+
+        Args:
+            known: variances of noise, one row for each observer, ``[count, figures]``; the one before in a
+                chain knows at least as much in every figure.
+        """
         order = np.lexsort(-known.T[::-1]) if known.shape[1] else np.arange(len(known))
         if (np.diff(known[order], axis=0) <= 0).all():
             return cls(order, np.zeros(len(order), dtype=np.int64))

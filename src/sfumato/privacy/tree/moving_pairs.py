@@ -194,13 +194,13 @@ class MovingPairs:
 
     @cached_property
     def of_device(self) -> IntArray:
-        """The class of every device; devices of a class are under the same edge in every round."""
+        """The class of every device, ``[devices]``; those of one are under the same edge in every round."""
         found = np.unique(self._places, axis=1, return_inverse=True)[1]
         return np.asarray(found, dtype=np.int64).reshape(-1)
 
     @cached_property
     def firsts(self) -> IntArray:
-        """The first device of each class of `of_device`."""
+        """The number of the first device of each class of `of_device`, ``[classes]``."""
         return np.unique(self.of_device, return_index=True)[1].astype(np.int64)
 
     def units_outside(self, members: Set[int]) -> Iterator[UnitClass]:
@@ -220,7 +220,7 @@ class MovingPairs:
 
     @cached_property
     def counts(self) -> IntArray:
-        """Number of devices of each class of `of_device`."""
+        """Number of devices of each class of `of_device`, ``[classes]``."""
         return np.bincount(self.of_device).astype(np.int64)
 
     def of(self, unit: int | None = None) -> Iterator[PairClass]:

@@ -201,7 +201,7 @@ class AdaptiveProtocol:
         return state.inner.model
 
     def artifacts(self, state: AdaptiveState) -> dict[str, Tensor]:
-        """No files: a finished run keeps nothing beside the global model, so {}."""
+        """Always {}: a finished run in a tree keeps no tensors beside the global model."""
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:

@@ -221,11 +221,19 @@ class GroupOperations:
         *,
         base: Tensor | None = None,
     ) -> int:
-        """Clip ``updates`` ``[p, P]``, in place, noise those to untrusted masters, add them to ``sums``.
+        """Clip ``updates``, in place, noise those to untrusted masters, and add them to ``sums``.
 
-        They are of the assignments ``rows`` ``[p]`` in round ``number``; lost messages become zeros. With
-        compression, ``base`` (the groups' models before the release ``[M, P]``) chooses the coordinates that
-        are sent; ``None``: all are sent. Returns the number of updates that clipping changed.
+        Args:
+            updates: ``[p, P]``; those that are lost become zeros.
+            assignments: of the whole round.
+            rows: the assignments that the updates are of, ``[p]``.
+            number: of the round, from 0.
+            sums: of the groups' messages.
+            base: the groups' models before the release ``[M, P]``; with compression they choose the
+                coordinates that are sent. ``None``: all are sent.
+
+        Returns:
+            How many updates clipping changed.
 
         Raises:
             EnvelopeError: a message exceeds what the plan declared.

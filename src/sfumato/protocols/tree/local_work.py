@@ -240,19 +240,19 @@ def keep_within_(
     number: int,
     index: int,
 ) -> None:
-    """Refuse messages longer than their bounds, and scale down, in place, those that are so by rounding only.
+    """Refuse messages longer than their bounds; scale down, in place, those that are so by rounding only.
 
-    So the bound holds of what is sent.
+    Afterwards every message is within its bound, on which sensitivities rest.
 
     Args:
         plan: resolved and calibrated.
         messages: float32 ``[p, M]``.
         bounds: l2 bounds that the schedule declared, ``[p]``.
-        number: of the round.
+        number: of the round, from 0.
         index: of the aggregation.
 
     Raises:
-        EnvelopeError: a message is longer than declared, or not finite.
+        EnvelopeError: a message is longer than declared by more than rounding, or not finite.
     """
     clip = plan.spec.privacy.clip
     if clip is None or not len(messages):

@@ -219,10 +219,11 @@ class TreeProtocol:
         return {"accuracy": score.accuracy, "loss": score.loss, **score.measures}
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Norms of un-noised, unclipped messages while the mean of all updates trains ``model`` ``[M]``.
+        """Norms of messages without clip and noise, for choosing a clip norm.
 
-        At most ``rounds`` rounds, and no more than the spec has. With ``clip: {kind: step}`` the norms are
-        those of mini-batch gradients, else of whole messages.
+        The mean of all updates trains ``model`` ``[M]`` for at most ``rounds`` rounds, and no more than the
+        spec has. With ``clip: {kind: step}`` the norms are those of mini-batch gradients, else of whole
+        messages.
         """
         training, clip = self._plan.spec.training, self._plan.spec.privacy.clip
         per_step = clip is not None and clip.kind == "step"

@@ -232,12 +232,16 @@ class AirPlan:
         )
 
     def traffic(self, sending: AirTransmission, energy: FloatArray, coordinates: int) -> Analog:
-        """Energy (joules) and delay (seconds) of one aggregation, ``[leaves]`` each, and its bytes.
+        """Energy, delay and bytes of one aggregation, as the run counts costs.
 
         Args:
             sending: who sends, and how loud.
             energy: of every leaf's devices together, in units of ``sigma0^2`` ``[leaves]``.
             coordinates: number of coordinates that each device sends.
+
+        Returns:
+            Joules and seconds, ``[leaves]`` each (0 s for a leaf in which nobody sends); and the bytes of
+            float32 numbers that the signals stand for.
         """
         channels, heard = self.channels, sending.alignment > 0
         return Analog(

@@ -81,13 +81,15 @@ class Dropouts:
 def turnout_of(plan: TreePlan, number: int, index: int, devices: IntArray) -> Dropouts:
     """Draw what becomes of the messages of ``devices`` in aggregation ``index`` of round ``number`` (from 0).
 
-    Drawn from the seed of ``plan``: who falls silent when, who serves as supernode, which sums are formed.
-
     Args:
-        plan: of that round.
+        plan: of that round; its seed decides.
         number: of the round.
         index: of the aggregation.
         devices: who takes part, ascending ``[P]``.
+
+    Returns:
+        When each device falls silent, whose messages are received, which sums are formed, and who served as
+        supernode of each leaf.
     """
     spec, tree = plan.spec, plan.tree
     dropout_phase = _draw_dropout_phases(spec.faults, spec.seed, number, index, devices, tree.device_count)

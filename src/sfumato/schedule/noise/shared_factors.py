@@ -53,16 +53,17 @@ _ROUNDING = 1e-9
 def factors_of(
     charges: Sequence[PairCharge], needed: Callable[[PairCharge], float], *, epsilon: float, delta: float
 ) -> list[float]:
-    """For each of ``charges``, the factor on its noise that it needs, or one that is a little larger.
+    """For each of ``charges``, the factor on its noise stds at which it meets the target.
 
     Args:
         charges: of pairs in a trial of noise.
-        needed: the least factor of a pair; 1 in a trial that is just enough for it.
+        needed: computes the least factor of a pair; 1 in a trial that is just enough for it.
         epsilon: the target of all pairs.
         delta: of the target.
 
     Returns:
-        A factor for each of ``charges``, in their order.
+        A factor for each of ``charges``, in their order: the least one, or, where very many pairs differ, one
+        that is larger by at most about `MOST_EXCESS` (relative) and surely enough.
     """
     # every account with a target comes here: ways are made only where they may be needed
     ways = list(takewhile(bool, map(_ways_of, charges))) if len(charges) > MOST_ROOTS else []

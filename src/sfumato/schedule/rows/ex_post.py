@@ -34,7 +34,7 @@ def ex_post(
 ) -> tuple[ExPost | None, ...]:
     """For each row of an account, the ε of the first ``rounds`` rounds as they happened.
 
-    ``None`` and an empty tuple mean what they do in `epsilons_after_run`.
+    It draws channels, dropouts and elections of these rounds again from the seed.
 
     Args:
         plan: of the run.
@@ -42,6 +42,9 @@ def ex_post(
         participations: rounds that each device took part in, ``[devices]``.
         rounds: number of rounds that were played.
         parameters: number of the model's parameters.
+
+    Returns:
+        As `epsilons_after_run`: ``None`` for a row without such an ε, empty where no row has one.
     """
     channels = RealisedChannels.of(plan, rounds, parameters)
     return epsilons_after_run(plan, delta, participations, channels, RealisedDropouts.of(plan, rounds))
