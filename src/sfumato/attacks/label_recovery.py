@@ -42,6 +42,9 @@ def label_signal(gradient: Tensor, model: nn.Module, classes: int) -> Tensor:
         gradient: flat, ``[M]``.
         model: of the run.
         classes: number of classes.
+
+    Raises:
+        SpecError: the last parameters of ``model`` are not those of a linear layer with ``classes`` outputs.
     """
     name, layer = last_layer(model, classes)
     named = ParameterLayout.of(model).unflatten(gradient)

@@ -87,6 +87,9 @@ def write_result(
         kind: of the attacks.
         context: of the attacks.
         found: their measurements.
+
+    Raises:
+        SpecError: another process is writing into the run folder.
     """
     privacy = context.plan.spec.privacy
     promised = json_number(context.guaranteed_epsilon(privacy.neighbours))

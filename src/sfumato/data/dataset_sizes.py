@@ -116,6 +116,7 @@ def dataset_facts(data: Data, devices: int) -> DatasetFacts:
     Raises:
         SpecError: the section does not fit the data set.
         DataError: the set is neither built in nor on this machine.
+        MissingExtraError: the set needs an extra.
     """
     if (declared := _DECLARED.get()) is not None:
         return declared

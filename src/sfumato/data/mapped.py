@@ -35,7 +35,11 @@ class ArrayRows:
     dtype: np.dtype[Any] = FLOAT32
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows``, divided by 255 if ``in_bytes``; see `FeatureSource.take`."""
+        """Write the features of ``rows``, divided by 255 if ``in_bytes``; see `FeatureSource.take`.
+
+        Raises:
+            DataError: the features cannot be read, or one is not finite.
+        """
         try:
             found = self.values[rows]
         except OSError as error:

@@ -23,6 +23,7 @@ def own_rows(place: DataLocation, request: Request) -> tuple[Rows, Rows | None]:
     Raises:
         SpecError: a column is missing or holds something else.
         DataError: the source cannot be read, or a row lacks what every row needs.
+        MissingExtraError: the source needs an extra that is not installed.
     """
     columns, named = request.columns, request.test_file
     test_file = None if named is None else existing_file(named, "data.test_file")

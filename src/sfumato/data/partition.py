@@ -118,6 +118,7 @@ def partition(
 
     Raises:
         SpecError: the rule cannot be kept with these labels and devices.
+        MissingExtraError: the rule is a partitioner of Flower, and flwr-datasets is not installed.
     """
     weights = np.asarray(devices_per_edge, np.int64)
     devices = int(weights.sum())

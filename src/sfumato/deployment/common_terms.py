@@ -82,6 +82,7 @@ class CommonTerms(ABC):
         Raises:
             SpecError: the spec cannot be deployed, there is not one key for every party, or the purpose would
                 not be shown as it is.
+            DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
         """
         require_shown_as_is(purpose, "purpose")
         plan = cls.deployable(resolve(spec), parameters)
@@ -187,7 +188,11 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def grid(self, position: RoundPosition) -> IntegerGrid:
-        """The grid of an aggregation."""
+        """The grid of an aggregation.
+
+        Raises:
+            SpecError: no grid is fine enough for its sums.
+        """
 
     @abstractmethod
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:

@@ -34,7 +34,12 @@ class GroupTerms(CommonTerms):
 
     @staticmethod
     def deployable(plan: Plan, parameters: int) -> GroupPlan:
-        """``plan`` itself, after a check that it can be deployed; see `require_deployable_groups`."""
+        """``plan`` itself, after a check that it can be deployed; see `require_deployable_groups`.
+
+        Raises:
+            SpecError: it cannot be deployed; the message names the key.
+            DataError: the data set is neither tabulated nor on this machine.
+        """
         return require_deployable_groups(plan, parameters)
 
     @staticmethod
@@ -127,7 +132,11 @@ class GroupTerms(CommonTerms):
             raise OutOfOrderMessageError(f"{position}: comes too early; round {number + 1} is next")
 
     def grid(self, position: RoundPosition) -> IntegerGrid:
-        """The grid of the release of a group."""
+        """The grid of the release of a group.
+
+        Raises:
+            SpecError: no grid is fine enough for the sums of this group.
+        """
         return group_integer_grid(self.plan, position.round, position.aggregation, self.parameters)
 
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:

@@ -104,25 +104,36 @@ class OwnersLedger:
             raise
 
     def holds(self, cost: RunCost) -> bool:
-        """Whether the run of ``cost`` is in the ledger already."""
+        """Whether the run of ``cost`` is in the ledger already.
+
+        Raises:
+            SessionMemoryError: the ledger cannot be read.
+        """
         found = self._file.first(
             "SELECT 1 FROM told WHERE session = ? AND device = ?", (cost.session, cost.device)
         )
         return found is not None
 
     def neighbours(self) -> set[str]:
-        """The neighbouring relations of the runs in the ledger."""
+        """The neighbouring relations of the runs in the ledger.
+
+        Raises:
+            SessionMemoryError: the ledger cannot be read.
+        """
         return {row[0] for row in self._file.execute("SELECT DISTINCT neighbours FROM told")}
 
     def spent(self, unit: str, without: Collection[str] = ()) -> tuple[float, float]:
-        """(ε, δ) of one kind of unit, summed over runs; of each run the largest ε towards any kind of
-        observer.
+        """The (ε, δ) of one kind of unit that all runs together have used up.
 
-        Kinds of observers are not summed apart: one party may be the cloud of one run and an edge of another.
+        Summed over runs; of each run the largest ε towards any kind of observer counts. Kinds of observers
+        are not summed apart: one party may be the cloud of one run and an edge of another.
 
         Args:
-            unit: kind of unit.
+            unit: kind of unit: ``device``, ``record`` or ``person``.
             without: kinds of observers that are left out.
+
+        Raises:
+            SessionMemoryError: the ledger cannot be read.
         """
         query = _SPENT.format(", ".join("?" * len(without)))
         row = self._file.first(query, (unit, *without))

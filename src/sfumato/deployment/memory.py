@@ -74,7 +74,11 @@ class PartyMemory:
         return cls(path)
 
     def last(self, session: bytes) -> RoundPosition | None:
-        """The last aggregation that was answered in the session; ``None`` before the first."""
+        """The last aggregation that was answered in the session; ``None`` before the first.
+
+        Raises:
+            SessionMemoryError: the file cannot be read.
+        """
         row = self._file.first(
             "SELECT round, aggregation FROM answers WHERE session = ? AND aggregation > ?"
             " ORDER BY round DESC, aggregation DESC",
@@ -171,7 +175,11 @@ class PartyMemory:
         return self.claim(_survivors_of(session, node, position), listed) or listed
 
     def survivors(self, session: bytes, node: int, position: RoundPosition) -> bytes | None:
-        """The list of survivors that is recorded for an aggregation; ``None`` if there is none."""
+        """The list of survivors that is recorded for an aggregation; ``None`` if there is none.
+
+        Raises:
+            SessionMemoryError: the file cannot be read.
+        """
         question = _survivors_of(session, node, position)
         row = self._file.first("SELECT digest FROM claims WHERE question = ?", (question,))
         return None if row is None else bytes(row[0])

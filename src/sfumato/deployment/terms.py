@@ -44,7 +44,12 @@ class DeploymentTerms(CommonTerms):
 
     @staticmethod
     def deployable(plan: Plan, parameters: int) -> TreePlan:
-        """``plan`` itself, after a check that it can be deployed; see `require_deployable`."""
+        """``plan`` itself, after a check that it can be deployed; see `require_deployable`.
+
+        Raises:
+            SpecError: it cannot be deployed; the message names the key.
+            DataError: the data set is neither tabulated nor on this machine.
+        """
         return require_deployable(plan, parameters)
 
     @staticmethod
@@ -190,7 +195,11 @@ class DeploymentTerms(CommonTerms):
             raise OutOfOrderMessageError(f"{position}: comes too early; {expected} is next")
 
     def grid(self, position: RoundPosition) -> IntegerGrid:
-        """The grid of an aggregation."""
+        """The grid of an aggregation.
+
+        Raises:
+            SpecError: no grid is fine enough for the sums of this aggregation.
+        """
         everybody = np.arange(self.plan.tree.device_count, dtype=np.int64)
         return integer_grid_of(self.plan, position.round, position.aggregation, everybody, self.parameters)
 

@@ -156,7 +156,11 @@ def balanced(fan_out: Sequence[int], names: Sequence[str]) -> Tree:
 
 
 def from_spec(topology: written.StarTopology | written.TreeTopology) -> Tree:
-    """The tree that the section ``topology`` of a spec describes; trusted are only sites that it marks so."""
+    """The tree that the section ``topology`` of a spec describes; trusted are only sites that it marks so.
+
+    Raises:
+        SpecError: the section names a file that cannot be read, or holds something else than a topology.
+    """
     if isinstance(topology, written.StarTopology):
         tree = replace(star(topology.devices), device_names=topology.device_names)
     elif topology.file is not None:

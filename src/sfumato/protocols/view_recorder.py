@@ -183,6 +183,9 @@ class Recorder:
 
         Returns:
             The file's SHA-256.
+
+        Raises:
+            RunError: the file cannot be written.
         """
         steps, kinds, tiers, parties = zip(*self._rows, strict=True) if self._rows else ((), (), (), ())
         vectors = np.stack(self._vectors) if self._vectors else np.zeros((0, self._parameters), np.float32)

@@ -96,7 +96,11 @@ def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write ``manifest.json`` with a hash of its own content, completely or not at all."""
+    """Write ``manifest.json`` with a hash of its own content, completely or not at all.
+
+    Raises:
+        RunError: it cannot be written.
+    """
     body: dict[str, Any] = {
         "format": _FORMAT,
         "spec": manifest.spec,

@@ -280,7 +280,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> FileRecord:
 
 
 def write_text(path: Path, text: str) -> FileRecord:
-    """Write a text file, completely or not at all; returns its record for the manifest."""
+    """Write a text file, completely or not at all (RunError); returns its record for the manifest."""
     with replacing(path) as file:
         file.write(text.encode())
     return FileRecord.of(file)

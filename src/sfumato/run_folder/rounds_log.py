@@ -154,7 +154,11 @@ def read_rounds(folder: Path, mark: SealedPrefix) -> Iterator[LoggedRound]:
 
 
 def write_next(folder: Path, rounds: Iterable[LoggedRound]) -> SealedPrefix:
-    """Write ``rounds`` as a new log beside the old one; returns its seal for the next checkpoint."""
+    """Write ``rounds`` as a new log beside the old one; returns its seal for the next checkpoint.
+
+    Raises:
+        RunError: it cannot be written.
+    """
     count = 0
     with replacing(folder / NEXT_FILE) as file:
         for one in rounds:

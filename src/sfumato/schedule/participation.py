@@ -162,6 +162,7 @@ def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
 
     Raises:
         SpecError: how many examples a device holds is not known before the data are read.
+        DataError: the data set is neither built in nor on this machine.
     """
     weights = spec.training.weights
     if not isinstance(weights, CappedWeights):

@@ -86,7 +86,11 @@ class Run:
 
     @cached_property
     def spec(self) -> Spec:
-        """The resolved spec, read from the run folder."""
+        """The resolved spec, read from the run folder.
+
+        Raises:
+            SpecError: its spec.yaml is not a spec.
+        """
         return load_spec(self.path / SPEC_FILE)
 
     @cached_property
@@ -101,6 +105,9 @@ class Run:
         """The trained model, on the CPU, in eval mode: the global one, or the average of the workers' own.
 
         If the run was stopped, the model of its checkpoint.
+
+        Raises:
+            RunError: there is neither a trained model nor a checkpoint, or the file is damaged.
         """
         from sfumato.simulation.trained_model import trained_model
 
@@ -128,7 +135,12 @@ class Run:
             return predictions(self.model, self.spec, features)
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the HTML report to ``out`` (default: into the run folder); returns its path."""
+        """Write the HTML report to ``out`` (default: into the run folder); returns its path.
+
+        Raises:
+            SpecError: another process is writing to ``out``.
+            RunError: the run is damaged, or the page cannot be written.
+        """
         from sfumato.report import write_report
 
         return write_report([self.path], out or self.path / REPORT_FILE)

@@ -102,7 +102,11 @@ class FolderWriter:
         self._log.close()
 
     def rounds(self) -> Iterator[LoggedRound]:
-        """Yield the metrics and views of the rounds that have been saved, from the first."""
+        """Yield the metrics and views of the rounds that have been saved, from the first.
+
+        Raises:
+            RunError: the log of rounds is missing or damaged.
+        """
         return read_rounds(self._folder, self._log.mark)
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:

@@ -29,6 +29,7 @@ def hash_inputs(spec: Spec, loaded: Dataset) -> dict[str, str]:
 
     Raises:
         DataError: a file cannot be read.
+        SpecError: the spec names a model given in Python, and none is given.
     """
     found = hash_files(spec)
     if spec.model.kind.startswith(GIVEN):
@@ -48,6 +49,7 @@ def hash_files(spec: Spec) -> dict[str, str]:
 
     Raises:
         DataError: a file cannot be read.
+        SpecError: a source is of no known form.
     """
     found = {
         f"{_DATA}/{name}": _hash(path)

@@ -78,7 +78,11 @@ def existing_checkpoint(plan: Plan, out: Path) -> Checkpoint | None:
 
 
 def spec_of_checkpoint(existing: Checkpoint) -> Spec:
-    """The resolved spec of the run that the checkpoint ``existing`` is of, parsed from the text in it."""
+    """The resolved spec of the run that the checkpoint ``existing`` is of, parsed from the text in it.
+
+    Raises:
+        SpecError: the text is not a spec that this version reads.
+    """
     return load_spec(parse_yaml(existing.spec, CHECKPOINT_FILE))
 
 

@@ -115,22 +115,30 @@ def run(
     seeds: int | None = None,
     baseline: bool = False,
 ) -> Run | SeedRuns:
-    """Train ``spec`` and write everything to the folder ``out`` (default ``runs/NAME``). See `run_rounds`.
+    """Train ``spec`` and write everything to a run folder, which `sfumato.load_run` reads.
 
-    ``data`` and ``model`` take the place of ``data.source`` and ``model.kind``: a pandas DataFrame, a tuple
-    of arrays (features, labels[, sites]) or a torch Dataset; a module, which is copied. The folder keeps
-    their hashes. ``graph``, a NetworkX graph, takes the place of ``topology`` and is written out in the
-    folder's spec: see `sfumato.network.given_graph`. With ``progress`` a bar is drawn on a terminal and in a
-    notebook. ``track="wandb"`` or ``"mlflow"`` sends the metrics of every round there. No guarantee covers
-    them. ``device``, ``resume``, ``force`` and ``record_views`` are those of `run_rounds`.
+    All guarantees are those of all rounds of the spec, and hold for fewer.
 
-    ``on_round`` is called after every round; where it returns True the run stops, and can be resumed; what it
-    raises ends the run as well. The checkpoint is kept. All guarantees are those of all rounds of the spec,
-    and hold for fewer.
+    Args:
+        spec: as loaded.
+        data: in place of ``data.source``: a pandas DataFrame, a tuple of arrays (features, labels[, sites])
+            or a torch Dataset. The folder keeps its hash.
+        model: in place of ``model.kind``: a module, which is copied. The folder keeps its hash.
+        graph: in place of ``topology``: a NetworkX graph (`sfumato.network.given_graph`), which the folder's
+            spec holds.
+        on_round: called after every round; where it returns True, or raises, the run stops, to be resumed.
+        out: the run folder; default ``runs/NAME``.
+        device, resume, force, record_views, track: as of `run_rounds`.
+        progress: whether a bar is drawn, on a terminal and in a notebook.
+        seeds: how many seeds are trained, from the spec's on, in ``out/seed-N``; ``None``: only the spec's.
+        baseline: whether the twin without noise (same data, seed, schedule, clip) is trained too, in
+            ``out-without-noise``. It has no guarantee: its folder is as private as the data.
 
-    ``seeds`` trains so many seeds, from the spec's on, in ``out/seed-N``. ``baseline`` also trains the twin
-    without noise, with the same data, seed, schedule and clip, in the folder ``out-without-noise``; the
-    report then says what privacy costs. The twin has no guarantee: its folder is as private as the data.
+    Returns:
+        The run, finished or stopped; the runs of all seeds where ``seeds`` is given.
+
+    Raises:
+        SfumatoError: as of `run_rounds`; a SpecError also where arguments do not go together.
     """
     require_spec(spec)
     if out is not None and not str(out):
@@ -143,18 +151,27 @@ def run(
         twins = twins_of(spec, folder, seeds) if baseline else []
         check_folders(folder, goes_on=resume or force, several=seeds is not None, baseline=baseline)
         for play in plays:
-            seen = {"record_views": record_views, "track": track}
-            _played(play, on_round, progress=progress, **options, **seen)
+            _played(play, on_round, progress=progress, record_views=record_views, track=track, **options)
         for twin in twins:
             _played(twin, None, progress=progress, **options)
-    if baseline:
+    done = _finished(folder, plays, twins, data, model)
+    return done[0] if seeds is None else SeedRuns(folder, done)
+
+
+def _finished(
+    folder: Path, plays: Sequence[Play], twins: Sequence[Play], data: Any, model: nn.Module | None
+) -> tuple[Run, ...]:
+    """The runs of ``plays``, which are done, each with its twin if there are ``twins``.
+
+    With twins the report in ``folder`` is written again, as it says what privacy costs.
+    """
+    if twins:
         from sfumato.report import write_report  # slow to import
 
         write_report([folder], folder / REPORT_FILE)
     silent = [Run(load_run(twin.folder), data, model) for twin in twins]
     pairs = zip_longest(plays, silent)
-    done = [Run(load_run(play.folder), data, model, twin) for play, twin in pairs]
-    return done[0] if seeds is None else SeedRuns(folder, tuple(done))
+    return tuple(Run(load_run(play.folder), data, model, twin) for play, twin in pairs)
 
 
 def _played(

@@ -69,7 +69,12 @@ class SeedRuns:
         return Series(self.runs[0].name, tuple(run.folder for run in self.runs)).final(column)
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the HTML report of all seeds to ``out`` (default: into their folder); returns its path."""
+        """Write the HTML report of all seeds to ``out`` (default: into their folder); returns its path.
+
+        Raises:
+            SpecError: another process is writing to ``out``.
+            RunError: a run is damaged, or the page cannot be written.
+        """
         from sfumato.report import write_report
 
         return write_report([self.folder], out or self.folder / REPORT_FILE)

@@ -42,6 +42,7 @@ def trained_model(
 
     Raises:
         RunError: there is no checkpoint either.
+        SpecError: the spec does not resolve, or its model cannot be built.
     """
     # the shape of an example depends on the data set, which is loaded to find it
     with allow_user_code(), given(data), giving_model(given_model):

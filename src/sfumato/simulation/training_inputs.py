@@ -45,6 +45,8 @@ class TrainingInputs:
 
         Raises:
             DataError: the plan is of a run with other data or another model.
+            SpecError: the partition cannot be kept, or the model, the loss or the noise mechanism cannot be
+                used.
         """
         spec = plan.spec
         mechanism_of(spec)  # made here, so that its errors are found before training
@@ -80,7 +82,13 @@ def divide_rows(plan: Plan, data: Dataset) -> Partition:
 
 
 def load_data(plan: Plan) -> Dataset:
-    """Load the data set of ``plan``; every call gives the same one."""
+    """Load the data set of ``plan``; every call gives the same one.
+
+    Raises:
+        SpecError: an option of the data section does not fit the source.
+        MissingExtraError: the source needs an extra that is not installed.
+        DataError: the data are absent or damaged.
+    """
     data = plan.spec.data
     return load_dataset(data.source, request_of(data, plan.parties.device_count, seed=plan.spec.seed))
 
@@ -104,7 +112,11 @@ def checked_loss(spec: Spec, model: nn.Module, features: Tensor, targets: Tensor
 
 
 def initial_model(spec: Spec, data: Dataset) -> nn.Module:
-    """The initial model of ``spec`` for examples of ``data``; its parameters follow from the spec's seed."""
+    """The initial model of ``spec`` for examples of ``data``; its parameters follow from the spec's seed.
+
+    Raises:
+        SpecError: the model cannot be built, or does not fit the examples; see `build_model`.
+    """
     return build_model(
         spec.model.kind,
         shape=tuple(data.train_features.shape[1:]),

@@ -10,7 +10,11 @@ from sfumato.spec import load_spec
 
 
 def account_point(spec: Mapping[str, Any], folder: Path) -> None:
-    """Compute ε of a point's spec and write it to the point's ``folder``; torch is not imported."""
+    """Compute ε of a point's spec and write it to the point's ``folder``; torch is not imported.
+
+    Raises:
+        SpecError: the spec does not resolve, or another process is writing there.
+    """
     from sfumato.sweeps.point_result import write_accounting
 
     write_accounting(load_spec(spec), folder)
@@ -24,6 +28,9 @@ def train_point(spec: Mapping[str, Any], folder: Path, device: str, track: tuple
         folder: of the run.
         device: auto, cpu or cuda.
         track: experiment trackers, by name.
+
+    Raises:
+        SfumatoError: as of `run_rounds`.
     """
     from sfumato.simulation.run import run_rounds
     from sfumato.sweeps.point_result import add_metrics

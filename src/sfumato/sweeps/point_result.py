@@ -47,6 +47,7 @@ def write_accounting(spec: Spec, folder: Path) -> None:
 
     Raises:
         SpecError: the spec does not resolve, or another process is writing there.
+        RunError: a file cannot be written, or a folder is in its place.
     """
     plan = resolve(spec)
     report = account(plan.spec)
@@ -78,7 +79,12 @@ def write_accounting(spec: Spec, folder: Path) -> None:
 
 
 def add_metrics(folder: Path) -> None:
-    """Add the metrics of the finished run in ``folder`` to ``result.json``: last values and total costs."""
+    """Add the metrics of the finished run in ``folder`` to ``result.json``: last values and total costs.
+
+    Raises:
+        SpecError: another process is writing there, or there is no run in ``folder``.
+        RunError: a file of the run is damaged.
+    """
     run = Series("", (load_run(folder),))
     others = [name for name in SCORES if name in run.first.metrics]
     metrics = {

@@ -205,6 +205,9 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
 
     A row for each point and seed, as `Sweep` says; a failed one has its message in ``error``, and a point
     whose spec was refused has one row without a seed.
+
+    Raises:
+        RunError: the table cannot be written.
     """
     errors = {(failure.point, failure.seed): failure.message for failure in failures}
     seeds: dict[str, list[int | None]] = {failure.point: [None] for failure in request.refused}

@@ -67,6 +67,7 @@ def sweep(
             sweep's ``failures``.
         MissingExtraError: a tracker or Ray is not installed.
         RunError: the Ray cluster cannot be reached.
+        DataError: the data of points that are done have changed since.
     """
     if not isinstance(over, Mapping):
         allowed = "must be a mapping of keys to values, like {'privacy.noise.epsilon': [2, 8]}"

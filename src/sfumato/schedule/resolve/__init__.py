@@ -25,6 +25,7 @@ def resolve(spec: Spec) -> Plan:
 
     Raises:
         SpecError: sections that do not fit each other or the data, or a protocol this version does not run.
+        DataError: the data are in a file that cannot be read.
     """
     require_spec(spec)
     plan = family_of(spec).resolve(spec)

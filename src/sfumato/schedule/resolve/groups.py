@@ -37,6 +37,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
 
     Raises:
         SpecError: sections that do not fit each other or the data.
+        DataError: the data are in a file that cannot be read.
     """
     spec = inlined(spec)
     if spec.model.kind == "mlp":

@@ -52,6 +52,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
 
     Raises:
         SpecError: sections that do not fit each other or the data.
+        DataError: the data are in a file that cannot be read.
     """
     spec, tree, notes = _with_tree_and_defaults(spec)
     spec, trees, of_changes = _with_changes_over_time(spec, tree)
