@@ -141,6 +141,9 @@ def plan_epochs(
         batch_size: examples a batch; ``"all"`` of a device's own.
         rng: a generator of the batches' stream.
 
+    Returns:
+        The rows of every batch of every device, in order of steps.
+
     Raises:
         SpecError: ``epochs`` or ``batch_size`` is below 1.
     """

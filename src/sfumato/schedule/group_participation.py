@@ -43,6 +43,10 @@ def draw_assignments(plan: GroupPlan, number: int) -> GroupAssignments:
     """Draw the workers that each group samples for round ``number`` (from 0), or for the interval it begins.
 
     Every group draws from a stream of its own, ``(number, group)``.
+
+    Returns:
+        Pairs of a worker and a group, sorted by group, then worker; all workers of a group where nothing is
+        drawn.
     """
     chosen = []
     for group in range(plan.groups.count):
