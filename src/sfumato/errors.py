@@ -12,9 +12,11 @@ SfumatoError                  base class; the message is meant for the user
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sfumato.arguments import Argument, ErrorPlace
+
+_MOST_LISTED = 20
 
 
 class SfumatoError(Exception):
@@ -103,6 +105,12 @@ def first_names(names: Sequence[str], most: int) -> str:
     """The first ``most`` of ``names``, joined by commas, and how many more there are: ``a, b and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def listed_names(names: Collection[str]) -> str:
+    """``names``, joined by commas; of more than 20 the first, and how many: ``a, b, ... (30 in all)``."""
+    more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
+    return ", ".join(list(names)[:_MOST_LISTED]) + more
 
 
 def _shorten(value: object, limit: int = 80) -> str:

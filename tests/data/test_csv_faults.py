@@ -41,14 +41,14 @@ def test_what_is_wrong_with_a_file_is_said(name: str, tmp_path: Path) -> None:
 def test_a_row_in_latin_1_is_named(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(TABLE.encode("latin-1"))
     with pytest.raises(DataError, match=r"line 2 is not text in UTF-8 \(near 'köln,40'"):
-        open_csv(tmp_path / "rows.csv", CsvFormat()).column("klinik", "text")
+        open_csv(tmp_path / "rows.csv", CsvFormat()).texts("klinik")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_utf_8_is_read_with_and_without_a_mark(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(TABLE.encode(encoding))
     table = open_csv(tmp_path / "rows.csv", CsvFormat())
-    assert table.column("klinik", "text").to_pylist() == ["köln", "ulm"]
+    assert table.texts("klinik").to_pylist() == ["köln", "ulm"]
 
 
 def test_the_first_text_among_numbers() -> None:

@@ -2,7 +2,7 @@
 
     run.py account.py validate.py show.py init.py plan.py sweep.py study.py report.py compare.py attack.py
     audit.py verify.py statement.py explore.py deploy.py party.py
-    ranks.py          a command over the processes that torchrun starts
+    torchrun.py       a command over the processes that torchrun starts
     options.py        arguments and options that several commands share, and how messages name them
     spec_argument.py  reads the SPEC argument; errors name the file
     hinting_command.py  what to write instead of an option that there is not
@@ -33,7 +33,7 @@ import typer
 from sfumato.arguments import spelled_by
 from sfumato.cli.hinting_command import COMMANDS_OF_OTHERS, HintingCommand
 from sfumato.cli.options import DEBUG, OptionSpelling
-from sfumato.cli.ranks import require_startable_by_torchrun
+from sfumato.cli.torchrun import require_startable_by_torchrun
 from sfumato.distributed.launch import Launch
 from sfumato.durable_files import reason
 from sfumato.errors import SfumatoError, SpecError, SpecProblemsError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.console import console, empty_table, key_value_table, raw_to_trusted_edge
+from sfumato.cli.console import console, empty_table, key_value_table, print_json, raw_to_trusted_edge
 from sfumato.cli.options import Debug, Set, SpecSource
 from sfumato.cli.spec_argument import locating_errors, read_spec
 from sfumato.rounding import number, range_text, upper_bound
@@ -60,9 +60,7 @@ def account(
     with locating_errors(spec, changes):
         report = account_for(loaded, unit=unit, observer=observer, delta=delta, curve=curve)
     if as_json:
-        import json
-
-        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(report.to_dict())
     else:
         _print_report(report)
 

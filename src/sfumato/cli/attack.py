@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sfumato.cli.console import print_json
 from sfumato.cli.options import Debug
 from sfumato.cli.spec_argument import titles_of
 
@@ -40,8 +41,6 @@ def attack(
     debug: Debug = False,
 ) -> None:
     """Attack a recorded run as an observer."""
-    import json
-
     from sfumato.attacks import attack as attacked
     from sfumato.cli.attack_table import print_attack
     from sfumato.run_folder.reader import SPEC_FILE
@@ -49,7 +48,7 @@ def attack(
 
     found = attacked(run, observer=observer, kind=kind.value)
     if as_json:
-        print(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(found)
         return
     print_attack(found, titles_of(load_spec(run / SPEC_FILE)))
     print(f"draw it with: sfumato report {run}")

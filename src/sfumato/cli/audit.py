@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.arguments import Argument
-from sfumato.cli.console import console, empty_table
-from sfumato.cli.options import Debug, Set
-from sfumato.cli.spec_argument import locating_errors, read_spec, titles_of
+from sfumato.cli.console import console, empty_table, print_json
+from sfumato.cli.options import Debug, Set, SpecOrRun
+from sfumato.cli.spec_argument import locating_errors, read_spec, run_folder_named, titles_of
 from sfumato.errors import SpecError
 from sfumato.rounding import lower_bound, number, upper_bound
 
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    spec: Annotated[
-        str,
-        typer.Argument(metavar="SPEC|RUN", help="A YAML file, the name of a built-in spec, or a run folder."),
-    ],
+    spec: SpecOrRun,
     observer: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,12 +47,10 @@ def audit(
 
     The audit of a run folder is shown in the run's report. The exit status is 1 if a guarantee is refuted.
     """
-    import json
-
     from sfumato.auditing import audit as attack
     from sfumato.run_folder.reader import write_json
 
-    run = _run_folder_named(spec)
+    run = run_folder_named(spec)
     if out is not None:
         _require_outside_of_runs(out)
     loaded, settings = (
@@ -68,7 +63,7 @@ def audit(
     if run is not None:
         _add_to_run_folder(run, report)
     if as_json:
-        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(report.to_dict())
     else:
         _print_report(report, titles_of(loaded))
     if not report.holds:
@@ -91,14 +86,6 @@ def _require_outside_of_runs(out: Path) -> None:
             "run there by itself; give a file elsewhere"
         )
         raise SpecError(Argument("out"), str(out), allowed)
-
-
-def _run_folder_named(source: str) -> Path | None:
-    """The run folder that ``source`` names; ``None`` if it names a spec."""
-    from sfumato.run_folder.reader import holds_run
-    from sfumato.spec.load import builtin_names
-
-    return Path(source) if source not in builtin_names() and holds_run(Path(source)) else None
 
 
 def _spec_and_settings_of_run(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSettings, ...]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -54,11 +55,18 @@ def raw_to_trusted_edge(devices: int, of: int) -> str:
     return f"raw to a trusted edge: {devices:,} of {with_noun(of, 'device')}"
 
 
-def exit_of_interrupted(command: Sequence[str]) -> typer.Exit:
+def print_json(result: Mapping[str, Any]) -> None:
+    """Print ``result`` as JSON, for programs; numbers in it must be finite."""
+    print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def exit_of_interrupted(command: Sequence[str] | None = None) -> typer.Exit:
     """Print to stderr which ``command`` continues what was interrupted; returns the exit to raise.
 
-    ``command``: its words, such as ``["sfumato", "run", "SPEC", "--resume"]``. The exit has status 130.
+    ``command``: its words, such as ``["sfumato", "run", "SPEC", "--resume"]``; by default those of this
+    process. The exit has status 130.
     """
+    command = ["sfumato", *sys.argv[1:]] if command is None else command
     print(f"\nsfumato: interrupted; continue with: {shlex.join(command)}", file=sys.stderr)
     return typer.Exit(130)
 

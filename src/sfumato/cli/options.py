@@ -16,6 +16,9 @@ DEBUG = typer.Option("--debug", help="Show a traceback if there is an error.")
 SpecSource = Annotated[
     str, typer.Argument(metavar="SPEC", help="A YAML file or the name of a built-in spec.")
 ]
+SpecOrRun = Annotated[
+    str, typer.Argument(metavar="SPEC|RUN", help="A YAML file, the name of a built-in spec, or a run folder.")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,7 +108,7 @@ def run_scan(
         scan = PilotScan.of(spec, targets, axes, accuracy=accuracy, minimize=minimize, seeds=seeds, out=pilot)
         return scan.run(otherwise=line_printer(size), **running)
     except KeyboardInterrupt:
-        raise exit_of_interrupted(["sfumato", *sys.argv[1:]]) from None
+        raise exit_of_interrupted() from None
     except SpecError as error:
         if error.argument != Argument("out"):
             raise

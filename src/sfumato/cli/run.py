@@ -15,8 +15,8 @@ import typer
 
 from sfumato.cli.console import console, exit_of_interrupted, print_next
 from sfumato.cli.options import Debug, Set, SpecSource, Track, folder_named
-from sfumato.cli.ranks import command_over_ranks, joined_ranks
 from sfumato.cli.spec_argument import locating_errors, read_spec
+from sfumato.cli.torchrun import command_over_ranks, joined_ranks
 from sfumato.distributed.launch import Launch
 
 if TYPE_CHECKING:

@@ -32,11 +32,11 @@ def show(
     with locating_errors(spec, changes):
         plan = resolve(loaded)
     out = console()
-    drawing = family_of(loaded).summary(plan)
-    out.print(key_value_table(drawing.rows()))
+    summary = family_of(loaded).summary(plan)
+    out.print(key_value_table(summary.rows()))
     out.print()
-    out.print(drawing.drawing())
-    out.print(drawing.legend)
+    out.print(summary.drawing())
+    out.print(summary.legend)
     for note in plan.notes:
         out.print(f"note: {note}")
     for finding in findings_of_plan(plan, plan.spec.privacy.delta):

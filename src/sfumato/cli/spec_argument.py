@@ -1,4 +1,7 @@
-"""Reads the spec that the SPEC argument names, and adds its name to errors that are found later."""
+"""Reads the spec that the SPEC argument names, and adds its name to errors that are found later.
+
+Some commands take a run folder in its place.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,14 @@ def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
     from sfumato.spec import load_spec
 
     return load_spec(source, tuple(changes or ()))
+
+
+def run_folder_named(source: str) -> Path | None:
+    """The run folder that ``source``, a SPEC or RUN argument, names; ``None`` if it names a spec."""
+    from sfumato.run_folder.reader import holds_run
+    from sfumato.spec.load import builtin_names
+
+    return Path(source) if source not in builtin_names() and holds_run(Path(source)) else None
 
 
 def titles_of(spec: Spec) -> Callable[[str], str]:

@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.cli.options import Debug
-from sfumato.cli.spec_argument import locating_errors, read_spec
+from sfumato.cli.options import Debug, SpecOrRun
+from sfumato.cli.spec_argument import locating_errors, read_spec, run_folder_named
 
 if TYPE_CHECKING:
     from sfumato.report.statement.content import Statement
 
-Source = Annotated[
-    str, typer.Argument(metavar="SPEC|RUN", help="A YAML file, the name of a built-in spec, or a run folder.")
-]
-
 
 def statement(
-    spec: Source,
+    spec: SpecOrRun,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -35,11 +31,10 @@ def statement(
     Of a run folder every ε is recomputed first, as by `sfumato verify`; the statement says what was found.
     """
     from sfumato.checked import write_statement
-    from sfumato.run_folder.reader import holds_run
-    from sfumato.spec.load import builtin_names
 
-    if spec not in builtin_names() and holds_run(Path(spec)):
-        page, found = write_statement(Path(spec), out)
+    run = run_folder_named(spec)
+    if run is not None:
+        page, found = write_statement(run, out)
     else:
         loaded = read_spec(spec, None)
         with locating_errors(spec):

@@ -68,7 +68,7 @@ def study(
         try:
             result = run_study(plan, out, device=str(device), workers=workers, on=on, tell=_tell)
         except KeyboardInterrupt:
-            raise exit_of_interrupted(["sfumato", *sys.argv[1:]]) from None
+            raise exit_of_interrupted() from None
         _print_result(result)
         failed = failed or bool(result.failures)
     if failed:

@@ -69,7 +69,7 @@ def sweep(
         options: dict[str, Any] = {"device": str(device), "workers": workers, "on": on, "track": track or ()}
         swept = run_request(request, **options, otherwise=told)
     except KeyboardInterrupt:
-        raise exit_of_interrupted(["sfumato", *sys.argv[1:]]) from None
+        raise exit_of_interrupted() from None
     _print_summary(swept)
     if swept.failures:
         raise typer.Exit(1)

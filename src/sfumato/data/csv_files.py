@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.data.csv_faults import refuse_other_files, unreadable_csv
 from sfumato.data.locate import CsvFormat
-from sfumato.data.table_files import ColumnTable, column_types, unreadable_table
+from sfumato.data.table_files import ColumnTable, WantedColumns, column_types, unreadable_table
 from sfumato.data.tables import is_decimal_comma, is_number
 from sfumato.errors import DataError, SpecError
 
@@ -47,11 +47,11 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
     if not first_row:
         raise DataError(f"{path}: has a line of headings and no rows")
 
-    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+    def read(wanted: WantedColumns) -> Mapping[str, pa.ChunkedArray]:
         types = {
-            name: pa.string() if as_text else pa.float64()
-            for name, as_text in wanted.items()
-            if as_text is not None
+            name: pa.string() if form == "text" else pa.float64()
+            for name, form in wanted.items()
+            if form != "stored"
         }
         options = csv.ConvertOptions(
             include_columns=list(wanted), column_types=types, decimal_point=written.decimal
@@ -59,8 +59,8 @@ def open_csv(path: Path, written: CsvFormat) -> ColumnTable:
         try:
             table = csv.read_csv(path, parse_options=parsed, convert_options=options)
         except (OSError, pa.ArrowInvalid) as error:
-            for name in (name for name, as_text in wanted.items() if as_text is False):
-                _refuse_text(path, name, read({name: True})[name].to_pylist(), written)
+            for name in (name for name, form in wanted.items() if form == "numbers"):
+                _refuse_text(path, name, read({name: "text"})[name].to_pylist(), written)
             raise unreadable_csv(path, written.separator, error) from None
         return {name: table[name] for name in wanted}
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.data.features import RowNumbers, refuse_not_finite, row_numbers
 from sfumato.data.rows import Rows
-from sfumato.data.users import labels_of_user, refuse_no_pixels, rows_of_users
+from sfumato.data.users import labels_of_user, refuse_invalid_pixels, rows_of_users
 from sfumato.errors import DataError, first_line
 
 _FEMNIST_PIXELS, _FEMNIST_SHAPE = 784, (1, 28, 28)
@@ -104,7 +104,7 @@ def _rows_of(place: Path, paths: Sequence[Path]) -> Rows:
     numbers = row_numbers(len(features))
     refuse_not_finite(features, name, numbers, "")
     if len(shape) == 3:
-        refuse_no_pixels(features, name, numbers)
+        refuse_invalid_pixels(features, name, numbers)
 
     def read_features(chosen: RowNumbers) -> NDArray[np.float32]:
         return features if len(chosen) == len(features) else features[chosen]

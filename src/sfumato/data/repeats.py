@@ -48,7 +48,7 @@ def _repeating(source: str, request: Request, stamp: object) -> tuple[str, ...]:
     table = open_table(place.folder, place.form, request.csv)
     if table is None:
         return ()
-    wanted = {name: True for name in table.types if looks_like_id(name)}
-    read = table.read(wanted) if wanted else {}
-    texts = {name: [text for text in read[name].to_pylist() if text] for name in wanted}
+    ids = [name for name in table.types if looks_like_id(name)]
+    read = table.read(dict.fromkeys(ids, "text")) if ids else {}
+    texts = {name: [text for text in read[name].to_pylist() if text] for name in ids}
     return tuple(name for name, values in texts.items() if len(set(values)) < len(values))

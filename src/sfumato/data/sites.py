@@ -7,14 +7,14 @@ cloud and the devices, and in groups, each device is a site: the one of that nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.data.builtin_datasets import DatasetFacts
-from sfumato.errors import SpecError
+from sfumato.errors import SpecError, listed_names
 from sfumato.network.tree import from_spec
 from sfumato.spec.base import closest
 from sfumato.spec.data import FlowerPartition, IidPartition, TwoLevelPartition
@@ -24,7 +24,6 @@ from sfumato.spec.topology import GroupTopology, StarTopology, TreeTopology
 IntArray = npt.NDArray[np.int64]
 
 _PLACE = "data.site_column"
-_MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
     if known.site_counts is None or _names(spec) is not None:
         return ()
     named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]
-    return (f"every device is a site: {_names_as_text(named)}",)
+    return (f"every device is a site: {listed_names(named)}",)
 
 
 def _names(spec: Spec) -> _Named | None:
@@ -126,7 +125,7 @@ def _one_device_for_each_site(found: tuple[str, ...], devices: int) -> IntArray:
     """The device of every site, in order; `SpecError` if there are not as many devices as sites."""
     if len(found) != devices:
         allowed = (
-            f"the data have {len(found)} sites ({_names_as_text(found)}), the topology {devices} devices: "
+            f"the data have {len(found)} sites ({listed_names(found)}), the topology {devices} devices: "
             "without names in the topology every device is one site"
         )
         raise SpecError(_PLACE, None, allowed)
@@ -139,13 +138,13 @@ def _places_by_name(found: tuple[str, ...], named: _Named) -> IntArray:
     only_data = [name for name in found if name not in names]
     only_topology = [name for name in names if name not in found]
     if only_data or only_topology:
-        of_data, of_topology = _names_as_text(found), _names_as_text(names)
+        of_data, of_topology = listed_names(found), listed_names(names)
         allowed = f"the sites of the data are {of_data}; the {what} of the topology are {of_topology}"
         if only_data:
             near = closest(only_data[0], only_topology)
-            allowed += f"; no {what[:-1]} is called {_names_as_text(only_data)}{near}"
+            allowed += f"; no {what[:-1]} is called {listed_names(only_data)}{near}"
         if only_topology:
-            allowed += f"; no row has the site {_names_as_text(only_topology)}"
+            allowed += f"; no row has the site {listed_names(only_topology)}"
         raise SpecError(_PLACE, None, f"{allowed}; name the {what} in {key} as the data do")
     place = {name: number for number, name in enumerate(names)}
     return np.array([place[name] for name in found], dtype=np.int64)
@@ -165,9 +164,3 @@ def _refuse_other_rules(spec: Spec) -> None:
         )
     if spec.protocol == "pedpfl" and isinstance(spec.topology, TreeTopology):
         raise SpecError(_PLACE, None, "must be left out with pedpfl on a tree: its edges form one cluster")
-
-
-def _names_as_text(names: Sequence[str]) -> str:
-    """The first of ``names`` as text, and how many there are."""
-    more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
-    return ", ".join(names[:_MOST_LISTED]) + more

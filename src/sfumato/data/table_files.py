@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from sfumato.data.row_groups import RowGroups
 from sfumato.errors import DataError, first_line
@@ -14,6 +14,9 @@ from sfumato.errors import DataError, first_line
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+WantedColumns: TypeAlias = Mapping[str, Literal["text", "numbers", "stored"]]
+"""Columns to read, by name: their values converted to text, converted to 64-bit numbers, or as stored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,21 +26,24 @@ class ColumnTable:
     Attributes:
         name: for messages.
         types: of every column, in order; of a CSV file as its first rows have them.
-        read: columns by name: as text where it says ``True``, as numbers where ``False``, as they are where
-            ``None``.
+        read: reads the wanted columns of all rows.
         groups: of rows, where they can be read one by one.
         decimal: of a CSV file, the sign before the decimals of a number.
     """
 
     name: str
     types: Mapping[str, pa.DataType]
-    read: Callable[[Mapping[str, bool | None]], Mapping[str, pa.ChunkedArray]]
+    read: Callable[[WantedColumns], Mapping[str, pa.ChunkedArray]]
     groups: RowGroups | None = None
     decimal: str | None = None
 
-    def column(self, name: str, values: str | None = None) -> pa.ChunkedArray:
-        """The values of column ``name``: converted to text if ``values`` is ``"text"``, else as stored."""
-        return self.read({name: True if values == "text" else None})[name]
+    def column(self, name: str) -> pa.ChunkedArray:
+        """The values of column ``name`` as stored."""
+        return self.read({name: "stored"})[name]
+
+    def texts(self, name: str) -> pa.ChunkedArray:
+        """The values of column ``name``, converted to text; a missing value stays missing."""
+        return self.read({name: "text"})[name]
 
 
 def open_parquet(path: Path) -> ColumnTable:
@@ -55,7 +61,7 @@ def open_parquet(path: Path) -> ColumnTable:
     except (OSError, pa.ArrowException) as error:
         raise unreadable_table(path, error) from None
 
-    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+    def read(wanted: WantedColumns) -> Mapping[str, pa.ChunkedArray]:
         try:
             return _converted_columns(parquet.read_table(path, columns=list(wanted)), wanted)
         except (OSError, pa.ArrowException) as error:
@@ -65,7 +71,7 @@ def open_parquet(path: Path) -> ColumnTable:
         try:
             with parquet.ParquetFile(path, metadata=about) as file:
                 found = file.read_row_group(group, columns=list(names))
-            return _converted_columns(found, dict.fromkeys(names, False))
+            return _converted_columns(found, dict.fromkeys(names, "numbers"))
         except (OSError, pa.ArrowException) as error:
             raise unreadable_table(path, error) from None
 
@@ -90,11 +96,11 @@ def open_arrow(path: Path) -> ColumnTable:
     def read_group(group: int, names: Sequence[str]) -> Mapping[str, pa.ChunkedArray]:
         one = pa.Table.from_batches([batches[group]])
         try:
-            return _converted_columns(one, dict.fromkeys(names, False))
+            return _converted_columns(one, dict.fromkeys(names, "numbers"))
         except pa.ArrowException as error:
             raise unreadable_table(path, error) from None
 
-    def read(wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
+    def read(wanted: WantedColumns) -> Mapping[str, pa.ChunkedArray]:
         try:
             return _converted_columns(table, wanted)
         except pa.ArrowException as error:
@@ -129,17 +135,17 @@ def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
     return ColumnTable(name, column_types(name, table.schema), partial(_converted_columns, table))
 
 
-def _converted_columns(table: pa.Table, wanted: Mapping[str, bool | None]) -> Mapping[str, pa.ChunkedArray]:
-    """The wanted columns, converted to text or to numbers."""
+def _converted_columns(table: pa.Table, wanted: WantedColumns) -> Mapping[str, pa.ChunkedArray]:
+    """The wanted columns of ``table``, without dictionary encoding."""
     import pyarrow as pa
 
     found = {}
-    for name, as_text in wanted.items():
+    for name, form in wanted.items():
         column = table[name]
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if as_text is not None:
-            column = column.cast(pa.string() if as_text else pa.float64())
+        if form != "stored":
+            column = column.cast(pa.string() if form == "text" else pa.float64())
         found[name] = column
     return found
 

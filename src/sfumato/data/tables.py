@@ -19,7 +19,7 @@ from sfumato.data.locate import Columns
 from sfumato.data.row_groups import GroupedRows
 from sfumato.data.rows import Rows, target_columns
 from sfumato.data.table_files import ColumnTable
-from sfumato.errors import DataError, SpecError
+from sfumato.errors import DataError, SpecError, listed_names
 from sfumato.spec.base import closest
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def table_rows(table: ColumnTable, columns: Columns) -> Rows:
     """
     labels = _label_names(table, columns)
     if not labels and columns.task != "next-token":
-        allowed = f"is required: the column of labels; {table.name} has {_names_as_text(table.types)}"
+        allowed = f"is required: the column of labels; {table.name} has {listed_names(table.types)}"
         raise SpecError("data.label_column", None, allowed)
     named = [("label", label) for label in labels]
     single = {"group": columns.group, "site": columns.site, "person": columns.person, "test": columns.test}
@@ -108,7 +108,7 @@ def _features(
         )
         if not chosen:
             hint = _decimal_comma(table, [name for name in table.types if name not in others])
-            allowed = f"{table.name} has no other column of numbers: {_names_as_text(table.types)}{hint}"
+            allowed = f"{table.name} has no other column of numbers: {listed_names(table.types)}{hint}"
             raise SpecError(place, None, allowed)
     for name in chosen:
         _refuse_missing(table, place, name)
@@ -124,7 +124,7 @@ def _features(
     scaled = (*chosen, *(labels if columns.task == "regression" else ()))
     for name, _, _ in columns.scale:
         if name not in scaled:
-            allowed = f"is no feature{closest(name, chosen)}; the features are {_names_as_text(chosen)}"
+            allowed = f"is no feature{closest(name, chosen)}; the features are {listed_names(chosen)}"
             raise SpecError("data.scale", name, allowed)
     return chosen
 
@@ -132,7 +132,7 @@ def _features(
 def _decimal_comma(table: ColumnTable, names: Sequence[str]) -> str:
     """What to write where the first row has a decimal comma in one of these columns; empty where not."""
     for name in names if table.decimal == "." else ():
-        text = str(table.column(name, "text").slice(0, 1).to_pylist()[0] or "")
+        text = str(table.texts(name).slice(0, 1).to_pylist()[0] or "")
         if is_decimal_comma(text):
             return f"; {text!r} in column {name!r} has a decimal comma: write data.decimal: ','"
     return ""
@@ -140,7 +140,7 @@ def _decimal_comma(table: ColumnTable, names: Sequence[str]) -> str:
 
 def _first_text(table: ColumnTable, name: str) -> str:
     """Where a column of text that holds mostly numbers has its first text, and what to do; else empty."""
-    texts = [str(text or "") for text in table.column(name, "text").to_pylist()]
+    texts = [str(text or "") for text in table.texts(name).to_pylist()]
     found = first_text_among_numbers(texts, table.decimal or ".")
     if found is None:
         return ""
@@ -194,7 +194,7 @@ def _read_numbers(
     Raises:
         DataError: a value is missing, no number or not finite.
     """
-    read = table.read(dict.fromkeys(names, False))
+    read = table.read(dict.fromkeys(names, "numbers"))
     rows = row_numbers(len(read[names[0]])) if rows is None else rows
     return _as_numbers(table.name, names, scale, read, rows, chosen=rows, what=what)
 
@@ -249,7 +249,7 @@ def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
 
 def _text_column(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
     """The texts of a column; `DataError` if one is empty."""
-    column = table.column(name, "text")
+    column = table.texts(name)
     _refuse_gap(table, column, name, what)
     texts = np.array([text.strip() for text in column.to_pylist()], dtype=np.str_)
     empty = np.flatnonzero(texts == "")
@@ -280,7 +280,7 @@ def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
     if name not in table.types:
         near = closest(name, table.types)
         raise SpecError(
-            place, name, f"{table.name} has no such column{near}; it has {_names_as_text(table.types)}"
+            place, name, f"{table.name} has no such column{near}; it has {listed_names(table.types)}"
         )
 
 
@@ -289,9 +289,3 @@ def holds_numbers(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _names_as_text(names: Mapping[str, object] | Sequence[str]) -> str:
-    """The first 20 of ``names`` as text, and how many there are."""
-    shown = list(names)[:20]
-    return ", ".join(shown) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")

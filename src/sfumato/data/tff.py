@@ -29,7 +29,7 @@ from sfumato.data.features import (
 )
 from sfumato.data.locate import Columns
 from sfumato.data.rows import Rows
-from sfumato.data.users import labels_of_user, refuse_no_pixels, rows_of_users
+from sfumato.data.users import labels_of_user, refuse_invalid_pixels, rows_of_users
 from sfumato.errors import DataError, MissingExtraError, SpecError, first_line
 from sfumato.spec.data import HDF5_SUFFIXES
 from sfumato.spec.limits import MAX_DATA_VALUES
@@ -136,7 +136,7 @@ class ClientRows:
                     out[part] /= np.float32(255)
         refuse_not_finite(out, str(self.path), rows, "")
         if len(self.shape) == 4:
-            refuse_no_pixels(out, str(self.path), rows)
+            refuse_invalid_pixels(out, str(self.path), rows)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def labels_of_user(values: NDArray[Any], name: str) -> NDArray[Any]:
     return values if values.dtype.kind == "U" else values.astype(np.int64)
 
 
-def refuse_no_pixels(features: Array, name: str, rows: RowNumbers) -> None:
+def refuse_invalid_pixels(features: Array, name: str, rows: RowNumbers) -> None:
     """Refuse images with a value outside [0, 1].
 
     Args:

@@ -20,10 +20,10 @@ from sfumato.data.repeats import looks_like_id
 from sfumato.data.sites import sort_sites
 from sfumato.data.table_files import ColumnTable, open_parquet
 from sfumato.data.tables import first_text_among_numbers, holds_numbers, is_decimal_comma, is_number
-from sfumato.errors import DataError, SpecError
+from sfumato.errors import DataError, SpecError, listed_names
 from sfumato.spec.base import closest
 
-_MOST_LISTED, _MOST_CATEGORIES = 20, 20
+_MOST_CATEGORIES = 20
 _Found = TypeVar("_Found")
 
 
@@ -112,8 +112,7 @@ class OwnTable:
     @property
     def listed(self) -> str:
         """The names of the columns, joined by commas; of many only the first, and how many there are."""
-        more = f", ... ({len(self.names)} in all)" if len(self.names) > _MOST_LISTED else ""
-        return ", ".join(self.names[:_MOST_LISTED]) + more
+        return listed_names(self.names)
 
     def sites(self, name: str) -> Mapping[str, int]:
         """Site to its number of rows, by the column ``name``, in order; rows without a site are left out."""
@@ -174,7 +173,7 @@ class OwnTable:
         names = [name for name in self.names if name in self.numeric or name in self.texts]
         no_number = pa.array(csv.ConvertOptions().null_values)
         found = {}
-        for name, column in self.columns.read(dict.fromkeys(names, True)).items():
+        for name, column in self.columns.read(dict.fromkeys(names, "text")).items():
             texts = compute.fill_null(compute.utf8_trim_whitespace(column), "")
             gaps = compute.is_in(texts, no_number if name in self.numeric else pa.array([""]))
             there = texts.filter(compute.invert(gaps))
@@ -189,7 +188,7 @@ class OwnTable:
 
     def _texts(self, name: str) -> list[str]:
         """The values of a column as text, one a row, without spaces around them; "" where there is none."""
-        return [str(text or "").strip() for text in self.columns.column(name, "text").to_pylist()]
+        return [str(text or "").strip() for text in self.columns.texts(name).to_pylist()]
 
     def labels(self, name: str) -> tuple[str, ...]:
         """The different labels of a column, in order: numbers as they are written shortest, or texts.

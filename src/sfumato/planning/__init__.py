@@ -14,8 +14,8 @@
     allocate.py        the least noise for given targets: which bounds and which sources to use
     certification.py   the planned spec accounted for; noise is raised until every target holds
     noise_of_others.py  less noise where that of others who are drawn counts
-    problem.py         what a plan starts from, and targets that no noise can meet
-    conflict.py        messages about targets that cannot all be met
+    problem.py         what a plan starts from; targets that no noise can meet are refused
+    conflict.py        the message about targets that need more noise than is allowed
     costs.py           energy, delay and bytes of a training, before it is played
     cost_search.py     participation and round length of least energy or delay with allowed noise
     result.py          the planned spec with its figures

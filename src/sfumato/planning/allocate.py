@@ -21,10 +21,10 @@ from sfumato.errors import RunError
 from sfumato.planning.composed_response import ComposedResponse
 from sfumato.planning.convex_program import Constraint, Optimum, minimise_variance
 from sfumato.planning.noise_response import BoundResponse, PlanResponse, measure_response
+from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import EpsilonTarget
+from sfumato.planning.targets import PairTarget
 from sfumato.schedule.base import Plan
-from sfumato.schedule.rows.observers import ObservedUnit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,14 +33,6 @@ _LEAST_SAVING = 1e-3  # noise that further sources must save, as a share, to be 
 _TANGENTS = 12  # at most so many times are tangents taken anew
 _LEAST_DESCENT = 1e-5  # noise that new tangents must save, as a share, to be taken again
 _SLACK = 0.7  # of its limit: a constraint with less keeps its tangent
-
-
-@dataclass(frozen=True)
-class PairTarget:
-    """``target`` for one of the pairs it is about."""
-
-    target: EpsilonTarget
-    pair: ObservedUnit
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,35 +99,21 @@ def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[Pai
 
     ``response``: of the plan to its sources.
     """
-    return [
-        d
-        for d in pair_targets
-        if all(bound_response.is_raw for bound_response in response.bound_responses(d.pair))
-    ]
+    return [one for one in pair_targets if all(bound.is_raw for bound in response.bound_responses(one.pair))]
 
 
-def allocate(
-    plan: Plan,
-    sources: Sequence[NoiseSource],
-    extra: Sequence[NoiseSource],
-    pair_targets: Sequence[PairTarget],
-) -> Allocation:
-    """The noise of least variance that meets ``pair_targets``, as far as the search of this module finds it.
+def allocate(problem: PlanProblem) -> Allocation:
+    """The noise of least variance that meets all pair targets of ``problem``, at least one.
 
-    Args:
-        plan: the plan whose noise is replaced.
-        sources: sources that together can meet every target, except towards observers trusted with raw
-            updates: there only ``extra`` sources below such an observer give a finite ε.
-        extra: further sources that may reduce the noise; used only if they do.
-        pair_targets: at least one.
+    As far as the search of this module finds it. Extra sources are used only if they reduce the noise.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
         RunError: the solver finds no solution.
     """
-    found = _least_noise(plan, sources, pair_targets)
-    if extra:
-        more = _least_noise(plan, (*sources, *extra), pair_targets)
+    found = _least_noise(problem.base, problem.sources, problem.pair_targets)
+    if problem.extra:
+        more = _least_noise(problem.base, (*problem.sources, *problem.extra), problem.pair_targets)
         if more.variance < found.variance * (1 - _LEAST_SAVING):
             return more
     return found

@@ -1,16 +1,31 @@
-"""Certification of a plan: its spec is accounted for, and noise is raised until every target holds."""
+"""Certification of plans: their specs are accounted for, and noise is scaled until every target holds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from sfumato.errors import RunError
-from sfumato.planning.allocate import Allocation, PairTarget, allocate
-from sfumato.planning.sources import NoiseSource, with_intensities
-from sfumato.planning.targets import EpsilonTarget, guarantee, noise_scale, pairs_of
+import numpy as np
+import numpy.typing as npt
+
+from sfumato.errors import RunError, SpecError
+from sfumato.planning.allocate import Allocation, allocate
+from sfumato.planning.problem import PlanProblem
+from sfumato.planning.sources import with_intensities
+from sfumato.planning.targets import (
+    TARGETS,
+    EpsilonTarget,
+    PairTarget,
+    guarantee,
+    has_trusted_member,
+    noise_scale,
+    pairs_of,
+)
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.schedule.base import Plan
+from sfumato.schedule.noise.least_noise import Verdict, least_noise, verdict_on_worst
 from sfumato.schedule.rows.observers import ObservedUnit
 
 _ATTEMPTS = 20
@@ -28,47 +43,96 @@ def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedUnit
             yield pair, row
 
 
-def has_trusted_member(plan: Plan, pair: ObservedUnit) -> bool:
-    """Whether any member of the pair's coalition is trusted with the unit's raw updates in any round."""
-    return any(plan.ever_trusts(party, pair.device) for party in pair.coalition)
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A plan that is tried, and what account says of the pairs that targets are about.
+
+    Attributes:
+        plan: resolved.
+        rows: each pair with its target, and its guarantee; the largest ε over its target first.
+    """
+
+    plan: Plan
+    rows: tuple[tuple[PairTarget, Guarantee], ...]
+
+    @classmethod
+    def of(cls, plan: Plan, targets: Sequence[EpsilonTarget]) -> Trial:
+        """A trial of ``plan`` for all ``targets``."""
+        found = [
+            (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
+        ]
+        return cls(plan, tuple(sorted(found, key=share_of_target, reverse=True)))
+
+    @cached_property
+    def needed_factor(self) -> float:
+        """The least factor on all noise at which the worst pair meets its target, as it is charged now.
+
+        Raises:
+            SpecError: every target holds without noise.
+        """
+        one, row = self.rows[0]
+        asked = [one] if row.epsilon > 0 else [other for other, _ in self.rows]
+        found = max(noise_scale(self.plan, each.pair, each.target.epsilon) for each in asked)
+        if found == 0:
+            why = "needs no noise: its observers learn so little that every noise meets it"
+            raise SpecError(TARGETS.at(str(one.target)), None, why)
+        return found
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on this plan's noise, by the pair that is nearest to its target or above it."""
+        one, row = self.rows[0]
+        return verdict_on_worst(row.epsilon, one.target.epsilon, lambda: self.needed_factor)
 
 
-def certified_plan(
-    plan: Plan,
-    sources: Sequence[NoiseSource],
-    extra: Sequence[NoiseSource],
-    pair_targets: Sequence[PairTarget],
-    targets: Sequence[EpsilonTarget],
-) -> tuple[Plan, Allocation]:
-    """The plan of least noise for ``pair_targets``, certified: account confirms every one of ``targets``.
+def share_of_target(judged: tuple[PairTarget, Guarantee]) -> float:
+    """ε of a judged pair over its target; above 1 it misses the target."""
+    one, row = judged
+    return row.epsilon / one.target.epsilon
 
-    ``pair_targets`` name one pair of each class that is equivalent in the plan to start from. A solution may
-    split such a class: pairs that miss their target are then added to the problem. What remains is the
-    solver's error, and all noise is scaled up to remove it.
+
+def least_confirmed_factor(
+    plan_at: Callable[[float], Plan], targets: Sequence[EpsilonTarget], first: float = 1.0
+) -> float:
+    """The least factor on all noise stds at which account confirms ``targets``.
 
     Args:
-        plan: the plan whose noise is replaced.
-        sources: that together can meet every target.
-        extra: further sources that may reduce the noise.
-        pair_targets: at least one.
-        targets: that the result must meet.
+        plan_at: gives the plan at a factor.
+        targets: at least one.
+        first: the factor to try first.
+
+    Raises:
+        SpecError: every target holds without noise.
+    """
+
+    def judged(factor: npt.NDArray[np.float64]) -> Verdict:
+        return Trial.of(plan_at(float(factor[0])), targets).verdict
+
+    return float(least_noise(judged, np.array([first]))[0])
+
+
+def certified_plan(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
+    """The plan of least noise for ``problem``, certified: account confirms every one of ``targets``.
+
+    The problem names one pair of each class that is equivalent in the plan to start from. A solution may
+    split such a class: pairs that miss their target are then added to the problem. What remains is the
+    solver's error, and all noise is scaled up to remove it.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
         RunError: the solver finds no solution, or no plan can be certified.
     """
-    pair_targets = list(pair_targets)
-    found = allocate(plan, sources, extra, pair_targets)
+    found = allocate(problem)
     intensities = found.intensities
     for _ in range(_ATTEMPTS):
-        made = with_intensities(plan, found.response.sources, intensities)
+        made = with_intensities(problem.base, found.response.sources, intensities)
         factor, missed = _shortfall(made, targets)
         if factor <= 1.0:
             return made, found
-        new = [pair_target for pair_target in missed if pair_target not in pair_targets]
+        new = [pair_target for pair_target in missed if pair_target not in problem.pair_targets]
         if factor > 1 + _SOLVER_ERROR and new:
-            pair_targets += new
-            found = allocate(plan, sources, extra, pair_targets)
+            problem = replace(problem, pair_targets=(*problem.pair_targets, *new))
+            found = allocate(problem)
             intensities = found.intensities
         else:
             intensities = intensities * factor**2

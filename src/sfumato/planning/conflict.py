@@ -1,72 +1,44 @@
-"""Errors for targets that cannot all be met: which ones conflict, and by how much.
+"""The error for targets that need more noise than is allowed: which ones conflict, and by how much.
 
 More noise meets any target of ε, so two such targets never conflict with each other. A target conflicts with
-trust, or with the placement of noise, if its observer receives raw updates (`refuse_unprotected`). It
-conflicts with a limit on the noise in the global model, alone or together with a target that needs other
-sources (`refuse_too_much_noise`).
+a limit on the noise in the global model, alone or together with a target that needs other sources. (What no
+noise can meet is refused before, by `sfumato.planning.problem`.)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NoReturn
 
 from sfumato.errors import SpecError
-from sfumato.planning.allocate import PairTarget, allocate
-from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets
+from sfumato.planning.allocate import allocate
+from sfumato.planning.problem import PlanProblem
+from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PairTarget, PlanTargets
 from sfumato.rounding import upper_bound
-from sfumato.schedule.base import Plan
 
 _PRECISION = 1e-3
 
 
-def refuse_unprotected(
-    target: EpsilonTarget, unit: int, observer: str, *, trusted: bool, how_many: int
-) -> NoReturn:
-    """Raise the SpecError that says why no noise meets ``target``.
-
-    Args:
-        target: the target.
-        unit: a device without protection towards its observer.
-        observer: the observer of the target; if that is a kind, with the party of it that is meant.
-        trusted: whether the observer is trusted with raw updates.
-        how_many: number of devices without protection.
-    """
-    who = f"device:{unit}" + (f" and {how_many - 1} more" if how_many > 1 else "")
-    if trusted:
-        why = f"conflicts with trust: {observer} is trusted with the raw updates of {who}"
-        raise SpecError(TARGETS.at(str(target)), None, f"{why}; no noise gives an ε")
-    why = f"no other party adds noise to the updates of {who} before {observer} receives them"
-    raise SpecError(TARGETS.at(str(target)), None, f"cannot be met: {why}")
-
-
-def refuse_too_much_noise(
-    plan: Plan,
-    sources: Sequence[NoiseSource],
-    extra: Sequence[NoiseSource],
-    pair_targets: Sequence[PairTarget],
-    requested: PlanTargets,
-) -> NoReturn:
+def refuse_too_much_noise(problem: PlanProblem, requested: PlanTargets) -> NoReturn:
     """Raise the SpecError that names the fewest targets above the noise limit, and the least ε within it.
 
     Args:
-        plan: whose noise is replaced.
-        sources: that together can meet every target.
-        extra: further sources that may reduce the noise.
-        pair_targets: at least one.
+        problem: what the plan starts from.
         requested: the targets and the limit.
     """
 
     def least(targets: Sequence[EpsilonTarget]) -> float:
         """The noise that ``targets`` need, root mean square per coordinate."""
         stated = {target.observer: target for target in targets}
-        kept = [
-            PairTarget(stated[d.target.observer], d.pair) for d in pair_targets if d.target.observer in stated
-        ]
-        return math.sqrt(allocate(plan, sources, extra, kept).variance)
+        kept = tuple(
+            PairTarget(stated[one.target.observer], one.pair)
+            for one in problem.pair_targets
+            if one.target.observer in stated
+        )
+        return math.sqrt(allocate(replace(problem, pair_targets=kept)).variance)
 
     limit = f"{NOISE_TARGET}={requested.max_noise:g}"
     alone = {target: least([target]) for target in requested.targets}

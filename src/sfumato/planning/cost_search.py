@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, cast
 
@@ -60,9 +60,20 @@ class SpecCandidate:
 
 @dataclass(frozen=True, eq=False)
 class _EvaluatedCandidate:
+    """A candidate with the problem that its plan solves, its least noise and its cost; see `Option`."""
+
     candidate: SpecCandidate
     problem: PlanProblem
-    option: Option
+    noise: float
+    relative_noise: float
+    cost: TrainingCost
+
+    def option(self, *, allowed: bool, chosen: bool) -> Option:
+        """Its row in the list of what was compared."""
+        one = self.candidate
+        return Option(
+            one.participation, one.local_steps, self.noise, self.relative_noise, self.cost, allowed, chosen
+        )
 
 
 def cheapest_training(
@@ -91,19 +102,15 @@ def cheapest_training(
         raise SpecError(Argument("minimize"), minimize, allowed)
     own.require_one_tree(f"energy and delay are compared for one tree; use {PLAN_NOISE}")
     evaluated = [_evaluate(candidate, requested) for candidate in candidates_of(spec, own)]
-    here = next(w for w in evaluated if w.candidate.spec.training == own.spec.training)
-    share = here.option.relative_noise * (1 + _SLACK)
-    given = math.isfinite(requested.max_noise)
-
-    def is_allowed(option: Option) -> bool:
-        return option.noise <= requested.max_noise if given else option.relative_noise <= share
-
-    kept = [w for w in evaluated if is_allowed(w.option)]
+    if math.isfinite(requested.max_noise):
+        kept = [one for one in evaluated if one.noise <= requested.max_noise]
+    else:
+        here = next(one for one in evaluated if one.candidate.spec.training == own.spec.training)
+        kept = [one for one in evaluated if one.relative_noise <= here.relative_noise * (1 + _SLACK)]
     if not kept:
-        problem = min(evaluated, key=lambda w: w.option.noise).problem
-        refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
-    best = min(kept, key=lambda w: (_minimised_cost(w.option.cost, minimize), w.option.noise))
-    options = tuple(replace(w.option, allowed=w in kept, chosen=w is best) for w in evaluated)
+        refuse_too_much_noise(min(evaluated, key=lambda one: one.noise).problem, requested)
+    best = min(kept, key=lambda one: (_minimised_cost(one.cost, minimize), one.noise))
+    options = tuple(one.option(allowed=one in kept, chosen=one is best) for one in evaluated)
     return best.candidate.spec, options
 
 
@@ -112,17 +119,8 @@ def _evaluate(candidate: SpecCandidate, requested: PlanTargets) -> _EvaluatedCan
     problem = pose_problem(candidate.spec, requested.targets)
     base = cast("TreePlan", problem.base)
     cost = training_cost(base)
-    noise = math.sqrt(allocate(problem.base, problem.sources, problem.extra, problem.pair_targets).variance)
-    option = Option(
-        candidate.participation,
-        candidate.local_steps,
-        noise,
-        noise / _max_displacement(base),
-        cost,
-        False,
-        False,
-    )
-    return _EvaluatedCandidate(candidate, problem, option)
+    noise = math.sqrt(allocate(problem).variance)
+    return _EvaluatedCandidate(candidate, problem, noise, noise / _max_displacement(base), cost)
 
 
 def _minimised_cost(cost: TrainingCost, minimize: Literal["energy", "delay"]) -> float:

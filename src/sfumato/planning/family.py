@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
-    from sfumato.planning.allocate import Allocation, PairTarget
+    from sfumato.planning.allocate import Allocation
     from sfumato.planning.problem import PlanProblem
     from sfumato.planning.sources import NoiseSource
-    from sfumato.planning.targets import EpsilonTarget, PlanTargets
+    from sfumato.planning.targets import EpsilonTarget, PairTarget, PlanTargets
     from sfumato.privacy.observers import Party
     from sfumato.schedule.base import Plan
 

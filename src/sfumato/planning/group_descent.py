@@ -16,28 +16,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.errors import RunError, SpecError
-from sfumato.planning.allocate import Allocation, BindingConstraint, PairTarget
-from sfumato.planning.certification import guarantees
+from sfumato.errors import RunError
+from sfumato.planning.allocate import Allocation, BindingConstraint
+from sfumato.planning.certification import Trial, least_confirmed_factor, share_of_target
 from sfumato.planning.composed_response import ComposedResponse
 from sfumato.planning.convex_program import Constraint, Optimum, minimise_variance
 from sfumato.planning.exposure_response import responses_of
 from sfumato.planning.noise_response import PlanResponse, measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource, with_intensities, with_noise
-from sfumato.planning.targets import TARGETS, EpsilonTarget, noise_scale, pair_charge
+from sfumato.planning.targets import EpsilonTarget, PairTarget, pair_charge
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number
 from sfumato.schedule.base import Plan
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.noise.calibration import first_trial_multiplier
-from sfumato.schedule.noise.least_noise import Verdict, least_noise, verdict_on_worst
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.privacy import NoiseBySource, SourceNoise
 
@@ -53,68 +52,20 @@ _FLOOR = 1e-6  # of the largest intensity: the least that the search gives a sou
 _UNTOLD = 1e-3  # share of the noise variance below which what could still be saved is not told
 
 
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """A plan and what account says of the pairs that targets are about."""
-
-    plan: Plan
-    rows: tuple[tuple[PairTarget, Guarantee], ...]
-
-    @classmethod
-    def of(cls, plan: Plan, targets: Sequence[EpsilonTarget]) -> _Trial:
-        """A trial of ``plan``: its guarantees for all ``targets``, the largest ε over its target first."""
-        found = [
-            (PairTarget(target, pair), row) for target in targets for pair, row in guarantees(plan, target)
-        ]
-        return cls(plan, tuple(sorted(found, key=_share_of_target, reverse=True)))
-
-    @cached_property
-    def needed_factor(self) -> float:
-        """The least factor on all noise at which the worst pair meets its target, as it is charged now.
-
-        Raises:
-            SpecError: every target holds without noise.
-        """
-        one, row = self.rows[0]
-        asked = [one] if row.epsilon > 0 else [other for other, _ in self.rows]
-        found = max(noise_scale(self.plan, each.pair, each.target.epsilon) for each in asked)
-        if found == 0:
-            why = "needs no noise: its observers learn so little that every noise meets it"
-            raise SpecError(TARGETS.at(str(one.target)), None, why)
-        return found
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict on this plan's noise, by the pair that is nearest to its target or above it."""
-        one, row = self.rows[0]
-        return verdict_on_worst(row.epsilon, one.target.epsilon, lambda: self.needed_factor)
-
-
-def _share_of_target(judged: tuple[PairTarget, Guarantee]) -> float:
-    """ε of a judged pair over its target; above 1 it misses the target."""
-    one, row = judged
-    return row.epsilon / one.target.epsilon
-
-
 def scale_to_targets(plan: Plan, targets: Sequence[EpsilonTarget]) -> Plan:
     """``plan`` with all its noise stds scaled by the least factor at which account confirms ``targets``."""
     largest = max(row.multipliers[0] for row in _noise_of(plan).sources)
     start = _with_noise_scaled(plan, 1 / largest)
-    return _with_noise_scaled(start, _least_factor(start, targets))
+    return _with_noise_scaled(start, _least_multiplier(start, targets))
 
 
-def _least_factor(plan: Plan, targets: Sequence[EpsilonTarget], first: float | None = None) -> float:
+def _least_multiplier(plan: Plan, targets: Sequence[EpsilonTarget]) -> float:
     """The least factor on all noise stds of ``plan`` at which account confirms ``targets``.
 
-    ``first``: the factor to try first; by default what one multiplier for all groups begins with.
+    The search begins where that of one multiplier for all groups does: the largest of ``plan`` is 1.
     """
-    if first is None:
-        first = max(first_trial_multiplier(cast("GroupPlan", plan), target.epsilon) for target in targets)
-
-    def judged(factor: FloatArray) -> Verdict:
-        return _Trial.of(_with_noise_scaled(plan, float(factor[0])), targets).verdict
-
-    return float(least_noise(judged, np.array([first]))[0])
+    first = max(first_trial_multiplier(cast("GroupPlan", plan), target.epsilon) for target in targets)
+    return least_confirmed_factor(partial(_with_noise_scaled, plan), targets, first)
 
 
 def _with_noise_scaled(plan: Plan, factor: float) -> Plan:
@@ -145,7 +96,7 @@ def plan_least_group_noise(problem: PlanProblem, targets: Sequence[EpsilonTarget
     """
     response = measure_response(problem.base, problem.sources)
     search = _Search(response, targets, {})
-    equal = np.full(len(problem.sources), _least_factor(response.base, targets) ** 2)
+    equal = np.full(len(problem.sources), _least_multiplier(response.base, targets) ** 2)
     found = [equal]
     if len(problem.sources) > 1:
         found += search.scale_until_confirmed(search.descend(equal))
@@ -176,9 +127,9 @@ class _Search:
         """The plan in which the sources have these intensities, one for each of `sources`."""
         return with_intensities(self.response.base, self.sources, intensities)
 
-    def trial_at(self, intensities: FloatArray) -> _Trial:
+    def trial_at(self, intensities: FloatArray) -> Trial:
         """The plan at these intensities, with its guarantees."""
-        return _Trial.of(self.plan_at(intensities), self.targets)
+        return Trial.of(self.plan_at(intensities), self.targets)
 
     def descend(self, start: FloatArray) -> FloatArray:
         """The intensities of least noise that successive convex programmes reach from ``start``.
@@ -204,15 +155,15 @@ class _Search:
                 return best
         return best
 
-    def _needed_factor(self, trial: _Trial) -> float:
+    def _needed_factor(self, trial: Trial) -> float:
         """The least factor on all noise stds with which the worst pair of ``trial`` meets its target.
 
         By the pair's tangent where it is within 10 % of the target, which is quick; else computed.
         """
         one, row = trial.rows[0]
-        if one not in self.known or not 1 / _CLOSE <= _share_of_target((one, row)) <= _CLOSE:
+        if one not in self.known or not 1 / _CLOSE <= share_of_target((one, row)) <= _CLOSE:
             return trial.needed_factor
-        excess = math.log(_share_of_target((one, row)))
+        excess = math.log(share_of_target((one, row)))
         slope = self.known[one][1].limit + excess  # of ln ε by ln μ², which falls by 2 ln of the factor
         return math.exp(excess / (2 * slope))
 
@@ -220,13 +171,13 @@ class _Search:
         """The intensities of least total variance at which every known constraint holds."""
         return minimise_variance(self.response.weights, [constraint for _, constraint in self.known.values()])
 
-    def renew_constraints(self, trial: _Trial, intensities: FloatArray) -> None:
+    def renew_constraints(self, trial: Trial, intensities: FloatArray) -> None:
         """Replace the constraints of the pairs nearest to each target by those at the trial's intensities."""
         for target in self.targets:
             near = [
                 (one, row)
                 for one, row in trial.rows
-                if one.target == target and _share_of_target((one, row)) >= _NEAR
+                if one.target == target and share_of_target((one, row)) >= _NEAR
             ]
             for one, row in near[: _CONSTRAINTS if len(self.sources) > 1 else 1]:
                 found = self._tangent(trial.plan, one, row, intensities)
@@ -265,7 +216,8 @@ class _Search:
         for each in tried:
             trial = self.trial_at(each)
             if math.isfinite(trial.rows[0][1].epsilon):
-                found.append(each * _least_factor(trial.plan, self.targets, 1.0) ** 2)
+                scaled = partial(_with_noise_scaled, trial.plan)
+                found.append(each * least_confirmed_factor(scaled, self.targets) ** 2)
         return found
 
     def allocation(self, intensities: FloatArray) -> Allocation:

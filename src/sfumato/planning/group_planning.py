@@ -10,11 +10,19 @@ from typing import NoReturn, cast
 import numpy as np
 
 from sfumato.errors import SpecError
-from sfumato.planning.allocate import Allocation, PairTarget
+from sfumato.planning.allocate import Allocation
 from sfumato.planning.group_descent import plan_least_group_noise, scale_to_targets
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import NOISE_TARGET, TARGETS, EpsilonTarget, PlanTargets, guarantee, pair_charge
+from sfumato.planning.targets import (
+    NOISE_TARGET,
+    TARGETS,
+    EpsilonTarget,
+    PairTarget,
+    PlanTargets,
+    guarantee,
+    pair_charge,
+)
 from sfumato.privacy.observers import Party
 from sfumato.rounding import number
 from sfumato.schedule.base import Plan

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.planning.allocate import Allocation
-from sfumato.planning.certification import guarantees
+from sfumato.planning.certification import least_confirmed_factor
 from sfumato.planning.noise_response import global_variance, measure_response
+from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource, with_intensities
-from sfumato.planning.targets import EpsilonTarget, noise_scale, pair_charge, pairs_of
+from sfumato.planning.targets import EpsilonTarget, pair_charge, pairs_of
 from sfumato.schedule.base import Plan
-from sfumato.schedule.noise.least_noise import Verdict, least_noise, verdict_on_worst
 from sfumato.schedule.rows.observers import main_unit
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,19 +42,14 @@ def counts_noise_of_others(plan: Plan, targets: Sequence[EpsilonTarget]) -> bool
 
 
 def with_noise_of_others(
-    plan: Plan,
-    made: Plan,
-    found: Allocation,
-    sources: Sequence[NoiseSource],
-    targets: Sequence[EpsilonTarget],
+    problem: PlanProblem, made: Plan, found: Allocation, targets: Sequence[EpsilonTarget]
 ) -> tuple[Plan, Allocation]:
     """The quieter of two plans: ``made`` scaled down to what ``targets`` need, and one multiplier for all.
 
     Args:
-        plan: with the noise that is replaced.
+        problem: what the plan starts from.
         made: the certified plan.
         found: its allocation.
-        sources: that can meet every target.
         targets: of the plan.
 
     Returns:
@@ -62,7 +57,7 @@ def with_noise_of_others(
     """
     if not found.binding_constraints or not counts_noise_of_others(made, targets):
         return made, found
-    notes = (*found.notes, _TOLD)
+    plan, sources, notes = problem.base, problem.sources, (*found.notes, _TOLD)
     intensities = _least_confirmed(plan, found.response.sources, found.intensities, targets)
     quieter = with_intensities(plan, found.response.sources, intensities)
     spent = global_variance(quieter)
@@ -82,10 +77,7 @@ def _least_confirmed(
 ) -> FloatArray:
     """``intensities`` times the least factor with which account confirms every one of ``targets``."""
 
-    def verdict_at(factor: FloatArray) -> Verdict:
-        trial = with_intensities(plan, sources, intensities * float(factor[0]) ** 2)
-        rows = [(row, pair, target) for target in targets for pair, row in guarantees(trial, target)]
-        row, pair, target = max(rows, key=lambda found: found[0].epsilon / found[2].epsilon)
-        return verdict_on_worst(row.epsilon, target.epsilon, lambda: noise_scale(trial, pair, target.epsilon))
+    def plan_at(factor: float) -> Plan:
+        return with_intensities(plan, sources, intensities * factor**2)
 
-    return intensities * float(least_noise(verdict_at, np.ones(1))[0]) ** 2
+    return intensities * least_confirmed_factor(plan_at, targets) ** 2

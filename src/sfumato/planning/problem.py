@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sfumato.errors import SpecError
 from sfumato.families import family_of
-from sfumato.planning.allocate import PairTarget
-from sfumato.planning.certification import has_trusted_member
-from sfumato.planning.conflict import refuse_unprotected
 from sfumato.planning.sources import NoiseSource, names_noise_owners, noise_of_unit_multipliers, with_noise
-from sfumato.planning.targets import TARGETS, EpsilonTarget, pairs_of
+from sfumato.planning.targets import TARGETS, EpsilonTarget, PairTarget, has_trusted_member, pairs_of
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
 from sfumato.schedule.batches import require_record_rates
@@ -27,7 +25,8 @@ class PlanProblem:
 
     Attributes:
         base: the resolved spec, with a multiplier of 1 wherever there is noise.
-        sources: noise sources that can meet every target.
+        sources: noise sources that together can meet every target, except towards observers trusted with raw
+            updates: there only ``extra`` sources below such an observer give a finite ε.
         extra: further sources that may reduce the noise.
         pair_targets: the targets, one pair of each class.
         notes: messages for the user.
@@ -117,7 +116,7 @@ def _pair_targets(
         devices = family.count_devices(plan, exposed, alike=is_kind)
         if not (trusted and is_kind and len(raw) < len(pair_targets)):
             observer = _observer_of(plan, first)
-            refuse_unprotected(target, first.pair.device, observer, trusted=trusted, how_many=devices)
+            _refuse_unprotected(target, first.pair.device, observer, trusted=trusted, how_many=devices)
         notes.append(
             f"{target.observer} is trusted with the raw updates of {devices} devices: "
             f"{target} does not apply to them"
@@ -130,3 +129,23 @@ def _observer_of(plan: Plan, pair_target: PairTarget) -> str:
     name = ",".join(plan.releases.party_name(party) for party in pair_target.pair.coalition)
     named = pair_target.target.observer
     return f"{named} {name}" if named in OBSERVER_KINDS and named != name else named
+
+
+def _refuse_unprotected(
+    target: EpsilonTarget, unit: int, observer: str, *, trusted: bool, how_many: int
+) -> NoReturn:
+    """Raise the SpecError that says why no noise meets ``target``.
+
+    Args:
+        target: the target.
+        unit: a device without protection towards its observer.
+        observer: the observer of the target; if that is a kind, with the party of it that is meant.
+        trusted: whether the observer is trusted with raw updates.
+        how_many: number of devices without protection.
+    """
+    who = f"device:{unit}" + (f" and {how_many - 1} more" if how_many > 1 else "")
+    if trusted:
+        why = f"conflicts with trust: {observer} is trusted with the raw updates of {who}"
+        raise SpecError(TARGETS.at(str(target)), None, f"{why}; no noise gives an ε")
+    why = f"no other party adds noise to the updates of {who} before {observer} receives them"
+    raise SpecError(TARGETS.at(str(target)), None, f"cannot be met: {why}")

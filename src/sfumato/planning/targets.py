@@ -39,6 +39,14 @@ class EpsilonTarget:
 
 
 @dataclass(frozen=True)
+class PairTarget:
+    """``target`` for one of the pairs it is about."""
+
+    target: EpsilonTarget
+    pair: ObservedUnit
+
+
+@dataclass(frozen=True)
 class PlanTargets:
     """All targets of a plan.
 
@@ -112,6 +120,11 @@ def is_sampled(plan: Plan) -> bool:
     """Whether participants or records are drawn, so that ε takes long to compute."""
     of_records = plan.spec.privacy.unit_within_device and plan.releases.batches.rates is not None
     return plan.is_sampled or of_records
+
+
+def has_trusted_member(plan: Plan, pair: ObservedUnit) -> bool:
+    """Whether any member of the pair's coalition is trusted with the unit's raw updates in any round."""
+    return any(plan.ever_trusts(party, pair.device) for party in pair.coalition)
 
 
 def pair_charge(plan: Plan, pair: ObservedUnit) -> PairCharge:

@@ -11,14 +11,23 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.planning.allocate import Allocation, PairTarget, unattainable_pair_targets
-from sfumato.planning.certification import certified_plan, has_trusted_member
+from sfumato.planning.allocate import Allocation, unattainable_pair_targets
+from sfumato.planning.certification import certified_plan
 from sfumato.planning.conflict import refuse_too_much_noise
 from sfumato.planning.noise_of_others import with_noise_of_others
 from sfumato.planning.noise_response import measure_response
 from sfumato.planning.problem import PlanProblem
 from sfumato.planning.sources import NoiseSource
-from sfumato.planning.targets import TARGETS, EpsilonTarget, PlanTargets, is_sampled, noise_scale, pairs_of
+from sfumato.planning.targets import (
+    TARGETS,
+    EpsilonTarget,
+    PairTarget,
+    PlanTargets,
+    has_trusted_member,
+    is_sampled,
+    noise_scale,
+    pairs_of,
+)
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.schedule.base import Plan
@@ -131,14 +140,13 @@ class TreePlanning:
             MissingExtraError: cvxpy is not installed.
             RunError: the solver finds no solution, or no plan can be certified.
         """
-        base, sources = problem.base, problem.sources
         for target in targets:
-            for pair in pairs_of(base, target):
-                if not is_covered_by_filter(base, pair.coalition):
+            for pair in pairs_of(problem.base, target):
+                if not is_covered_by_filter(problem.base, pair.coalition):
                     allowed = "has no budget under control: name this coalition in watch"
                     raise SpecError(TARGETS.at(target.observer), None, allowed)
-        made, found = certified_plan(base, sources, problem.extra, problem.pair_targets, targets)
-        return with_noise_of_others(base, made, found, sources, targets)
+        made, found = certified_plan(problem, targets)
+        return with_noise_of_others(problem, made, found, targets)
 
     def own_noise(self, plan: TreePlan, targets: Sequence[EpsilonTarget]) -> float:
         """Root mean square, a coordinate, of the noise if all of it is scaled until ``targets`` hold.
@@ -161,7 +169,7 @@ class TreePlanning:
 
         ``problem``: what the plan starts from. See `conflict.refuse_too_much_noise`.
         """
-        refuse_too_much_noise(problem.base, problem.sources, problem.extra, problem.pair_targets, requested)
+        refuse_too_much_noise(problem, requested)
 
 
 def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:

@@ -6,12 +6,12 @@ A step of a larger model takes longer, so multiples compare studies of one model
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cache
 
 from sfumato.data.dataset_sizes import dataset_facts
 from sfumato.network.tree import from_spec
 from sfumato.schedule.resolve.groups import build_groups
+from sfumato.spec.base import numbers_in
 from sfumato.spec.document import Spec
 from sfumato.spec.load import load_spec
 from sfumato.spec.topology import GroupTopology, StarTopology
@@ -91,8 +91,7 @@ def _share(spec: Spec) -> float:
         case PoissonParticipation(rate=rate):
             return rate
         case FixedParticipation(count=count):
-            several = count.values() if isinstance(count, Mapping) else count
-            drawn = [several] if isinstance(several, int) else list(several)
+            drawn = numbers_in(count)
             is_star = isinstance(spec.topology, StarTopology)
             edges = 1 if is_star else _units(spec)
             return min(1.0, sum(drawn) / len(drawn) * edges / _devices(spec))

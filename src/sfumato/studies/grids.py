@@ -65,6 +65,11 @@ class StudyPlan:
         """The folder of its results: one for each form within ``out``, the folder of all studies."""
         return out / self.name / (f"{self.form}-quick" if self.quick else self.form)
 
+    @property
+    def axis_names(self) -> list[str]:
+        """Names of the axes of all grids, each once, in order."""
+        return list(dict.fromkeys(axis.name for grid in self.study.grids for axis in self.axes(grid)))
+
     def axes(self, name: str) -> tuple[StudyAxis, ...]:
         """The axes of the grid ``name``, with the values that this form keeps."""
         return tuple(map(self._kept, self.study.grids[name].over))

@@ -99,8 +99,7 @@ def collect_observations(
                 if asked is not None:  # with the spreads that belong to them
                     found = found[found["series"].isin([*asked, *(series + SPREAD for series in asked)])]
                 parts.append(_rows(plan, name, measure, point, task, found))
-    axes = dict.fromkeys(axis.name for grid in requests for axis in plan.axes(grid))
-    columns = [*POINT_COLUMNS, *axes, *SEED_COLUMNS, *MEASUREMENT_COLUMNS]
+    columns = [*POINT_COLUMNS, *plan.axis_names, *SEED_COLUMNS, *MEASUREMENT_COLUMNS]
     known = [part for part in parts if len(part)]
     return (pd.concat(known, ignore_index=True) if known else pd.DataFrame()).reindex(columns=columns)
 

@@ -12,9 +12,6 @@ from sfumato.spec.refusals import Refused
 from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.study import Panel, PaperStatement, Study, StudyGrid, StudyTerm
 
-_ROUNDS = "at"
-"""The x axis of measures over rounds or epochs."""
-
 
 def check_references(study: Study) -> Iterator[Refused]:
     """Yield a refusal for every grid, axis, value of an axis and measure that a study names but does not
@@ -39,13 +36,6 @@ def check_references(study: Study) -> Iterator[Refused]:
             yield Refused(f"quick.keep.{axis}", list(kept), "leaves a grid without any point")
 
 
-def _grid_of(study: Study, name: str) -> StudyGrid | None:
-    """The grid called ``name``; of a study with one grid, that one."""
-    if not name and len(study.grids) == 1:
-        return next(iter(study.grids.values()))
-    return study.grids.get(name)
-
-
 def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
     grid = yield from _known_grid(study, panel.grid, place)
     if grid is None:
@@ -55,7 +45,7 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
     unknown = False
     for key in ("x", "y", "lines"):
         name = getattr(panel, key)
-        if name and grid.axis(name) is None and not (key == "x" and name == _ROUNDS):
+        if name and grid.axis(name) is None and not (key == "x" and panel.is_over_rounds):
             unknown = True
             yield Refused(f"{place}.{key}", name, _no_axis(grid))
     yield from _known_settings(grid, panel.where, f"{place}.where")
@@ -89,7 +79,7 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
         if along is None:
             continue
         yield from _of_point(study, along, f"{place}.{key}", whole=False)
-        grid = _grid_of(study, along.grid)
+        grid = study.grids.get(study.grid_name(along.grid))
         if grid is None:
             continue
         if grid.axis(along.along) is None:
@@ -99,7 +89,7 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
 
 
 def _known_grid(study: Study, name: str, place: str) -> Any:
-    grid = _grid_of(study, name)
+    grid = study.grids.get(study.grid_name(name))
     if grid is None:
         listed = ", ".join(study.grids)
         yield Refused(f"{place}.grid", name or None, f"must be one of {listed}{closest(name, study.grids)}")

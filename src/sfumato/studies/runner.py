@@ -84,6 +84,10 @@ def describe_seconds(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def _say_nothing(line: str) -> None:
+    """Told a line, do nothing with it."""
+
+
 def run_study(
     plan: StudyPlan,
     out: Path,
@@ -92,7 +96,7 @@ def run_study(
     workers: int | None = None,
     on: str = "local",
     progress: bool = True,
-    tell: Callable[[str], None] = lambda line: None,
+    tell: Callable[[str], None] = _say_nothing,
 ) -> StudyResult:
     """Compute what of a study is not yet done, and write its table and page.
 
@@ -134,10 +138,6 @@ def run_study(
     result = StudyResult(plan, plan.folder(out), table, verdicts, tuple(failures), seconds, steps)
     _write(result)
     return result
-
-
-def _say_nothing(line: str) -> None:
-    pass
 
 
 def _words_of(plan: StudyPlan, name: str) -> dict[str, str]:
@@ -229,9 +229,8 @@ class _GridRun:
 
 def _write(result: StudyResult) -> None:
     """Write the table and the page into the study's folder."""
-    plan = result.plan
-    axes = list(dict.fromkeys(axis.name for grid in plan.study.grids for axis in plan.axes(grid)))
+    table, axes = result.folder / TABLE_FILE, result.plan.axis_names
     with only_writer(result.folder, argument=Argument("out")):
-        files = {TABLE_FILE: write_observations(result.table, result.folder / TABLE_FILE, axes)}
+        files = {TABLE_FILE: write_observations(result.table, table, axes)}
         files[PAGE_FILE] = write_study_page(result)
         record_files(result.folder, files)

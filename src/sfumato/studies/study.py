@@ -21,6 +21,8 @@ Where: TypeAlias = dict[str, Any]
 POINT_COLUMNS = ("study", "form", "quick", "grid", "point")
 SEED_COLUMNS = ("seed", "measure")
 MEASUREMENT_COLUMNS = ("series", "at", "unit", "observer", "value")
+ROUNDS = "at"
+"""The ``x`` of panels of a measure over rounds or epochs, and the column that holds them."""
 COLUMNS = (*POINT_COLUMNS, *SEED_COLUMNS, *MEASUREMENT_COLUMNS)
 """Columns of every table of results, in which axes stand behind the point; no axis can have such a name."""
 
@@ -225,6 +227,11 @@ class Panel(Section):
     about: str = Field(default="", description="below the figure")
     first_worker: int = Field(default=0, description="of pairs: the number of the first worker in the paper")
 
+    @property
+    def is_over_rounds(self) -> bool:
+        """Whether its ``x`` is no axis but rounds or epochs."""
+        return self.x == ROUNDS
+
     def refusals(self) -> Refusals:
         """Refuse a panel that lacks what its kind needs."""
         yield (
@@ -278,8 +285,11 @@ class Study(Section):
     forms: dict[str, Form] = Field(min_length=1, description="by name; the first is run by default")
 
     def grid_name(self, name: str) -> str:
-        """The name of the grid that ``name`` in a panel or term stands for; "" stands for the first grid."""
-        return name or next(iter(self.grids))
+        """The name of the grid that ``name`` in a panel or term stands for; "" stands for the only grid.
+
+        Of several grids "" is none: `check_references` refuses it.
+        """
+        return next(iter(self.grids)) if not name and len(self.grids) == 1 else name
 
     @property
     def first_form(self) -> str:

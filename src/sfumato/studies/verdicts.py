@@ -92,7 +92,7 @@ class _StatementJudge:
         )
         measure = measure_named(statement.value.measure)[0]
         alone = statement.minus is None and statement.relative_to is None
-        unit = "%" if statement.relative_to is not None else measure.points
+        unit = "%" if statement.relative_to is not None else measure.unit
         return StatementVerdict(
             statement,
             outcome,

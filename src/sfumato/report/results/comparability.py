@@ -5,7 +5,7 @@ data, energies of different radios.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -70,32 +70,14 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
     return said
 
 
-def _warning_on_units(series: Sequence[Series]) -> list[str]:
-    """A sentence on which run's ε is of which unit, where they differ; [] where they do not."""
-    runs: dict[str, list[str]] = {}
-    for one in series:
-        runs.setdefault(unit_of_run(one.first), []).append(one.name)
-    if len(runs) < 2:
-        return []
-    whose = "; ".join(f"of one {unit} in {text.join_names(names)}" for unit, names in runs.items())
-    return [
-        f"The ε here are of different units: {whose}. They cannot be compared directly: ε of different units "
-        "are neither ranked nor drawn together."
-    ]
-
-
 def relation_of(one: Series) -> str:
     """The neighbouring relation of the ε of a series, such as ``replace``; "" without guarantees."""
     return " and ".join(sorted({row.neighbours for row in _rows_of(one)}))
 
 
-def _runs_by_relation(series: Sequence[Series]) -> dict[str, list[str]]:
-    """Neighbouring relation to the names of the runs that have a finite ε under it."""
-    found: dict[str, list[str]] = {}
-    for one in series:
-        if any(row.epsilon < math.inf for row in _rows_of(one)):
-            found.setdefault(relation_of(one), []).append(one.name)
-    return found
+def _with_finite_epsilon(series: Sequence[Series]) -> list[Series]:
+    """The runs with any finite ε of the main unit: only these have a relation to compare."""
+    return [one for one in series if any(row.epsilon < math.inf for row in _rows_of(one))]
 
 
 def _rows_of(one: Series) -> list[Guarantee]:
@@ -109,20 +91,9 @@ def have_comparable_epsilons(series: Sequence[Series]) -> bool:
     Only then they are ranked, or drawn against a score. The relation of a run without a finite ε is none.
     """
     units = {unit_of_run(one.first) for one in series}
-    relations = _runs_by_relation(series)
+    relations = {relation_of(one) for one in _with_finite_epsilon(series)}
     deltas = {number(run.privacy.delta) for one in series for run in one.runs}
     return max(map(len, (units, relations, deltas))) <= 1
-
-
-def _warning_on_relations(series: Sequence[Series]) -> list[str]:
-    """A sentence on which run's ε is under which neighbouring relation, where they differ; else []."""
-    runs = _runs_by_relation(series)
-    if len(runs) < 2:
-        return []
-    whose = "; ".join(f"{relation} in {text.join_names(names)}" for relation, names in runs.items())
-    return [
-        f"The ε here are under different neighbouring relations: {whose}. They cannot be compared directly."
-    ]
 
 
 def data_of(one: Series) -> str:
@@ -147,20 +118,6 @@ def on_data(series: Sequence[Series], data: str) -> str:
     return f" on {data}" if len({data_of(one) for one in series}) > 1 else ""
 
 
-def _warning_on_data(series: Sequence[Series]) -> list[str]:
-    """A sentence on which run learns from which data, where they differ; [] where they do not."""
-    runs: dict[str, list[str]] = {}
-    for one in series:
-        runs.setdefault(data_of(one), []).append(one.name)
-    if len(runs) < 2:
-        return []
-    whose = "; ".join(f"{data} in {text.join_names(names)}" for data, names in runs.items())
-    return [
-        f"The runs learn from different data: {whose}. Scores on different data are neither ranked nor drawn "
-        "together."
-    ]
-
-
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
     """Sentences on all figures of runs that cannot be compared: on units, relations, data, then `notices`.
 
@@ -170,8 +127,34 @@ def warnings_of_series(series: Sequence[Series]) -> list[str]:
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
     measured = [run for run in runs if "energy_j" in run.metrics and run.metrics["energy_j"].notna().any()]
     models = [radio_model(run.spec_dict) for run in measured]
-    of_epsilon = [*_warning_on_units(series), *_warning_on_relations(series)]
-    return [*of_epsilon, *_warning_on_data(series), *notices(deltas, models)]
+    units = _whose_differs(series, lambda one: f"of one {unit_of_run(one.first)}")
+    relations = _whose_differs(_with_finite_epsilon(series), relation_of)
+    data = _whose_differs(series, data_of)
+    said = []
+    if units:
+        said.append(
+            f"The ε here are of different units: {units}. They cannot be compared directly: ε of different "
+            "units are neither ranked nor drawn together."
+        )
+    if relations:
+        different = f"The ε here are under different neighbouring relations: {relations}."
+        said.append(f"{different} They cannot be compared directly.")
+    if data:
+        said.append(
+            f"The runs learn from different data: {data}. Scores on different data are neither ranked nor "
+            "drawn together."
+        )
+    return [*said, *notices(deltas, models)]
+
+
+def _whose_differs(series: Sequence[Series], property_of: Callable[[Series], str]) -> str:
+    """Which runs have which value of a property: ``VALUE in RUN, RUN; VALUE in RUN``; "" if all have one."""
+    runs: dict[str, list[str]] = {}
+    for one in series:
+        runs.setdefault(property_of(one), []).append(one.name)
+    if len(runs) < 2:
+        return ""
+    return "; ".join(f"{value} in {text.join_names(names)}" for value, names in runs.items())
 
 
 def asks_for_energy(series: Sequence[Series]) -> bool:

@@ -16,17 +16,19 @@ class Measure:
     """What can be measured of a point of a study.
 
     Attributes:
-        title: on axes and in tables, with its unit.
+        title: on axes and in tables, with its unit; ``{argument}`` stands for the argument.
         source: ``run``: from the folder of a finished run; ``accounts``: from its accounts, also without
             training; ``formula``: from the spec alone, in a job of its own.
-        points: unit of differences of values (percentage points, J); "": that of the title.
+        unit: of values and of their differences in verdicts; "": none is written.
         is_epsilon: whether values are upper bounds of ε, which are rounded up.
+        takes_argument: whether its name must have an argument behind a colon; else it must have none.
     """
 
     title: str
     source: Literal["run", "accounts", "formula"] = "run"
-    points: str = ""
+    unit: str = ""
     is_epsilon: bool = False
+    takes_argument: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -35,19 +37,19 @@ class Measure:
 
 
 MEASURES: dict[str, Measure] = {
-    "accuracy": Measure("test accuracy, %", points=PERCENTAGE_POINTS),
-    "best_accuracy": Measure("best test accuracy, %", points=PERCENTAGE_POINTS),
+    "accuracy": Measure("test accuracy, %", unit=PERCENTAGE_POINTS),
+    "best_accuracy": Measure("best test accuracy, %", unit=PERCENTAGE_POINTS),
     "loss": Measure("test loss"),
-    "accuracy_by_round": Measure("test accuracy, %", points=PERCENTAGE_POINTS),
+    "accuracy_by_round": Measure("test accuracy, %", unit=PERCENTAGE_POINTS),
     "loss_by_round": Measure("test loss"),
     "train_loss": Measure("training loss"),
     "train_loss_by_round": Measure("training loss"),
-    "worst_decile": Measure("accuracy of the worst tenth, %", points=PERCENTAGE_POINTS),
-    "spread": Measure("standard deviation of accuracy over devices, %", points=PERCENTAGE_POINTS),
+    "worst_decile": Measure("accuracy of the worst tenth, %", unit=PERCENTAGE_POINTS),
+    "spread": Measure("standard deviation of accuracy over devices, %", unit=PERCENTAGE_POINTS),
     "energy": Measure("energy, J"),
     "delay": Measure("delay, s"),
-    "energy_to": Measure("energy until the accuracy, J"),
-    "delay_to": Measure("delay until the accuracy, s"),
+    "energy_to": Measure("energy until the accuracy, J", takes_argument=True),
+    "delay_to": Measure("delay until the accuracy, s", takes_argument=True),
     "channel_uses": Measure("uses of the channel"),
     "clip_fraction": Measure("clipped messages, %"),
     "mean_interval": Measure("mean τ, local steps"),
@@ -55,14 +57,14 @@ MEASURES: dict[str, Measure] = {
     "mean_untrusted": Measure("mean s, untrusted edges"),
     "last_step_size": Measure("last step size"),
     "last_smoothness": Measure("last β"),
-    "epsilon": Measure("ε", "accounts", is_epsilon=True),
-    "claimed": Measure("claimed ε", "accounts", is_epsilon=True),
-    "rigorous": Measure("rigorous ε", "accounts", is_epsilon=True),
+    "epsilon": Measure("ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
+    "claimed": Measure("claimed ε ({argument})", "accounts", is_epsilon=True, takes_argument=True),
+    "rigorous": Measure("rigorous ε ({argument})", "accounts", is_epsilon=True, takes_argument=True),
     "pairs": Measure("ε", "formula", is_epsilon=True),
-    "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True),
-    "theorem_4_3": Measure("value", "formula"),
-    "energy_at_clip": Measure("Σ‖x‖² at full clip, J", "formula"),
-    "privacy_binds": Measure("rounds in which (20) binds, %", "formula"),
+    "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True, takes_argument=True),
+    "theorem_4_3": Measure("value", "formula", takes_argument=True),
+    "energy_at_clip": Measure("Σ‖x‖² at full clip, J", "formula", takes_argument=True),
+    "privacy_binds": Measure("rounds in which (20) binds, %", "formula", takes_argument=True),
     "table_3_rule": Measure("ε by its rule", "formula", is_epsilon=True),
 }
 """By the name before the colon; what stands behind it is the argument.
@@ -81,22 +83,6 @@ _BOUND_TERMS = {
     "drift": "drift term (a₂)",
     "noise": "noise term (b)",
 }
-_TITLES = {
-    "epsilon": "ε {argument}",
-    "claimed": "claimed ε ({argument})",
-    "rigorous": "rigorous ε ({argument})",
-}
-_NEEDS_ARGUMENT = (
-    "epsilon",
-    "claimed",
-    "rigorous",
-    "energy_to",
-    "delay_to",
-    "theorem_4_3",
-    "pwp",
-    "energy_at_clip",
-    "privacy_binds",
-)
 
 
 def measure_named(name: str) -> tuple[Measure, str]:
@@ -108,11 +94,11 @@ def measure_named(name: str) -> tuple[Measure, str]:
     key, _, argument = name.partition(":")
     if key not in MEASURES:
         raise SpecError("measure", name, f"must be one of {', '.join(MEASURES)}{closest(key, MEASURES)}")
-    needs = key in _NEEDS_ARGUMENT
-    if needs != bool(argument):
-        allowed = f"needs an argument: {key}:..." if needs else f"takes no argument: {key}"
+    measure = MEASURES[key]
+    if measure.takes_argument != bool(argument):
+        allowed = f"needs an argument: {key}:..." if measure.takes_argument else f"takes no argument: {key}"
         raise SpecError("measure", name, allowed)
-    return MEASURES[key], argument
+    return measure, argument
 
 
 def title_of_measure(name: str) -> str:
@@ -124,10 +110,9 @@ def title_of_measure(name: str) -> str:
         SpecError: no such measure; see `measure_named`.
     """
     measure, argument = measure_named(name)
-    key = name.partition(":")[0]
-    if key == "theorem_4_3":
+    if measure is MEASURES["theorem_4_3"]:
         return _BOUND_TERMS[argument.partition(":")[0]]
-    return _TITLES.get(key, measure.title).format(argument=argument)
+    return measure.title.format(argument=argument)
 
 
 def watched_observer(name: str) -> str | None:

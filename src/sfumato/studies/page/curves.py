@@ -64,7 +64,7 @@ class _Line:
 def line_figure(data: PanelData) -> Figure:
     """The panel as lines over a numeric axis or over rounds."""
     lines = _lines(data)
-    dense = data.panel.x == "at" and any(len(line.x) > 12 for line in lines)
+    dense = data.panel.is_over_rounds and any(len(line.x) > 12 for line in lines)
     traces = [
         trace
         for line in lines
@@ -133,7 +133,7 @@ def _places(
     places: list[float | str] = []
     values: list[Mean] = []
     for point in points:
-        if data.panel.x == "at":
+        if data.panel.is_over_rounds:
             spread = dict(data.curve(point, measure, series + SPREAD))
             for at, found in data.curve(point, measure, series):
                 places.append(at)

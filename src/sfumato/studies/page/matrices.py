@@ -21,6 +21,7 @@ from sfumato.report.figures.figure import (
 from sfumato.report.results.series import FloatArray
 from sfumato.studies.measures.workers import COUNTED, EXACT, RELEASES
 from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.page.tables import with_heading
 
 MOST_WRITTEN = 12
 """Workers of a matrix with a number in every cell."""
@@ -202,8 +203,7 @@ def _pair_table(data: PanelData, matrices: Sequence[_Matrix]) -> str:
         caption="How much the observer learns about the worker",
         numeric=range(1, len(matrices) + 1),
     )
-    about = text.paragraphs([text.sentence(data.panel.about)]) if data.panel.about else ""
-    return f"<h3>{text.escape(data.panel.title)}</h3>{about}{table}"
+    return with_heading(data.panel, table)
 
 
 def _workers(data: PanelData, matrix: _Matrix) -> Figure:

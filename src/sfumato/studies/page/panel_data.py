@@ -120,7 +120,8 @@ def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame
     """Of the points that are alike in the axes x, lines and per of the panel, only the best one."""
     assert panel.best is not None
     alike: dict[tuple[Any, ...], list[StudyPoint]] = {}
-    names = [name for name in (panel.x, panel.lines, *panel.per) if name and name != "at"]
+    x = "" if panel.is_over_rounds else panel.x
+    names = [name for name in (x, panel.lines, *panel.per) if name]
     for point in points:
         alike.setdefault(tuple(point.settings[name] for name in names), []).append(point)
     found = (best_point(several, rows, panel.best) for several in alike.values())

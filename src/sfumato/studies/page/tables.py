@@ -8,7 +8,7 @@ from sfumato.report import formatting as text
 from sfumato.studies.grids import StudyPoint
 from sfumato.studies.measures.registry import title_of_measure
 from sfumato.studies.page.panel_data import PanelData, setting_text
-from sfumato.studies.study import PaperValue
+from sfumato.studies.study import Panel, PaperValue
 
 
 def measure_table(data: PanelData) -> str:
@@ -35,8 +35,13 @@ def measure_table(data: PanelData) -> str:
     first = len(axes)
     numeric = tuple(range(first, len(headers)))
     table = text.html_table(headers, rows, caption=caption, numeric=numeric)
-    about = text.paragraphs([text.sentence(data.panel.about)]) if data.panel.about else ""
-    return f"<h3>{text.escape(data.panel.title)}</h3>{about}{table}"
+    return with_heading(data.panel, table)
+
+
+def with_heading(panel: Panel, table: str) -> str:
+    """HTML of a table under the title of its panel and what the panel says about it."""
+    about = text.paragraphs([text.sentence(panel.about)]) if panel.about else ""
+    return f"<h3>{text.escape(panel.title)}</h3>{about}{table}"
 
 
 def _states(stated: Sequence[tuple[PaperValue, StudyPoint]], series: str) -> bool:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from sfumato.distributed.process_group import ProcessGroup
     from sfumato.distributed.ranks import Ranks
 
-OVER_RANKS = ("run",)
-"""The commands that torchrun may start."""
-
 
 def require_startable_by_torchrun(command: str | None, launch: Launch) -> None:
     """Check that torchrun may start ``command`` in several processes; any command may run in one process.
@@ -31,7 +28,7 @@ def require_startable_by_torchrun(command: str | None, launch: Launch) -> None:
     Raises:
         SpecError: each of several processes would do the whole command by itself.
     """
-    if launch.alone or command in OVER_RANKS:
+    if launch.alone or command == "run":
         return
     several = f"starts it {launch.count} times; only run is shared among processes: start it without torchrun"
     raise SpecError("torchrun", f"sfumato {command or ''}".strip(), several)
