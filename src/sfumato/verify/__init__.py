@@ -12,8 +12,9 @@ What is checked, in this order (docs/certificates.md says what is not):
 
     checker.py           checks a run folder: all of the below; ``main`` is the command of the archive
     folder.py            reads the files of a run strictly, and compares hashes
-    read.py              figures, counts and truth values of JSON files
-    json_values.py       types, names of parties, and how figures are compared
+    read.py              figures, counts and truth values of JSON and YAML files
+    parties.py           names of units and observers
+    comparison.py        how figures are compared
     archive.py           writes the checker as one file
     __main__.py          runs it
 

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft, optimize
 
-from sfumato.verify.json_values import Array
 from sfumato.verify.loss_curves import CURVES, Event, LossCurve
+from sfumato.verify.read import Array
 
 NEXT_TO_NOTHING = 1e-25
 """Probability of losses of a release above which they count as infinite."""

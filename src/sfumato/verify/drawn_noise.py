@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING, nearly_equal
 from sfumato.verify.draws import (
     Draw,
     distance_ratios_of_replaced,
@@ -21,7 +22,8 @@ from sfumato.verify.draws import (
     terms_of_draw,
 )
 from sfumato.verify.epsilon import NEGLIGIBLE, binomial_law
-from sfumato.verify.json_values import ROUNDING, Array, Json, chance_of_any, nearly_equal
+from sfumato.verify.loss_curves import chance_of_any
+from sfumato.verify.read import Array, Json
 
 OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
 """Relative and absolute rounding of the chances of a draw."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.verify import read
-from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, chance_of_any, nearly_equal
-from sfumato.verify.loss_curves import Event
+from sfumato.verify.comparison import ROUNDING, nearly_equal
+from sfumato.verify.loss_curves import Event, chance_of_any
+from sfumato.verify.read import Json, UnknownKindError
 
 
 @dataclass(frozen=True)

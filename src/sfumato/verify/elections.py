@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sfumato.verify import read
+from sfumato.verify.comparison import nearly_equal
 from sfumato.verify.draws import squared_mu_of_release
 from sfumato.verify.facts import CertifiedBound
-from sfumato.verify.json_values import Json, Party, UnknownKindError, chance_of_any, nearly_equal
-from sfumato.verify.loss_curves import Event
+from sfumato.verify.loss_curves import Event, chance_of_any
+from sfumato.verify.parties import Party
+from sfumato.verify.read import Json, UnknownKindError
 from sfumato.verify.releases import release_problems, sampling_problems
 from sfumato.verify.tree_exposures import CheckedTree
 

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.draws import Draw, terms_of_draws, terms_without_replacement
-from sfumato.verify.json_values import ROUNDING, Json, Party, kind_and_index
 from sfumato.verify.loss_curves import Event
+from sfumato.verify.parties import Party, kind_and_index
+from sfumato.verify.read import Json
 from sfumato.verify.tree_exposures import CheckedTree
 from sfumato.verify.tree_pairs import CheckedTreePairs
 

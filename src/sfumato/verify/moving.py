@@ -10,16 +10,10 @@ from typing import Any
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.draws import Draw
-from sfumato.verify.json_values import (
-    ROUNDING,
-    Array,
-    Json,
-    Party,
-    UnknownKindError,
-    kind_and_index,
-    require_index_below,
-)
+from sfumato.verify.parties import Party, kind_and_index, require_index_below
+from sfumato.verify.read import Array, Json, UnknownKindError
 from sfumato.verify.releases import ExpectedRelease
 from sfumato.verify.tree_exposures import CheckedTree
 from sfumato.verify.tree_pairs import CheckedTreePairs

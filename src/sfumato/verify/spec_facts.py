@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Json
+from sfumato.verify.read import Json
 from sfumato.verify.spec_groups import group_spec_problems
 from sfumato.verify.spec_records import batch_problems, person_problems
 from sfumato.verify.spec_settings import eras_in_spec, unlike_spec

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Json, UnknownKindError, kind_and_index, shortened
+from sfumato.verify.parties import kind_and_index
+from sfumato.verify.read import Json, UnknownKindError, shortened
 from sfumato.verify.spec_settings import (
     groups_in_spec,
     may_drop_out,

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.examples_held import examples_held, pool_of_examples
-from sfumato.verify.json_values import ROUNDING, Array, Json, shortened
+from sfumato.verify.read import Array, Json, shortened
 from sfumato.verify.spec_settings import keeps_control_variates, unlike_spec
 from sfumato.verify.spec_tree import aggregations_of_round, reach_of_steps
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.verify import read
-from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, shortened
+from sfumato.verify.comparison import ROUNDING
+from sfumato.verify.read import Json, UnknownKindError, shortened
 
 
 class WrittenEra(NamedTuple):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sfumato.verify import read
 from sfumato.verify.examples_held import examples_held
-from sfumato.verify.json_values import Array, Json
+from sfumato.verify.read import Array, Json
 from sfumato.verify.spec_settings import (
     WrittenEra,
     keeps_control_variates,

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Json, Party
+from sfumato.verify.parties import Party
+from sfumato.verify.read import Json
 from sfumato.verify.tree_exposures import CheckedTree
 
 
