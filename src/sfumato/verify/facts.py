@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from sfumato.verify.draws import Draw
 from sfumato.verify.group_exposures import CheckedGroups
-from sfumato.verify.moving import CheckedMovingTree
+from sfumato.verify.moving_exposures import CheckedMovingTree
 from sfumato.verify.parties import Party
 from sfumato.verify.read import Json
 from sfumato.verify.tree_exposures import CheckedTree

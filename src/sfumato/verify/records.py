@@ -12,7 +12,7 @@ from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.draws import Draw
 from sfumato.verify.facts import CertifiedBound
 from sfumato.verify.group_exposures import CheckedGroups
-from sfumato.verify.moving import CheckedMovingTree
+from sfumato.verify.moving_exposures import CheckedMovingTree
 from sfumato.verify.read import Json
 from sfumato.verify.spec_records import moved_shares
 from sfumato.verify.tree_exposures import CheckedTree

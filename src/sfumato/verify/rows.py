@@ -23,7 +23,7 @@ from sfumato.verify.epsilon import epsilon_problems, require_known_kinds
 from sfumato.verify.facts import CertifiedBound, Facts
 from sfumato.verify.group_exposures import CheckedGroups
 from sfumato.verify.loss_curves import Event
-from sfumato.verify.moving import CheckedMovingTree
+from sfumato.verify.moving_exposures import CheckedMovingTree
 from sfumato.verify.parties import Party, is_within_device, kind_and_index
 from sfumato.verify.read import Json
 from sfumato.verify.records import record_problems
