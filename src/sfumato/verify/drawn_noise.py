@@ -16,6 +16,7 @@ from sfumato.verify.draws import (
     distance_ratios_of_replaced,
     is_amplified,
     same_terms,
+    squared_mu_of_multiplier,
     stated_distance_ratios,
     stated_sensitivity,
     stated_term,
@@ -174,7 +175,7 @@ def _mixture_problems_of_draw(
     hidden = is_amplified(draw, relation)
     rate = draw.rate if hidden else draw.moved_rate
     term: Json = terms[0] if len(terms) == 1 else {"multiplier": "inf"}
-    square = stated_term({"multiplier": term["multiplier"]}).square
+    square = squared_mu_of_multiplier(term["multiplier"])
     sampling: Json = term.get("sampling") or {"kind": "poisson", "rate": rate, "hidden": hidden}
     how = (
         sampling["kind"],
@@ -234,7 +235,7 @@ def outcome_problems(
         failure: the stated probability of a round without noise.
     """
     term: Json = terms[0] if len(terms) == 1 else {"multiplier": 0.0}
-    square = stated_term({"multiplier": term["multiplier"]}).square
+    square = squared_mu_of_multiplier(term["multiplier"])
     if len(terms) != 1 or read.count(term.get("count", 1)) != draws[0].count or not math.isfinite(square):
         yield f"terms: must be one mixture over the outcomes of a round, {draws[0].count} times"
         return

@@ -39,7 +39,7 @@ class CertifiedBound(NamedTuple):
     name: str
     cert: Json
     draws: Sequence[Draw]
-    table: Sequence[Json]  # of all releases
+    table: Sequence[Json]
     spec: Json
     facts: Facts
     unit: int

@@ -36,7 +36,7 @@ class ExpectedRelease(NamedTuple):
     vector: str
     own: float
     others: float
-    noise: Array  # as OWNERS
+    noise: Array
     draw_independent: bool
     divides_by_drawn: bool = False
     linking: int = 0

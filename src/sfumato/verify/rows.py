@@ -53,7 +53,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         return
     yield from _stated_epsilon_problems(row)
     coalition = [facts.party_named(name) for name in row["observer"].split(",")]
-    unit = int(row["unit"].partition(":")[2])
+    unit = kind_and_index(row["unit"])[1]
     if isinstance(facts, CheckedGroups):
         trusted = any(facts.trusts(unit, party) for party in coalition)
         if row.get("trusted", False) != trusted:
