@@ -22,7 +22,7 @@ from sfumato.privacy.losses import gaussian
 from sfumato.protocols.tree.local_work import local_task
 from sfumato.run_folder.reader import load_run_to_add
 from sfumato.schedule.control.adaptive import evenly_spaced_aggregations
-from sfumato.schedule.control.realised import settings_of_run
+from sfumato.schedule.control.realised_rounds import settings_of_run
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.simulation.training_inputs import TrainingInputs

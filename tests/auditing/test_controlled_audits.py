@@ -20,7 +20,7 @@ from sfumato.errors import RunError, SpecError
 from sfumato.privacy.observers import Party
 from sfumato.schedule.control.adaptive import RoundSettings, evenly_spaced_aggregations
 from sfumato.schedule.control.budget import Budget
-from sfumato.schedule.control.realised import settings_of_run, with_realised_rounds
+from sfumato.schedule.control.realised_rounds import settings_of_run, with_realised_rounds
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.simulation.run import run_rounds
 from sfumato.spec.document import Spec

@@ -14,8 +14,8 @@ from sfumato.auditing import audit_pair
 from sfumato.auditing.tree import tree_harness
 from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure
-from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.moving_pairs import RoundKinds
+from sfumato.privacy.tree.moving_releases import MovingReleases
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.tree import TreePlan

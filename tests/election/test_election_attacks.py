@@ -14,13 +14,13 @@ from repeatable_entropy import repeatable
 from secagg_stage import table
 from transport_parties import other_encodings
 
-from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
 from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.party import Candidate
 from sfumato.election.reading import board_digest
 from sfumato.election.terms import ElectionTerms
 from sfumato.election.transcript import verify_transcript
+from sfumato.secure_aggregation.messages import encode_shares
 from sfumato.wire import errors
 from sfumato.wire.frames import parse_frame, seal_frame
 from sfumato.wire.keys import Identity
@@ -151,21 +151,21 @@ def complain_about_nothing(zone):
     at = Zone()
     at.until(ElectionMessageKind.COMMIT)
     at.board.close()
-    at.board.post(at.signed(ElectionMessageKind.COMPLAINT, messages.encode_shares({4: 0}), 0))
+    at.board.post(at.signed(ElectionMessageKind.COMPLAINT, encode_shares({4: 0}), 0))
 
 
 @refused(errors.InvalidOpeningError, "party 0: not the share that it hashed for 4")
 def answer_a_complaint_with_another_share(zone):
     at = zone(ElectionMessageKind.COMPLAINT)
-    at.board.post(at.signed(ElectionMessageKind.COMPLAINT, messages.encode_shares({0: 0}), 4))
+    at.board.post(at.signed(ElectionMessageKind.COMPLAINT, encode_shares({0: 0}), 4))
     at.board.close()
-    at.board.post(at.signed(ElectionMessageKind.ANSWER, messages.encode_shares({4: 7}), 0))
+    at.board.post(at.signed(ElectionMessageKind.ANSWER, encode_shares({4: 7}), 0))
 
 
 @refused(errors.InvalidOpeningError, "party 2: not the share that 0 hashed for it")
 def rebuild_with_a_wrong_share(zone):
     at = zone(ElectionMessageKind.RECOVER)
-    at.board.post(at.signed(ElectionMessageKind.RECOVER, messages.encode_shares({0: 1}), 2))
+    at.board.post(at.signed(ElectionMessageKind.RECOVER, encode_shares({0: 1}), 2))
 
 
 @refused(errors.NotAgreedError, "party 0 vouches for another board")
@@ -266,7 +266,7 @@ def leave_out_a_commitment(zone):
 def leave_out_an_answer(zone):
     """So that an honest dealer seems to have none, and is out."""
     at = zone(ElectionMessageKind.COMPLAINT)
-    at.board.post(at.signed(ElectionMessageKind.COMPLAINT, messages.encode_shares({0: 0}), 4))
+    at.board.post(at.signed(ElectionMessageKind.COMPLAINT, encode_shares({0: 0}), 4))
     at.candidates[0].post(ElectionMessageKind.ANSWER, at.board.posts)
     at.candidates[0].post(ElectionMessageKind.VOUCH, at.board.posts)
 

@@ -13,6 +13,7 @@ from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
 from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.transcript import verify_transcript
+from sfumato.secure_aggregation.messages import encode_shares
 from sfumato.secure_aggregation.shares import SHARE_BYTES
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, parse_frame, seal_frame
@@ -125,14 +126,12 @@ def test_false_complaints_and_false_shares_do_nothing() -> None:
     def accuse(kind, data):
         if kind is ElectionMessageKind.COMPLAINT:
             return [
-                at.signed(
-                    ElectionMessageKind.COMPLAINT, messages.encode_shares(dict.fromkeys(range(1, 10), 0)), 0
-                )
+                at.signed(ElectionMessageKind.COMPLAINT, encode_shares(dict.fromkeys(range(1, 10), 0)), 0)
             ]
         return [data] if data and kind < ElectionMessageKind.REVEAL else []
 
     def lie(kind, data):
-        false = messages.encode_shares({0: 1})
+        false = encode_shares({0: 1})
         return (
             [at.signed(ElectionMessageKind.RECOVER, false, 2)]
             if kind is ElectionMessageKind.RECOVER

@@ -17,8 +17,8 @@ from sfumato.privacy.groups.releases import GroupReleases
 from sfumato.privacy.observers import Party
 from sfumato.privacy.tree import elections
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts, TreeNoise
-from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.moving_pairs import RoundKinds
+from sfumato.privacy.tree.moving_releases import MovingReleases
 from sfumato.schedule import batches, moves, tree_facts
 from sfumato.schedule import groups as group_schedule
 from sfumato.schedule.participation import GuaranteedSurvivors

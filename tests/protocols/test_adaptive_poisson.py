@@ -20,7 +20,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.privacy_filter import squared_mu_of_exposure
 from sfumato.schedule.control.adaptive import RoundSettings, round_plan
 from sfumato.schedule.control.budget import Budget
-from sfumato.schedule.control.realised import settings_of_run
+from sfumato.schedule.control.realised_rounds import settings_of_run
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.simulation.checkpoint import load

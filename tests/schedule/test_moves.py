@@ -15,7 +15,7 @@ from sfumato.auditing.audit import audit_pair
 from sfumato.errors import SpecError
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.moving import MovingReleases
+from sfumato.privacy.tree.moving_releases import MovingReleases
 from sfumato.radio.channels import Channels
 from sfumato.radio.costs import TreeCosts
 from sfumato.schedule.moves import ONE_TREE_ONLY

@@ -18,7 +18,7 @@ from sfumato.privacy.losses import gaussian
 from sfumato.privacy.noise_scale import calibrate_scale
 from sfumato.privacy.observers import Party
 from sfumato.privacy.sampling import GaussianTerm, Sampling
-from sfumato.schedule.air.realised import RealisedChannels
+from sfumato.schedule.air.realised_channels import RealisedChannels
 from sfumato.schedule.model_size import parameter_count
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.rows.ex_post import epsilons_after_run

@@ -11,7 +11,7 @@ from sfumato.accounting import account
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import Party
 from sfumato.schedule.faults.dropouts import turnout_of
-from sfumato.schedule.faults.realised import RealisedDropouts
+from sfumato.schedule.faults.realised_dropouts import RealisedDropouts
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.after_run import with_participations
 from sfumato.spec.load import load_spec

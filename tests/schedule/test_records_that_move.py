@@ -12,7 +12,7 @@ from test_moves import DELTA, VISITS, changed
 
 import sfumato as sf
 from sfumato.data.partition import Partition
-from sfumato.privacy.tree.moving import MovingReleases
+from sfumato.privacy.tree.moving_releases import MovingReleases
 from sfumato.protocols.tree.local_work import batches_of
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation import run as simulate

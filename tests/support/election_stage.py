@@ -12,7 +12,7 @@ from sfumato.election.board import Board
 from sfumato.election.messages import Commitment, ElectionMessageKind, decode_commitment
 from sfumato.election.party import Candidate
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import Result, verify_transcript
+from sfumato.election.transcript import ElectionResult, verify_transcript
 from sfumato.wire.errors import TransportError
 from sfumato.wire.frames import EVERYBODY, Frame, parse_frame, seal_frame
 
@@ -76,7 +76,7 @@ class Zone:
         return self
 
     @property
-    def result(self) -> Result:
+    def result(self) -> ElectionResult:
         """As anybody works it out."""
         return verify_transcript(self.terms, self.board.posts)
 

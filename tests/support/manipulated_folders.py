@@ -26,8 +26,8 @@ from sfumato.verify.draws import read_draw, stated_term
 from sfumato.verify.elections import terms_of_office
 from sfumato.verify.epsilon import recomputed_epsilon
 from sfumato.verify.facts import FACTS
-from sfumato.verify.json_values import BROKEN
 from sfumato.verify.loss_curves import Event
+from sfumato.verify.read import BROKEN
 from sfumato.verify.rows import row_problems, terms_from_releases
 from sfumato.verify.spec_facts import spec_problems
 

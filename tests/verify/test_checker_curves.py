@@ -20,8 +20,8 @@ from sfumato.verify.composition import (
 )
 from sfumato.verify.draws import stated_term
 from sfumato.verify.epsilon import epsilon_of_mixture, recomputed_epsilon
-from sfumato.verify.json_values import UnknownKindError
 from sfumato.verify.loss_curves import CURVES, Event, poisson_curve
+from sfumato.verify.read import UnknownKindError
 
 DELTA = 1e-5
 FIRST_DRAWS = tuple((0.05 * 0.95**j, 1 - 0.2 * j, 1 - 0.2 * j) for j in range(4))

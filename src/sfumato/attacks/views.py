@@ -22,7 +22,7 @@ from sfumato.run_folder.rounds_log import read_rounds
 from sfumato.run_folder.seal import read_seal
 from sfumato.run_folder.view_files import OBSERVERS_FILE, VIEW_FILE, read_observers, round_file, slug
 from sfumato.schedule.base import Plan
-from sfumato.schedule.control.realised import settings_of_run, with_realised_rounds
+from sfumato.schedule.control.realised_rounds import settings_of_run, with_realised_rounds
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.schedule.tree import TreePlan

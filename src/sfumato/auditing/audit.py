@@ -37,7 +37,7 @@ from sfumato.progress_bars import progress_bars
 from sfumato.schedule.adaptive_clip import require_fixed_clip
 from sfumato.schedule.base import Plan
 from sfumato.schedule.control.adaptive import RoundSettings
-from sfumato.schedule.control.realised import with_realised_rounds
+from sfumato.schedule.control.realised_rounds import with_realised_rounds
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve import resolve
 from sfumato.schedule.rows.observers import parse_coalition, parse_protected

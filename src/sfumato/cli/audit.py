@@ -96,7 +96,7 @@ def _spec_and_settings_of_run(run: Path, changes: list[str] | None) -> tuple[Spe
         RunError: the folder is damaged.
     """
     from sfumato.run_folder.reader import SPEC_FILE, load_run_to_add
-    from sfumato.schedule.control.realised import settings_of_run
+    from sfumato.schedule.control.realised_rounds import settings_of_run
     from sfumato.spec import load_spec
 
     if changes:

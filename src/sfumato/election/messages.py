@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sfumato.secure_aggregation.messages import PayloadReader, require
@@ -63,26 +62,17 @@ def decode_commitment(payload: bytes) -> Commitment:
     return Commitment(nonce, shares)
 
 
-def encode_shares(shares: Mapping[int, int]) -> bytes:
-    """Shares (party to field element) as a payload, the inverse of `decode_shares`."""
-    rows = [
-        _COUNT.pack(party) + share.to_bytes(SHARE_BYTES, "big") for party, share in sorted(shares.items())
-    ]
-    return _COUNT.pack(len(rows)) + b"".join(rows)
-
-
 def decode_shares(payload: bytes) -> dict[int, int]:
-    """Party to field element, from a payload of `encode_shares`.
+    """Party to field element, from a payload of `secure_aggregation.messages.encode_shares`.
 
     Raises:
         MalformedMessageError: it is no such table, or holds a party twice.
         TruncatedMessageError: it ends too early.
     """
     reader = PayloadReader(payload)
-    rows = [(reader.number(), reader.share()) for _ in range(reader.number())]
+    shares = reader.shares()
     reader.end()
-    require(len(dict(rows)) == len(rows), "a party twice in a table")
-    return dict(rows)
+    return shares
 
 
 def decode_key(payload: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """One candidate, whose nonce stays its own until the board is vouched for.
 
-It reads the public board and posts to it once in a phase, not even after a restart again: posts are claimed
+It reads the public board and posts to it once in a phase, not again even after a restart: posts are claimed
 before they are sent (`session_memory`). Its nonce ends with the process; a party that is started again has
 fallen silent in the elections it was in, and the others rebuild its nonce.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from sfumato.election import messages
 from sfumato.election.commitments import deal, nonce_hash, share_hash
 from sfumato.election.messages import Commitment, ElectionMessageKind
 from sfumato.election.reading import Reading, board_digest
 from sfumato.election.terms import ElectionTerms
 from sfumato.election.transcript import read_board
+from sfumato.secure_aggregation.messages import encode_shares
 from sfumato.secure_aggregation.shares import PRIME, SHARE_BYTES
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, Frame, seal_frame
@@ -24,8 +24,7 @@ from sfumato.wire.keys import (
     Entropy,
     Identity,
     KeyPair,
-    derive,
-    pair_context,
+    pair_key,
     seal,
     session_entropy,
     unseal,
@@ -44,20 +43,14 @@ class Candidate:
     Raises:
         RepeatedSessionError: the identity was in this election before.
         ChangedTermsError: it was in another election under the same label.
+        SessionMemoryError: that it takes part cannot be recorded.
         ValueError: the identity is not the one in the terms.
     """
 
     def __init__(
         self, number: int, terms: ElectionTerms, identity: Identity, entropy: Entropy = os.urandom
     ) -> None:
-        """Join the election as party ``number`` and draw a key pair and a nonce for it.
-
-        Raises:
-            RepeatedSessionError: the identity was in this election before.
-            ChangedTermsError: it was in another election under the same label.
-            SessionMemoryError: that it takes part cannot be recorded.
-            ValueError: the identity is not the one in the terms.
-        """
+        """Join the election as party ``number`` and draw a key pair and a nonce for it."""
         if terms.public_keys[number] != identity.public:
             raise ValueError(f"identity: is not that of party {number} in the terms")
         identity.join(b"candidate", terms.label, terms.session)
@@ -140,12 +133,12 @@ class Candidate:
             for d, commitment in reading.commitments.items()
             if self.number in commitment.shares and self._share_of(reading, d) is None
         }
-        return messages.encode_shares(wronged) if wronged else None
+        return encode_shares(wronged) if wronged else None
 
     def _answer(self, reading: Reading) -> bytes | None:
         """The payload with the shares of those who complained about this dealer; ``None`` without any."""
         by = sorted(h for h, dealers in reading.complaints.items() if self.number in dealers)
-        return messages.encode_shares(deal(self._terms, self.number, self._nonce, by)) if by else None
+        return encode_shares(deal(self._terms, self.number, self._nonce, by)) if by else None
 
     def _vouch(self, reading: Reading) -> bytes:
         """The payload with the digest of the board before the vouching."""
@@ -159,7 +152,7 @@ class Candidate:
         """The payload with this party's shares of silent dealers' nonces; ``None`` where it has none."""
         held = {d: self._share_of(reading, d) for d in reading.silent if d != self.number}
         mine = {d: share for d, share in held.items() if share is not None}
-        return messages.encode_shares(mine) if mine else None
+        return encode_shares(mine) if mine else None
 
     def _share_of(self, reading: Reading, dealer: int) -> int | None:
         """This party's share of a dealer's nonce; ``None`` if it did not get the one that was hashed."""
@@ -178,10 +171,12 @@ class Candidate:
 
         ``other``: the other one's public key.
         """
-        first, second = (self._pair.public, other) if sender == self.number else (other, self._pair.public)
-        return derive(
-            self._pair.agree(other),
+        return pair_key(
+            self._pair,
+            other,
             session=self._terms.session,
             purpose=b"seal/election",
-            context=pair_context(sender, first, recipient, second),
+            first=sender,
+            second=recipient,
+            own_first=sender == self.number,
         )

@@ -11,7 +11,7 @@ from sfumato.election.board import Board
 from sfumato.election.messages import ElectionMessageKind
 from sfumato.election.party import Candidate
 from sfumato.election.terms import ElectionTerms
-from sfumato.election.transcript import Result, verify_transcript
+from sfumato.election.transcript import ElectionResult, verify_transcript
 from sfumato.wire.errors import TransportError
 from sfumato.wire.keys import Entropy, Identity
 
@@ -30,7 +30,7 @@ class Election:
     """
 
     board: tuple[bytes, ...]
-    result: Result
+    result: ElectionResult
     rejected: tuple[tuple[ElectionMessageKind, int, TransportError], ...]
 
 

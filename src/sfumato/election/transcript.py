@@ -25,7 +25,7 @@ from sfumato.wire.frames import Frame
 
 
 @dataclass(frozen=True)
-class Result:
+class ElectionResult:
     """An election's result.
 
     Attributes:
@@ -62,14 +62,14 @@ def read_board(
     """
     opened = list(open_posts(terms, board, checked))
     if agreed:
-        require_quorum(terms, (frame for frame, _ in opened), board_digest(terms, board))
+        _require_quorum(terms, (frame for frame, _ in opened), board_digest(terms, board))
     reading = Reading(terms)
     for frame, data in opened:
         reading.admit(frame, data)
     return reading
 
 
-def require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: bytes) -> None:
+def _require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: bytes) -> None:
     """Check that a quorum of parties vouches, in ``frames``, for the board digest ``expected``.
 
     Raises:
@@ -82,7 +82,7 @@ def require_quorum(terms: ElectionTerms, frames: Iterable[Frame], expected: byte
         )
 
 
-def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
+def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> ElectionResult:
     """The result of a finished election, recomputed from its board.
 
     Raises:
@@ -102,7 +102,7 @@ def verify_transcript(terms: ElectionTerms, board: Sequence[bytes]) -> Result:
     if not nonces:
         raise errors.NoCandidateError("nobody committed to a nonce properly")
     randomness = beacon(terms.session, nonces)
-    return Result(succession(randomness, nonces), tuple(sorted(excluded)), randomness)
+    return ElectionResult(succession(randomness, nonces), tuple(sorted(excluded)), randomness)
 
 
 def _rebuild_nonce(terms: ElectionTerms, reading: Reading, dealer: int) -> bytes | None:

@@ -21,7 +21,7 @@ from sfumato.radio.channels import FloatArray, IntArray
 from sfumato.radio.costs import Analog, Attempts, Cost, TreeCosts
 from sfumato.radio.group_costs import GroupCosts
 from sfumato.schedule.air.power_control import AirPlan
-from sfumato.schedule.air.realised import sending_of
+from sfumato.schedule.air.realised_channels import sending_of
 from sfumato.schedule.base import Plan
 from sfumato.schedule.faults.dropouts import turnout_of
 from sfumato.schedule.group_participation import draw_assignments, group_turnout

@@ -29,7 +29,7 @@ from sfumato.planning.targets import (
     pairs_of,
 )
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.moving import MovingReleases
+from sfumato.privacy.tree.moving_releases import MovingReleases
 from sfumato.schedule.base import Plan
 from sfumato.schedule.rows.explanations import is_covered_by_filter
 from sfumato.schedule.tree import TreePlan

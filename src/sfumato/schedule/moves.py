@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.errors import SpecError
 from sfumato.network.moves import trace_of, trees_over_time
 from sfumato.network.tree import Tree
-from sfumato.privacy.tree.moving import MovingReleases
+from sfumato.privacy.tree.moving_releases import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule.local_steps import per_edge
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust

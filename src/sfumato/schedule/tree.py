@@ -42,7 +42,7 @@ class TreePlan:
         notes: what the user should hear.
         eras: the plans from which round (from 0) on, where devices move or trust changes; all that is said
             here is of the first rounds then, but for ``releases``. Of a run with control, that of every round
-            it played (`schedule.control.realised`).
+            it played (`schedule.control.realised_rounds`).
     """
 
     spec: Spec

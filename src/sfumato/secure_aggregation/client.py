@@ -27,7 +27,7 @@ from sfumato.wire.keys import (
     agreement_point,
     derive,
     digest,
-    pair_context,
+    pair_key,
     seal,
     session_entropy,
     unseal,
@@ -46,20 +46,14 @@ class Client:
     Raises:
         RepeatedSessionError: the identity was in this session before.
         ChangedTermsError: it was in another session under the same label.
+        SessionMemoryError: that it takes part cannot be recorded.
         ValueError: the identity is not the one in the terms.
     """
 
     def __init__(
         self, number: int, terms: SessionTerms, identity: Identity, entropy: Entropy = os.urandom
     ) -> None:
-        """Join the session as party ``number`` and draw fresh keys and a seed for it.
-
-        Raises:
-            RepeatedSessionError: the identity was in this session before.
-            ChangedTermsError: it was in another session under the same label.
-            SessionMemoryError: that it takes part cannot be recorded.
-            ValueError: the identity is not the one in the terms.
-        """
+        """Join the session as party ``number`` and draw fresh keys and a seed for it."""
         if terms.public_keys[number] != identity.public:
             raise ValueError(f"identity: is not that of party {number} in the terms")
         identity.join(b"party", terms.label, terms.session)
@@ -284,13 +278,14 @@ class Client:
 
         ``other``: the keys that the other party advertised.
         """
-        mine, theirs = self._sealing.public, other.sealing
-        first, second = (mine, theirs) if sender == self.number else (theirs, mine)
-        return derive(
-            self._sealing.agree(theirs),
+        return pair_key(
+            self._sealing,
+            other.sealing,
             session=self._terms.session,
             purpose=b"seal/round 1",
-            context=pair_context(sender, first, recipient, second),
+            first=sender,
+            second=recipient,
+            own_first=sender == self.number,
         )
 
     def _associated_data(self, sender: int, recipient: int) -> bytes:
@@ -384,10 +379,12 @@ def pair_mask_key(session: bytes, own: KeyPair, number: int, other: int, other_k
 
     The party with the lower number adds the mask, the other subtracts it.
     """
-    ends = sorted([(number, own.public), (other, other_key)])
-    return derive(
-        own.agree(other_key),
+    return pair_key(
+        own,
+        other_key,
         session=session,
         purpose=b"pair mask/round 2",
-        context=pair_context(*ends[0], *ends[1]),
+        first=min(number, other),
+        second=max(number, other),
+        own_first=number < other,
     )

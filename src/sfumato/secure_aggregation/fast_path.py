@@ -1,5 +1,4 @@
-"""The sum that a session of secure aggregation gives, to the bit, without the cryptography: for the
-simulator."""
+"""The sum that a session of secure aggregation gives, to the bit, without its messages: for the simulator."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from sfumato.secure_aggregation.masks import RingVector
-from sfumato.secure_aggregation.server import Phase
+from sfumato.secure_aggregation.server import Phase, phases_of
 from sfumato.secure_aggregation.threats import ThreatModel
 from sfumato.wire.errors import BelowThresholdError
 
@@ -48,9 +47,7 @@ def survivors_of(
     """
     alive = set(range(parties))
     masked: tuple[int, ...] = ()
-    for phase in (Phase.ADVERTISE, Phase.SHARE, Phase.MASK, Phase.CONSENT, Phase.UNMASK):
-        if phase is Phase.CONSENT and threat_model != "malicious":
-            continue  # there is no such phase
+    for phase in phases_of(threat_model):
         alive -= set(drop.get(phase, ()))
         if len(alive) < threshold:
             raise BelowThresholdError(

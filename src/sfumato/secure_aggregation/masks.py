@@ -11,16 +11,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from sfumato.secure_aggregation.quantisation import RING_BITS
 from sfumato.wire.key_stream import KeyStream
 
 RingVector: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 """Elements of the ring, one a machine word: its arithmetic wraps by itself."""
-
-_WORDS: dict[int, np.dtype[np.unsignedinteger[Any]]] = {
-    16: np.dtype(np.uint16).newbyteorder("<"),
-    32: np.dtype(np.uint32).newbyteorder("<"),
-    64: np.dtype(np.uint64).newbyteorder("<"),
-}
 
 
 def ring_type(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
@@ -29,9 +24,9 @@ def ring_type(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
     Raises:
         ValueError: ``bits`` is none of 16, 32, 64.
     """
-    if bits not in _WORDS:
-        raise ValueError(f"bits: got {bits}; must be one of {sorted(_WORDS)}")
-    return _WORDS[bits]
+    if bits not in RING_BITS:
+        raise ValueError(f"bits: got {bits}; must be one of {[*RING_BITS]}")
+    return np.dtype(f"<u{bits // 8}")
 
 
 class Masker:

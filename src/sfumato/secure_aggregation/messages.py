@@ -160,21 +160,21 @@ def decode_parties(payload: bytes) -> tuple[int, ...]:
     reader = PayloadReader(payload)
     parties = tuple(reader.number() for _ in range(reader.number()))
     reader.end()
-    require(
-        all(a < b for a, b in pairwise(parties)),
-        "a list of parties that does not ascend",
-    )
+    require(all(a < b for a, b in pairwise(parties)), "a list of parties that does not ascend")
     return parties
+
+
+def encode_shares(shares: Mapping[int, int]) -> bytes:
+    """A table of shares (party to field element) as bytes; `PayloadReader.shares` reads it."""
+    rows = [
+        _COUNT.pack(party) + share.to_bytes(SHARE_BYTES, "big") for party, share in sorted(shares.items())
+    ]
+    return _COUNT.pack(len(rows)) + b"".join(rows)
 
 
 def encode_reveal(mask_shares: Mapping[int, int], seed_shares: Mapping[int, int]) -> bytes:
     """Two tables as bytes: party to a share of its masking key, and party to a share of its seed."""
-    out = b""
-    for table in (mask_shares, seed_shares):
-        rows = sorted(table.items())
-        out += _COUNT.pack(len(rows))
-        out += b"".join(_COUNT.pack(party) + share.to_bytes(SHARE_BYTES, "big") for party, share in rows)
-    return out
+    return encode_shares(mask_shares) + encode_shares(seed_shares)
 
 
 def decode_reveal(payload: bytes) -> tuple[dict[int, int], dict[int, int]]:
@@ -185,14 +185,10 @@ def decode_reveal(payload: bytes) -> tuple[dict[int, int], dict[int, int]]:
         TruncatedMessageError: it is too short.
     """
     reader = PayloadReader(payload)
-    tables: list[dict[int, int]] = []
-    for _ in range(2):
-        rows = [(reader.number(), reader.share()) for _ in range(reader.number())]
-        tables.append(dict(rows))
-        require(len(tables[-1]) == len(rows), "a party twice in a table")
+    mask_shares, seed_shares = reader.shares(), reader.shares()
     reader.end()
-    require(not tables[0].keys() & tables[1].keys(), "both secrets of one party in a message")
-    return tables[0], tables[1]
+    require(not mask_shares.keys() & seed_shares.keys(), "both secrets of one party in a message")
+    return mask_shares, seed_shares
 
 
 class PayloadReader:
@@ -233,6 +229,18 @@ class PayloadReader:
         value = int.from_bytes(self.take(SHARE_BYTES), "big")
         require(value < PRIME, "a share that is no field element")
         return value
+
+    def shares(self) -> dict[int, int]:
+        """The next table that `encode_shares` wrote: party to share of a secret.
+
+        Raises:
+            MalformedMessageError: a party is there twice, or a share is not below the prime.
+            TruncatedMessageError: too few bytes are left.
+        """
+        rows = [(self.number(), self.share()) for _ in range(self.number())]
+        found = dict(rows)
+        require(len(found) == len(rows), "a party twice in a table")
+        return found
 
     def end(self) -> None:
         """Refuse a payload of which bytes are left.

@@ -16,13 +16,14 @@ from sfumato.secure_aggregation.client import pair_mask_key, seed_commitment, se
 from sfumato.secure_aggregation.masks import Masker, RingVector, ring_type
 from sfumato.secure_aggregation.messages import Advertisement, MessageKind
 from sfumato.secure_aggregation.terms import SessionTerms
+from sfumato.secure_aggregation.threats import ThreatModel
 from sfumato.wire import errors
 from sfumato.wire.frames import EVERYBODY, SERVER, Frame, open_frame, seal_frame
 from sfumato.wire.keys import Identity, KeyPair, agreement_point
 
 
 class Phase(enum.IntEnum):
-    """Rounds of the protocol. CONSENT is skipped where the server is semi-honest."""
+    """Rounds of the protocol, and its two ends; `phases_of` says which of them a session has."""
 
     ADVERTISE = 0
     SHARE = 1
@@ -42,6 +43,11 @@ _KINDS = {
 }
 
 
+def phases_of(threat_model: ThreatModel) -> tuple[Phase, ...]:
+    """The phases of a session in which parties send, in order: CONSENT only towards a malicious server."""
+    return tuple(phase for phase in _KINDS if threat_model == "malicious" or phase is not Phase.CONSENT)
+
+
 class AggregationServer:
     """The aggregator of one session.
 
@@ -52,20 +58,16 @@ class AggregationServer:
     Raises:
         RepeatedSessionError: the identity served in this session before.
         ChangedTermsError: it served in another session under the same label.
+        SessionMemoryError: that it takes part cannot be recorded.
     """
 
     def __init__(self, terms: SessionTerms, identity: Identity) -> None:
-        """Open the first phase of a session under ``terms``, as the server with signing key ``identity``.
-
-        Raises:
-            RepeatedSessionError: the identity was the server of this session before.
-            ChangedTermsError: it was that of another session under the same label.
-            SessionMemoryError: that it takes part cannot be recorded.
-        """
+        """Open the first phase of a session under ``terms``, as the server with signing key ``identity``."""
         identity.join(b"server", terms.label, terms.session)
         self.phase = Phase.ADVERTISE
         self._terms, self._identity = terms, identity
-        self._alive: dict[Phase, list[int]] = {phase: [] for phase in Phase}
+        self._phases = phases_of(terms.threat_model)
+        self._alive: dict[Phase, list[int]] = {phase: [] for phase in self._phases}
         self._seen: set[tuple[int, int]] = set()
         self._adverts: dict[int, tuple[bytes, Advertisement]] = {}
         self._agreement_points: set[bytes] = set()
@@ -104,8 +106,8 @@ class AggregationServer:
             expected=kind,
             seen=self._seen,
         )
-        party, earlier = frame.sender, Phase(max(0, self._previous(self.phase)))
-        if self.phase is not Phase.ADVERTISE and party not in self._alive[earlier]:
+        party, place = frame.sender, self._phases.index(self.phase)
+        if place and party not in self._alive[self._phases[place - 1]]:
             raise errors.OutOfOrderMessageError(f"party {party} dropped out before")
         {
             MessageKind.ADVERTISE: self._take_advert,
@@ -143,18 +145,8 @@ class AggregationServer:
             Phase.MASK: self._survivors_messages,
             Phase.CONSENT: self._consents_messages,
         }[phase](alive)
-        self.phase = self._following(phase)
+        self.phase = self._phases[self._phases.index(phase) + 1]
         return outgoing
-
-    def _following(self, phase: Phase) -> Phase:
-        """The phase after ``phase``; that of consents is skipped unless the server may be malicious."""
-        skip = phase is Phase.MASK and self._terms.threat_model != "malicious"
-        return Phase(phase + 2 if skip else phase + 1)
-
-    def _previous(self, phase: Phase) -> int:
-        """The phase before ``phase``; that of consents is skipped unless the server may be malicious."""
-        skip = phase is Phase.UNMASK and self._terms.threat_model != "malicious"
-        return phase - 2 if skip else phase - 1
 
     def _take_advert(self, frame: Frame, data: bytes) -> None:
         """Keep a party's public keys, each of which may be advertised once."""

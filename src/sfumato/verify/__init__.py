@@ -12,8 +12,9 @@ What is checked, in this order (docs/certificates.md says what is not):
 
     checker.py           checks a run folder: all of the below; ``main`` is the command of the archive
     folder.py            reads the files of a run strictly, and compares hashes
-    read.py              figures, counts and truth values of JSON files
-    json_values.py       types, names of parties, and how figures are compared
+    read.py              figures, counts and truth values of JSON and YAML files
+    parties.py           names of units and observers
+    comparison.py        how figures are compared
     archive.py           writes the checker as one file
     __main__.py          runs it
 
@@ -34,10 +35,11 @@ What is checked, in this order (docs/certificates.md says what is not):
     tree_structure.py    a tree: who is where, who receives what, how participants are drawn
     tree_noise.py        the noise in an average that a coalition does not know
     tree_exposures.py    the releases that a coalition meets in a tree
-    moving.py            the same of devices that move: one tree an era, and the pairs of rows
+    moving_exposures.py  the same where devices move, or trust changes: one tree for every era
     group_structure.py   groups: who is in which when, who receives what, who is drawn
     group_exposures.py   the releases that a coalition meets in groups
     tree_pairs.py        pairs of unit and observer that are alike in a tree
+    moving_pairs.py      the same where devices move, and whether rows stand for every pair
     group_pairs.py       the same in groups
     facts.py             the facts of every kind of protocol, and a bound that is checked against them
     folded_rows.py       whether rows of a tree stand for no kind of pairs that is charged more than they are

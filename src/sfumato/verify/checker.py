@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import nearly_equal
 from sfumato.verify.examples_held import examples_held
 from sfumato.verify.facts import FACTS, Facts
 from sfumato.verify.folder import DamagedFileError, NoRunError, hash_problems, read_mapping
 from sfumato.verify.group_exposures import CheckedGroups
-from sfumato.verify.json_values import BROKEN, Json, UnknownKindError, nearly_equal
 from sfumato.verify.pair_counts import pair_problems, site_of_each_device
+from sfumato.verify.read import BROKEN, Json, UnknownKindError
 from sfumato.verify.rows import is_gap_checked, row_problems
 from sfumato.verify.spec_facts import spec_problems
 

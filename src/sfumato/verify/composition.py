@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft, optimize
 
-from sfumato.verify.json_values import Array
-from sfumato.verify.loss_curves import CURVES, Event, LossCurve
+from sfumato.verify.loss_curves import CURVES, Event, LossCurve, chance_of_any
+from sfumato.verify.read import Array
 
 NEXT_TO_NOTHING = 1e-25
 """Probability of losses of a release above which they count as infinite."""
@@ -159,7 +159,7 @@ def epsilon_by_library(losses: Sequence[EqualReleaseLosses], delta: float, inter
             with np.errstate(all="ignore"):  # moments that are too large are left out
                 start, found = common.self_convolve(masses, count, cut)
             one = np.asarray(found)
-        lost = (1.0 if infinite >= 1 else -math.expm1(count * math.log1p(-infinite))) + cut
+        lost = chance_of_any(infinite, count) + cut
         more = pld_pmf.DensePLDPmf(interval, first * count + start, one, lost, pessimistic_estimate=True)
         rounding += _rounding(len(one), count, float(np.linalg.norm(one))) if count > 1 else 0.0
         above += max(0.0, (first * count + start + len(one)) * interval)

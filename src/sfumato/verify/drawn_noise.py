@@ -10,18 +10,21 @@ from dataclasses import replace
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING, nearly_equal
 from sfumato.verify.draws import (
     Draw,
     distance_ratios_of_replaced,
     is_amplified,
     same_terms,
+    squared_mu_of_multiplier,
     stated_distance_ratios,
     stated_sensitivity,
     stated_term,
     terms_of_draw,
 )
 from sfumato.verify.epsilon import NEGLIGIBLE, binomial_law
-from sfumato.verify.json_values import ROUNDING, Array, Json, chance_of_any, nearly_equal
+from sfumato.verify.loss_curves import chance_of_any
+from sfumato.verify.read import Array, Json
 
 OF_A_CHANCE, LEAST_CHANCE = 1e-8, 1e-12
 """Relative and absolute rounding of the chances of a draw."""
@@ -172,7 +175,7 @@ def _mixture_problems_of_draw(
     hidden = is_amplified(draw, relation)
     rate = draw.rate if hidden else draw.moved_rate
     term: Json = terms[0] if len(terms) == 1 else {"multiplier": "inf"}
-    square = stated_term({"multiplier": term["multiplier"]}).square
+    square = squared_mu_of_multiplier(term["multiplier"])
     sampling: Json = term.get("sampling") or {"kind": "poisson", "rate": rate, "hidden": hidden}
     how = (
         sampling["kind"],
@@ -232,7 +235,7 @@ def outcome_problems(
         failure: the stated probability of a round without noise.
     """
     term: Json = terms[0] if len(terms) == 1 else {"multiplier": 0.0}
-    square = stated_term({"multiplier": term["multiplier"]}).square
+    square = squared_mu_of_multiplier(term["multiplier"])
     if len(terms) != 1 or read.count(term.get("count", 1)) != draws[0].count or not math.isfinite(square):
         yield f"terms: must be one mixture over the outcomes of a round, {draws[0].count} times"
         return

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sfumato.verify import read
-from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, chance_of_any, nearly_equal
-from sfumato.verify.loss_curves import Event
+from sfumato.verify.comparison import ROUNDING, nearly_equal
+from sfumato.verify.loss_curves import Event, chance_of_any
+from sfumato.verify.read import Json, UnknownKindError
 
 
 @dataclass(frozen=True)
@@ -218,10 +220,8 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
         rate: probability that the record is in the batch of a local step.
         relation: ``zero-out`` or ``replace``.
     """
-    square, count = (
-        math.fsum(squared_mu_of_release(r, "replace") for r in releases),
-        read.count(part["count"]),
-    )
+    square = math.fsum(squared_mu_of_release(r, "replace") for r in releases)
+    count = read.count(part["count"])
     moves = read.figures(part.get("moves", ())).tolist()
     if not moves:
         return Event(square * read.figure(part.get("largest_move", 1.0)) ** 2, count)
@@ -240,14 +240,19 @@ def term_of_record(part: Json, releases: Sequence[Json], rate: float, relation: 
     return Event(square * largest**2, count, "batches", total, (leaves, *listed))
 
 
+def squared_mu_of_multiplier(stated: Any) -> float:
+    """μ² = 1 / multiplier² of a stated noise multiplier; ∞ of 0, and 0 of "inf"."""
+    multiplier = read.figure(stated)
+    return math.inf if multiplier == 0 else 0.0 if math.isinf(multiplier) else multiplier**-2
+
+
 def stated_term(term: Json) -> Event:
     """The `Event` that a term of a certificate's JSON stands for.
 
     Raises:
         UnknownKindError: noise that depends on the draw is stated for another draw than Poisson.
     """
-    multiplier, count = read.figure(term["multiplier"]), read.count(term.get("count", 1))
-    square = math.inf if multiplier == 0 else 0.0 if math.isinf(multiplier) else multiplier**-2
+    square, count = squared_mu_of_multiplier(term["multiplier"]), read.count(term.get("count", 1))
     sampling = {"kind": "all"} if term.get("sampling") is None else term["sampling"]
     kind, rate = str(sampling.get("kind", "all")), read.figure(sampling.get("rate", 1.0))
     if kind == "all":

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sfumato.verify import read
+from sfumato.verify.comparison import nearly_equal
 from sfumato.verify.draws import squared_mu_of_release
 from sfumato.verify.facts import CertifiedBound
-from sfumato.verify.json_values import Json, Party, UnknownKindError, chance_of_any, nearly_equal
-from sfumato.verify.loss_curves import Event
+from sfumato.verify.loss_curves import Event, chance_of_any
+from sfumato.verify.parties import Party
+from sfumato.verify.read import Json, UnknownKindError
 from sfumato.verify.releases import release_problems, sampling_problems
 from sfumato.verify.tree_exposures import CheckedTree
 
@@ -68,12 +70,8 @@ def _term_of_office_problems(bound: CertifiedBound, facts: CheckedTree, zone: El
     These are, for every round, what is met out of office, and beside it the further releases of a term of
     office with its probability. ``zone``: the one that may elect a member.
     """
-    table, unit, coalition, rounds = (
-        bound.table,
-        bound.unit,
-        bound.coalition,
-        read.count(facts.ledger["rounds"]),
-    )
+    table, unit, coalition = bound.table, bound.unit, bound.coalition
+    rounds = read.count(facts.ledger["rounds"])
     charged = facts.flow if bound.name == "flow" else facts.cut
     in_office, out_of_office = charged(unit, [*coalition, zone.node]), charged(unit, coalition)
     stated, events = [release for draw in bound.draws for release in draw.releases], bound.cert["elections"]

@@ -12,9 +12,10 @@ import numpy as np
 from scipy import special
 
 from sfumato.verify import read
+from sfumato.verify.comparison import mismatch_of
 from sfumato.verify.composition import epsilon_on_grid, least_epsilon_below_delta
-from sfumato.verify.json_values import Array, Json, UnknownKindError, chance_of_any, mismatch_of
-from sfumato.verify.loss_curves import CURVES, TAIL, Event, gaussian_delta
+from sfumato.verify.loss_curves import CURVES, TAIL, Event, chance_of_any, gaussian_delta
+from sfumato.verify.read import Array, Json, UnknownKindError
 
 STATED_TOO_LOW = 1e-6
 """Relative rounding that is allowed where a stated ε is below the recomputed one."""

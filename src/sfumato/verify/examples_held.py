@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Array, Json
+from sfumato.verify.read import Array, Json
 from sfumato.verify.spec_settings import tree_shape, worker_count
 
 CLASS_COUNTS: dict[str, tuple[int, ...]] = {

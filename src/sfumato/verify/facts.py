@@ -7,8 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 from sfumato.verify.draws import Draw
 from sfumato.verify.group_exposures import CheckedGroups
-from sfumato.verify.json_values import Json, Party
-from sfumato.verify.moving import CheckedMovingTree
+from sfumato.verify.moving_exposures import CheckedMovingTree
+from sfumato.verify.parties import Party
+from sfumato.verify.read import Json
 from sfumato.verify.tree_exposures import CheckedTree
 
 Facts: TypeAlias = CheckedTree | CheckedMovingTree | CheckedGroups
@@ -38,7 +39,7 @@ class CertifiedBound(NamedTuple):
     name: str
     cert: Json
     draws: Sequence[Draw]
-    table: Sequence[Json]  # of all releases
+    table: Sequence[Json]
     spec: Json
     facts: Facts
     unit: int

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.draws import Draw, terms_of_draws, terms_without_replacement
-from sfumato.verify.json_values import ROUNDING, Json, Party, kind_and_index
 from sfumato.verify.loss_curves import Event
+from sfumato.verify.parties import Party, kind_and_index
+from sfumato.verify.read import Json
 from sfumato.verify.tree_exposures import CheckedTree
 from sfumato.verify.tree_pairs import CheckedTreePairs
 
@@ -87,7 +89,7 @@ class FoldedRows:
             if len(some) == 1 or self.facts.is_near(unit, some[0]):
                 yield from ((unit, one) for one in some)
                 continue
-            known = [np.array(self._known(one, self._lowest_common_tier(unit, one))) for one in some]
+            known = [np.array(self._known(one, self.facts.lowest_common_tier(unit, one))) for one in some]
             worst = max(range(len(some)), key=lambda place: float(known[place].sum()))
             allowed = known[worst] * (1 + ROUNDING)
             yield from (
@@ -126,17 +128,10 @@ class FoldedRows:
 
     def _first_device(self, number: int, after: int = 0) -> int:
         """Index of the first device of the class ``number``, or of the one ``after`` places later."""
-        facts, listed = self.facts, self.facts.ledger.get("class_per_device")
-        if listed is not None:
-            return int(np.flatnonzero(np.array(listed) == number)[after])
+        facts = self.facts
+        if facts.ledger.get("class_per_device") is not None:
+            return int(np.flatnonzero(facts.class_per_device == number)[after])
         return int(facts.last[number]) - int(facts.devices[number]) + after
-
-    def _lowest_common_tier(self, unit: int, observer: Party) -> int:
-        """The tier of the lowest aggregator above both a unit and an observer (0 is the root)."""
-        kind, tier, index = observer
-        facts, path = self.facts, self.facts.paths[self.facts.leaf_of(unit)]
-        tier, node = (facts.depth - 1, facts.leaf_of(index)) if kind == "device" else (tier, index)
-        return sum(facts.ancestor(tier, node, t) == int(path[t]) for t in range(tier + 1)) - 1
 
     def _noise_known(self, observer: Party, common: int) -> tuple[float, ...]:
         """Noise variance that an observer knows in the sums with a far unit's message, by aggregation.
@@ -144,9 +139,8 @@ class FoldedRows:
         The unit is any whose lowest common aggregator with it is on tier ``common``: all such meet the same.
         Only aggregations on that tier or above are listed.
         """
-        kind, tier, index = observer
         facts = self.facts
-        tier, node = (facts.depth - 1, facts.leaf_of(index)) if kind == "device" else (tier, index)
+        tier, node = facts.node_of(observer)
         top, own = facts.ancestor(tier, node, common), facts.ancestor(tier, node, common + 1)
         leaf = next(
             number

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from sfumato.verify.json_values import Json, shortened
+from sfumato.verify.read import Json, shortened
 
 MOST_BYTES = 1 << 28
 """Of a file that is parsed."""

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.draws import Draw
 from sfumato.verify.group_structure import CheckedGroupStructure
-from sfumato.verify.json_values import ROUNDING, Json, Party
+from sfumato.verify.parties import Party
+from sfumato.verify.read import Json
 from sfumato.verify.releases import MOST_COMPARED, ExpectedRelease, release_problems, sampling_problems
 
 _SINGLE = "single messages"

@@ -29,7 +29,8 @@ from scipy.sparse.csgraph import maximum_flow
 from sfumato.verify import read
 from sfumato.verify.folded_rows import is_folded
 from sfumato.verify.group_pairs import CheckedGroupPairs
-from sfumato.verify.json_values import Json, Party, kind_and_index
+from sfumato.verify.parties import Party, kind_and_index
+from sfumato.verify.read import Json
 
 
 class _Counted(NamedTuple):

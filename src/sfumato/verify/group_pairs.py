@@ -10,7 +10,7 @@ import numpy as np
 
 from sfumato.verify import read
 from sfumato.verify.group_exposures import CheckedGroups
-from sfumato.verify.json_values import Party
+from sfumato.verify.parties import Party
 
 
 class CheckedGroupPairs:

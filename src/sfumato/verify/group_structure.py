@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Json, Party, UnknownKindError, kind_and_index, require_index_below
+from sfumato.verify.parties import Party, kind_and_index, require_index_below
+from sfumato.verify.read import Json, UnknownKindError
 
 
 class CheckedGroupStructure:

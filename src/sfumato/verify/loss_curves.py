@@ -10,9 +10,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import special
 
-from sfumato.verify.json_values import Array
+from sfumato.verify.read import Array
 
 TAIL = 9.5  # standard deviations: beyond is a probability of 1e-21
+
+
+def chance_of_any(chance: float, times: int) -> float:
+    """1 − (1 − ``chance``)^``times``: the probability of at least one of independent equal events."""
+    return 1.0 if chance >= 1 and times else -math.expm1(times * math.log1p(-chance))
 
 
 def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:

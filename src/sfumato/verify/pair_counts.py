@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.facts import Facts
 from sfumato.verify.folded_rows import FoldedRows, is_folded
 from sfumato.verify.group_pair_counts import group_count_problems
 from sfumato.verify.group_pairs import CheckedGroupPairs
-from sfumato.verify.json_values import ROUNDING, Json, is_within_device, kind_and_index
-from sfumato.verify.moving import CheckedMovingPairs, CheckedMovingTree
+from sfumato.verify.moving_exposures import CheckedMovingTree
+from sfumato.verify.moving_pairs import CheckedMovingPairs
+from sfumato.verify.parties import is_within_device, kind_and_index
+from sfumato.verify.read import Json
 from sfumato.verify.spec_settings import places_of_named_sites
 from sfumato.verify.tree_exposures import CheckedTree
 from sfumato.verify.tree_pairs import CheckedTreePairs

@@ -1,15 +1,29 @@
-"""Figures, counts and truth values of JSON files, read strictly: what is of another kind is an error."""
+"""Figures, counts and truth values of JSON and YAML files, read strictly: another kind is an error."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.verify.json_values import Array, shortened
+Array: TypeAlias = npt.NDArray[np.float64]
+Json: TypeAlias = Mapping[str, Any]
+
+BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading a file fails with whose content does not fit: a mismatch."""
+
+
+class UnknownKindError(ValueError):
+    """A kind of protocol, event or draw that this checker has no rule for."""
+
+
+def shortened(value: Any) -> str:
+    """A value as text of at most 80 characters, with ``...`` where it is cut."""
+    text = str(value.tolist() if isinstance(value, np.ndarray) else value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def figure(value: Any) -> float:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.draws import Draw
 from sfumato.verify.facts import CertifiedBound
 from sfumato.verify.group_exposures import CheckedGroups
-from sfumato.verify.json_values import ROUNDING, Json
-from sfumato.verify.moving import CheckedMovingTree
+from sfumato.verify.moving_exposures import CheckedMovingTree
+from sfumato.verify.read import Json
 from sfumato.verify.spec_records import moved_shares
+from sfumato.verify.spec_settings import clip_kind, has_gaussian_law
 from sfumato.verify.tree_exposures import CheckedTree
 
 
@@ -73,7 +75,7 @@ def _part_problems(
     # in groups bits go with masters who add the noise
     noised_first = tree and all(tree.message_variance(step)[tree.class_of(unit)] > 0 for step in sending)
     rounded = bool(batches.get("rounded")) and not noised_first
-    examples = (bound.spec["privacy"].get("clip") or {}).get("kind") == "example"
+    examples = clip_kind(bound.spec) == "example"
     limit = read.count(batches.get("answering", 0)), read.figure(batches.get("beyond", 0.0))
     flow, charged = Counter[int](), Counter[int]()
     for draw in bound.draws:
@@ -101,12 +103,6 @@ def _part_problems(
             yield from facts.record_noise_problems(parts, table, exposed, unit, bound.coalition, gaussian)
 
 
-def has_gaussian_law(spec: Json) -> bool:
-    """Whether the noise of a spec is Gaussian; true where no mechanism is named."""
-    mechanism = spec["privacy"].get("mechanism")
-    return not mechanism or str(mechanism.get("law", "other")) == "gaussian"
-
-
 def _release_hash(release: Json) -> int:
     """A hash that is equal for releases with the same name, vector and sensitivities."""
     own = read.figure(release["own_sensitivity"])
@@ -128,7 +124,7 @@ class _ReleaseOfRecord(NamedTuple):
     release: Json
     most: float
     draw: Draw
-    shares: tuple[tuple[float, ...], tuple[float, ...]]  # zeroed out, and replaced
+    shares: tuple[tuple[float, ...], tuple[float, ...]]
     all_steps: int
 
     def problems(

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING, nearly_equal
 from sfumato.verify.draws import Draw, sensitivity, squared_ratio
-from sfumato.verify.json_values import ROUNDING, Array, Json, nearly_equal
+from sfumato.verify.read import Array, Json
 
 MOST_COMPARED = 100_000
 """Exposed sets of one row that are compared with the stated one, times their steps."""
@@ -35,7 +36,7 @@ class ExpectedRelease(NamedTuple):
     vector: str
     own: float
     others: float
-    noise: Array  # as OWNERS
+    noise: Array
     draw_independent: bool
     divides_by_drawn: bool = False
     linking: int = 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING, mismatch_of, nearly_equal
 from sfumato.verify.drawn_noise import mixture_problems, outcome_problems
 from sfumato.verify.draws import (
     Draw,
@@ -21,17 +22,10 @@ from sfumato.verify.elections import election_problems, terms_of_office, zone_th
 from sfumato.verify.epsilon import epsilon_problems, require_known_kinds
 from sfumato.verify.facts import CertifiedBound, Facts
 from sfumato.verify.group_exposures import CheckedGroups
-from sfumato.verify.json_values import (
-    ROUNDING,
-    Json,
-    Party,
-    is_within_device,
-    kind_and_index,
-    mismatch_of,
-    nearly_equal,
-)
 from sfumato.verify.loss_curves import Event
-from sfumato.verify.moving import CheckedMovingTree
+from sfumato.verify.moving_exposures import CheckedMovingTree
+from sfumato.verify.parties import Party, is_within_device, kind_and_index
+from sfumato.verify.read import Json
 from sfumato.verify.records import record_problems
 from sfumato.verify.tree_exposures import CheckedTree
 
@@ -59,7 +53,7 @@ def row_problems(row: Json, cert: Json, spec: Json, facts: Facts, table: Sequenc
         return
     yield from _stated_epsilon_problems(row)
     coalition = [facts.party_named(name) for name in row["observer"].split(",")]
-    unit = int(row["unit"].partition(":")[2])
+    unit = kind_and_index(row["unit"])[1]
     if isinstance(facts, CheckedGroups):
         trusted = any(facts.trusts(unit, party) for party in coalition)
         if row.get("trusted", False) != trusted:

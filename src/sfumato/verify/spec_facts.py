@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Json
+from sfumato.verify.read import Json
 from sfumato.verify.spec_groups import group_spec_problems
 from sfumato.verify.spec_records import batch_problems, person_problems
-from sfumato.verify.spec_settings import eras_in_spec, unlike_spec
+from sfumato.verify.spec_settings import clip_kind, eras_in_spec, has_gaussian_law, unlike_spec
 from sfumato.verify.spec_tree import tree_spec_problems
 from sfumato.verify.tree_exposures import CheckedTree
 
@@ -46,7 +46,7 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
     training, privacy = spec["training"], spec["privacy"]
     optimizer, decay = training.get("optimizer") or "sgd", read.figure(training.get("weight_decay") or 0.0)
     adam = (optimizer if isinstance(optimizer, str) else optimizer["kind"]) != "sgd"
-    clip, noise = (privacy.get("clip") or {}).get("kind", "update"), privacy["noise"]
+    clip, noise = clip_kind(spec), privacy["noise"]
     if clip == "update" or noise["kind"] == "none" or noise.get("at") == "step" or not (adam or decay):
         return
     if adam or clip == "step" or not in_tree:
@@ -60,15 +60,13 @@ def optimizer_problems(spec: Json, *, in_tree: bool) -> Iterator[str]:
 
 def noise_law_and_batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """Yield a line where ``ledger.json`` differs from the spec in noise law, batches or step noise."""
-    training, privacy = spec["training"], spec["privacy"]
-    mechanism, clip = privacy.get("mechanism") or {}, privacy.get("clip") or {}
-    other_law = (mechanism and mechanism.get("law", "other") != "gaussian") or clip.get("kind") == "example"
-    yield from unlike_spec("noise_not_composed", "noise_not_composed" in ledger, bool(other_law))
-    if training.get("batches") != "poisson" and "batches" in ledger:
+    other_law = not has_gaussian_law(spec) or clip_kind(spec) == "example"
+    yield from unlike_spec("noise_not_composed", "noise_not_composed" in ledger, other_law)
+    if spec["training"].get("batches") != "poisson" and "batches" in ledger:
         yield "spec.yaml: training.batches is not poisson, so no record is drawn; ledger.json has batches"
     elif "batches" in ledger:
         yield from batch_problems(spec, ledger)
-    noise = privacy["noise"]
+    noise = spec["privacy"]["noise"]
     at_steps = noise.get("multiplier") if noise["kind"] == "multiplier" and noise.get("at") == "step" else 0.0
     held = ledger.get("batches", {}).get("noise_at_steps", 0.0)
     yield from unlike_spec("batches.noise_at_steps", held, at_steps)

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Json, UnknownKindError, kind_and_index, shortened
+from sfumato.verify.parties import kind_and_index
+from sfumato.verify.read import Json, UnknownKindError, shortened
 from sfumato.verify.spec_settings import (
+    clip_kind,
     groups_in_spec,
     may_drop_out,
     sort_members,
     survival_threshold,
     unlike_spec,
+    worker_count,
 )
 
 
@@ -24,9 +27,9 @@ def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     """
     topology, training, clip = spec["topology"], spec["training"], spec["privacy"].get("clip") or {}
     listed, part, bare = groups_in_spec(topology), training["participation"], ledger["kind"] == "ms-fedavg"
-    groups, workers = len(listed), 1 + max(max(group) for group in listed)
+    groups = len(listed)
     yield from unlike_spec("kind", ledger["kind"], spec["protocol"])
-    yield from unlike_spec("devices", read.count(ledger["devices"]), topology.get("devices") or workers)
+    yield from unlike_spec("devices", read.count(ledger["devices"]), worker_count(topology))
     changes = topology.get("eras") or ()
     eras = [(1, listed), *((read.count(era["from_round"]), sort_members(era["groups"])) for era in changes)]
     held = [(read.count(era["first_epoch"]), sort_members(era["groups"])) for era in ledger["eras"]]
@@ -37,7 +40,7 @@ def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
     rates = part.get("rates") or [part.get("rate", 1.0)] * groups
     yield from unlike_spec("poisson_rate_per_group", read.figures(ledger["poisson_rate_per_group"]), rates)
     norms = clip.get("norms") or [clip.get("norm", 1.0)] * groups
-    norms = [1.0] * groups if bare or clip.get("kind") == "example" else norms
+    norms = [1.0] * groups if bare or clip_kind(spec) == "example" else norms
     yield from unlike_spec("clip_per_group", read.figures(ledger["clip_per_group"]), norms)
     yield from _session_problems(spec, ledger, [found for _, found in eras], rates)
     yield from _group_noise_problems(spec, ledger, groups)

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.examples_held import examples_held, pool_of_examples
-from sfumato.verify.json_values import ROUNDING, Array, Json, shortened
-from sfumato.verify.spec_settings import keeps_control_variates, unlike_spec
+from sfumato.verify.read import Array, Json, shortened
+from sfumato.verify.spec_settings import clip_kind, keeps_control_variates, unlike_spec
 from sfumato.verify.spec_tree import aggregations_of_round, reach_of_steps
 
 
@@ -60,7 +61,7 @@ def batch_problems(spec: Json, ledger: Json) -> Iterator[str]:
     ``batches`` states, for every local step, the share of the message's bound that a record moves which is in
     the batch of that step and in none before it.
     """
-    training, clip = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
+    training, clip = spec["training"], clip_kind(spec)
     batches, momentum = ledger["batches"], training.get("momentum", 0.0)
     rates, tree = read.figures(batches["rate_per_device"]), ledger["kind"] == "tree"
     devices = read.counts(ledger["devices_per_leaf"]).sum() if tree else read.count(ledger["devices"])

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.verify import read
-from sfumato.verify.json_values import ROUNDING, Json, UnknownKindError, shortened
+from sfumato.verify.comparison import ROUNDING
+from sfumato.verify.read import Json, UnknownKindError, shortened
 
 
 class WrittenEra(NamedTuple):
@@ -62,6 +63,17 @@ def eras_in_spec(spec: Json) -> list[WrittenEra]:
             found.append(WrittenEra(round_, 1, tuple(place), trusted, False))
     several = len({era.trusted for era in found}) > 1
     return [era._replace(trust_changes=several) for era in found]
+
+
+def clip_kind(spec: Json) -> str:
+    """What is clipped: ``update`` (where the spec names nothing), ``step`` or ``example``."""
+    return str((spec["privacy"].get("clip") or {}).get("kind", "update"))
+
+
+def has_gaussian_law(spec: Json) -> bool:
+    """Whether the noise of a spec is Gaussian; true where no mechanism is named."""
+    mechanism = spec["privacy"].get("mechanism")
+    return not mechanism or str(mechanism.get("law", "other")) == "gaussian"
 
 
 def keeps_control_variates(spec: Json) -> bool:
@@ -203,7 +215,7 @@ def groups_in_spec(topology: Json) -> list[list[int]]:
         UnknownKindError: there is no rule for this structure.
     """
     if isinstance(topology.get("groups"), list):
-        return [sorted(group) for group in topology["groups"]]
+        return sort_members(topology["groups"])
     structure, workers = topology["structure"], topology["devices"]
     if structure == "global":
         return [list(range(workers))]

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from sfumato.verify import read
 from sfumato.verify.examples_held import examples_held
-from sfumato.verify.json_values import Array, Json
+from sfumato.verify.read import Array, Json
 from sfumato.verify.spec_settings import (
     WrittenEra,
+    clip_kind,
     keeps_control_variates,
     may_drop_out,
     one_per_edge,
@@ -74,7 +75,7 @@ def _class_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> It
     yield from unlike_spec("device_classes: devices of each leaf", inside, tree.devices)
     listed = tree.ledger.get("class_per_device")
     leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
-    in_class = leaf_of if listed is None else read.counts(listed)
+    in_class = tree.class_per_device
     if listed is not None:
         leaf_of = leaf_of if era is None else np.array(era.places, dtype=np.int64)
         yield from unlike_spec("class_per_device: leaves", tree.class_leaf[in_class], leaf_of)
@@ -205,7 +206,7 @@ def _step_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Ite
 
     The arguments are those of `tree_spec_problems`.
     """
-    training, kind = spec["training"], (spec["privacy"].get("clip") or {}).get("kind", "update")
+    training, kind = spec["training"], clip_kind(spec)
     rounds = aggregations_of_round(training, tree.ledger)
     yield from unlike_spec("number of steps", len(tree.steps), len(rounds))
     gains = np.zeros((len(rounds), len(tree.devices)))
@@ -339,8 +340,7 @@ def _noise_source_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None
     if era is not None and era.trust_changes:
         device, node = _multipliers_in_era(device, node, spec, era)
     leaf_of = np.repeat(np.arange(len(tree.devices)), tree.devices)
-    in_class = np.array(tree.ledger.get("class_per_device", leaf_of), dtype=np.int64)
-    yield from unlike_spec("device_classes: noisy", tree.class_noisy[in_class], noisy)
+    yield from unlike_spec("device_classes: noisy", tree.class_noisy[tree.class_per_device], noisy)
     partly = np.array([not noisy[leaf_of == leaf].all() for leaf in range(len(tree.devices))])
     for place, step in enumerate(tree.steps):
         tier = read.count(step["aggregating_tier"])

@@ -10,7 +10,8 @@ import numpy as np
 
 from sfumato.verify import read
 from sfumato.verify.draws import Draw
-from sfumato.verify.json_values import Json, Party, UnknownKindError
+from sfumato.verify.parties import Party
+from sfumato.verify.read import Json, UnknownKindError
 from sfumato.verify.releases import MOST_COMPARED, ExpectedRelease, release_problems, sampling_problems
 from sfumato.verify.tree_noise import CheckedTreeNoise
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sfumato.verify import read
+from sfumato.verify.comparison import ROUNDING
 from sfumato.verify.draws import Draw
-from sfumato.verify.json_values import ROUNDING, Array, Party
+from sfumato.verify.parties import Party
+from sfumato.verify.read import Array
 from sfumato.verify.tree_structure import CheckedTreeStructure
 
 

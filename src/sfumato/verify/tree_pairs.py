@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Json, Party
+from sfumato.verify.parties import Party
+from sfumato.verify.read import Json
 from sfumato.verify.tree_exposures import CheckedTree
 
 
@@ -83,23 +84,18 @@ class CheckedTreePairs:
         facts = self.facts
         leaf, kind = facts.leaf_of(unit), self.kinds[facts.class_of(unit)]
         mine = int(self.alike[-1][leaf]), kind
-        who, tier, index = observer
+        who, _, index = observer
         if who == "public":
             return mine, "public"
-        path = facts.paths[facts.leaf_of(index)] if who == "device" else None
-        tier = facts.depth - 1 if who == "device" else tier
-        node = int(path[-1]) if path is not None else index
-        common = sum(facts.ancestor(tier, node, t) == facts.paths[leaf, t] for t in range(tier + 1)) - 1
+        (tier, node), common = facts.node_of(observer), facts.lowest_common_tier(unit, observer)
         theirs = (self.kinds[facts.class_of(index)],) if who == "device" else ()
         return mine, who, common, tier, int(self.alike[tier][node]), *theirs
 
     def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
         """Yield (devices that a symmetry exchanges, number of pairs of one of them by `key_of`)."""
         facts, alike = self.facts, dict[Any, list[int]]()
-        leaf_of = np.repeat(np.arange(len(facts.devices)), facts.devices)
-        classes = np.array(facts.ledger.get("class_per_device", leaf_of), dtype=np.int64)
-        numbers = self.alike[-1][facts.class_leaf[classes]].tolist()
-        for device, (number, own) in enumerate(zip(numbers, classes.tolist(), strict=True)):
+        numbers = self.alike[-1][facts.class_leaf[facts.class_per_device]].tolist()
+        for device, (number, own) in enumerate(zip(numbers, facts.class_per_device.tolist(), strict=True)):
             alike.setdefault((number, self.kinds[own]), []).append(device)
         _, firsts = np.unique(self.alike[-1], return_index=True)
         for leaf in firsts.tolist():

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sfumato.verify import read
-from sfumato.verify.json_values import Array, Json, Party, kind_and_index, require_index_below
+from sfumato.verify.parties import Party, kind_and_index, require_index_below
+from sfumato.verify.read import Array, Json
 
 
 class CheckedTreeStructure:
@@ -36,6 +37,9 @@ class CheckedTreeStructure:
         self.class_size = read.counts([c["devices"] for c in ledger["device_classes"]])
         self.class_weight = read.figures([c["weight"] for c in ledger["device_classes"]])
         self.class_noisy = np.array([read.flag(c["noisy"]) for c in ledger["device_classes"]], dtype=np.bool_)
+        listed = ledger.get("class_per_device")
+        leaves = np.repeat(np.arange(len(self.devices)), self.devices)
+        self.class_per_device = leaves if listed is None else read.counts(listed)
         self.steps = ledger["steps"]
         self.paths = self._paths()
         self._noise_cache: dict[int, Array] = {}
@@ -77,15 +81,11 @@ class CheckedTreeStructure:
 
     def leaf_of(self, device: int) -> int:
         """Index of the leaf (aggregator of the last tier) that a device is under."""
-        listed = self.ledger.get("class_per_device")
-        if listed is not None:
-            return int(self.class_leaf[int(listed[device])])
-        return int(np.searchsorted(self.last, device, side="right"))
+        return int(self.class_leaf[self.class_per_device[device]])
 
     def class_of(self, device: int) -> int:
         """Index of the class of a device in ``device_classes`` of the ledger."""
-        listed = self.ledger.get("class_per_device")
-        return self.leaf_of(device) if listed is None else int(listed[device])
+        return int(self.class_per_device[device])
 
     def message_variance(self, step: int) -> Array:
         """Variance of the noise that a device of each class adds to its weighted message, ``[classes]``."""
@@ -141,11 +141,20 @@ class CheckedTreeStructure:
             index = int(self.parents[t][index])
         return index
 
+    def node_of(self, party: Party) -> tuple[int, int]:
+        """(tier, index) of an observer that is an aggregator; of a device, those of the leaf above it."""
+        kind, tier, index = party
+        return (self.depth - 1, self.leaf_of(index)) if kind == "device" else (tier, index)
+
+    def lowest_common_tier(self, unit: int, party: Party) -> int:
+        """The tier of the lowest aggregator that is above both a device and an observer (0 is the root)."""
+        (tier, node), path = self.node_of(party), self.paths[self.leaf_of(unit)]
+        return sum(self.ancestor(tier, node, t) == int(path[t]) for t in range(tier + 1)) - 1
+
     def is_near(self, unit: int, party: Party) -> bool:
         """Whether ``party`` is an aggregator above device ``unit``, or a device under the same leaf."""
-        kind, tier, index = party
-        near = self.leaf_of(index) if kind == "device" else index
-        return int(self.paths[self.leaf_of(unit), min(tier, self.depth - 1)]) == near
+        tier, node = self.node_of(party)
+        return int(self.paths[self.leaf_of(unit), tier]) == node
 
     def sees_average(self, step: int, unit: int, coalition: Sequence[Party]) -> bool:
         """Whether the coalition receives the average that the unit's message enters at an aggregation.

@@ -207,15 +207,34 @@ def derive(secret: bytes, *, session: bytes, purpose: bytes, context: bytes) -> 
         secret: shared by the parties.
         session: the session's identifier, the salt.
         purpose: what the key is for.
-        context: whose key it is, for example; see `pair_context`.
+        context: whose key it is, for example.
     """
     info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + context
     return HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=session, info=info).derive(secret)
 
 
-def pair_context(first: int, first_key: bytes, second: int, second_key: bytes) -> bytes:
-    """Two parties' numbers and public keys as bytes, in the order given: a context for `derive`."""
-    return first.to_bytes(4, "big") + first_key + second.to_bytes(4, "big") + second_key
+def pair_key(
+    own: KeyPair, other: bytes, *, session: bytes, purpose: bytes, first: int, second: int, own_first: bool
+) -> bytes:
+    """The 32-byte key that two parties share for a purpose, by `derive` from their key agreement.
+
+    Both numbers and both public keys, in order, are its context; the other party gets the same key.
+
+    Args:
+        own: the caller's key pair.
+        other: the other party's public key.
+        session: the session's identifier.
+        purpose: what the key is for.
+        first: number of the party that comes first.
+        second: of the other one.
+        own_first: whether the caller is the first.
+
+    Raises:
+        MalformedMessageError: ``other`` is of small order.
+    """
+    keys = (own.public, other) if own_first else (other, own.public)
+    context = first.to_bytes(4, "big") + keys[0] + second.to_bytes(4, "big") + keys[1]
+    return derive(own.agree(other), session=session, purpose=purpose, context=context)
 
 
 def seal(key: bytes, plain: bytes, associated: bytes, entropy: Entropy) -> bytes:

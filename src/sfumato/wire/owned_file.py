@@ -11,8 +11,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -62,7 +62,7 @@ class OwnedFile:
             self.close()
             raise SessionMemoryError(f"{path}: cannot be opened: {error}") from None
         self._opened.callback(self._file.close)
-        damage = self._damage(queries)
+        damage = self._set_up(queries)
         if damage:
             self.close()
             raise SessionMemoryError(f"{path}: not a {what}, or damaged: {damage}")
@@ -94,8 +94,8 @@ class OwnedFile:
             lock.acquire(blocking=False)
         return lock
 
-    def _damage(self, queries: Sequence[str]) -> str:
-        """What is wrong with the file; empty if nothing is."""
+    def _set_up(self, queries: Sequence[str]) -> str:
+        """Have every change written through, and say what is wrong with the file; empty if nothing is."""
         try:
             self._file.execute("PRAGMA journal_mode = DELETE")
             self._file.execute("PRAGMA synchronous = EXTRA")
@@ -113,10 +113,8 @@ class OwnedFile:
         Raises:
             SessionMemoryError: it cannot be executed.
         """
-        try:
+        with self._refusing("cannot record an answer"):
             return self._file.execute(statement, tuple(values))
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise SessionMemoryError(f"{self.path}: cannot record an answer: {error}") from None
 
     def first(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
         """The first row that the SQL ``query`` finds, with ``values`` for its placeholders; or ``None``.
@@ -124,11 +122,17 @@ class OwnedFile:
         Raises:
             SessionMemoryError: the file cannot be read.
         """
-        try:
-            row: tuple[Any, ...] | None = self.execute(query, values).fetchone()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise SessionMemoryError(f"{self.path}: cannot be read: {error}") from None
+        with self._refusing("cannot be read"):
+            row: tuple[Any, ...] | None = self._file.execute(query, tuple(values)).fetchone()
         return row
+
+    @contextmanager
+    def _refusing(self, what: str) -> Iterator[None]:
+        """Raise an error of SQLite, or damaged text, as a SessionMemoryError that says ``what`` failed."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise SessionMemoryError(f"{self.path}: {what}: {error}") from None
 
     def roll_back(self) -> None:
         """Undo the open transaction, if SQLite has not done so itself after an error.

@@ -17,8 +17,8 @@ from moving_trees import (
 )
 
 from sfumato.privacy.observers import Party
-from sfumato.privacy.tree.moving import MovingReleases
 from sfumato.privacy.tree.moving_pairs import RoundKinds
+from sfumato.privacy.tree.moving_releases import MovingReleases
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.schedule import moves
 from sfumato.schedule.resolve import resolve

@@ -10,6 +10,6 @@ Only `sfumato.privacy`, the network, the schedule and the audits import from her
     elections        elected supernodes: the exact law of who holds which office, and bounds
     pair_classes     pairs of a unit and an observer that are alike
     folded_pairs     one pair for several kinds of pairs that it dominates, where there are many
-    moving           the releases where devices move, or trust changes
+    moving_releases  the releases where devices move, or trust changes
     moving_pairs     pairs that are alike in one round there, and in all
 """

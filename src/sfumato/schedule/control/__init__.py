@@ -2,7 +2,7 @@
 
 Imported by ``schedule`` and what is above it; imports ``schedule`` and what ``schedule`` imports.
 
-    adaptive   rounds chosen on the way, within a preset budget
-    budget     what such rounds may spend on every pair, and what they have spent
-    realised   the rounds that control played in a finished run
+    adaptive         rounds chosen on the way, within a preset budget
+    budget           what such rounds may spend on every pair, and what they have spent
+    realised_rounds  the rounds that control played in a finished run
 """

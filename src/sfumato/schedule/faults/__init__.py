@@ -2,6 +2,6 @@
 
 Imported by ``schedule`` and what is above it; imports ``schedule`` and what ``schedule`` imports.
 
-    dropouts   who drops out, who is elected supernode, and who fails
-    realised   dropouts and elections as they were in a run
+    dropouts           who drops out, who is elected supernode, and who fails
+    realised_dropouts  dropouts and elections as they were in a run
 """

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import PairClass
-from sfumato.schedule.air.realised import RealisedChannels
-from sfumato.schedule.faults.realised import RealisedDropouts
+from sfumato.schedule.air.realised_channels import RealisedChannels
+from sfumato.schedule.faults.realised_dropouts import RealisedDropouts
 from sfumato.schedule.tree import TreePlan
 
 

@@ -21,7 +21,7 @@ from sfumato.protocols.sums import Sums
 from sfumato.protocols.tree.uplinks.base import Collector, FloatArray, IntArray, Received
 from sfumato.random import Stream, key_at
 from sfumato.schedule.air.power_control import AirPlan, AirTransmission
-from sfumato.schedule.air.realised import sending_of
+from sfumato.schedule.air.realised_channels import sending_of
 from sfumato.schedule.message_grid import tree_grid
 from sfumato.schedule.tree import TreePlan
 
