@@ -100,6 +100,9 @@ def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], inter
 def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
     """Compute the hockey-stick profile of worlds that move as ``moves`` say, at ε = 0, ``interval``, ….
 
+    It is at most pΦ(z), and z is at most s/2 - ε/s, where A weighs as much as A' alone: nothing is left from
+    the loss on that A has against A' for noise of 9.5 stds.
+
     Args:
         moves: the ways of being drawn, one or more, with distances in noise stds.
         interval: of the grid, in nats.
@@ -108,7 +111,9 @@ def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
         The profile ``[points]``, two points or more, up to the first at or above the largest loss.
     """
     rate = min(1.0, math.fsum(move.chance for move in moves))
+    farthest = max(move.between for move in moves)
     most = max(largest_loss(rate, move.between, move.from_shared) for move in moves)
+    most = min(most, farthest * (farthest / 2 + TAIL))
     points = max(1, math.ceil(most / interval)) + 1
     levels: Array = np.arange(points, dtype=np.float64) * interval
     parts = [move.chance / rate * profile_of_shift(levels, rate, move) for move in moves]
