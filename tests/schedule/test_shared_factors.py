@@ -91,6 +91,11 @@ def charged(multiplier: float, *, sample: int = 2, count: int = 3, fails: float 
     return Composition((term,), "zero-out", "", fails)
 
 
+def test_pairs_without_noise_are_judged_anew() -> None:
+    found = FactorsFound([0.0], ((charged(1.0),),))
+    assert not found.are_met_by(((charged(0.0),),))
+
+
 @pytest.mark.parametrize(
     ("later", "met"),
     [

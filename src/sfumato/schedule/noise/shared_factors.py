@@ -16,6 +16,10 @@ shown to be within the target at its factor over 1 + `MOST_EXCESS`. That is aske
 overestimates δ: so the excess is about `MOST_EXCESS` at most, and not proved to be. Whatever it is, there is
 more noise than needed, never less.
 
+*A later trial* often charges every pair what the trial before charges with its noise times its factor, as
+where every source serves one edge alone. These charges were shown to be within the target, or are dominated
+by one that was. So 1 is enough for all of them, and nothing is asked again (`FactorsFound.are_met_by`).
+
 *Rows meet the target.* Where rows are composed roughly (`TreeReleases.is_composed_roughly`), their grid is at
 most as wide as the coarse one, whose points it has, so that ε on it is no larger. A factor that is a root is
 raised until the pair is surely within the target at it. So the ε of the first row of a stretch of pairs with
@@ -78,18 +82,25 @@ class FactorsFound:
 
 
 def _are_scaled(ways: Ways, later: Ways, factor: float) -> bool:
-    """Whether ``later`` are ``ways`` with every multiplier times ``factor``, up to rounding."""
-    return len(ways) == len(later) and all(
-        one.neighbours == other.neighbours
-        and one.failure_probability == other.failure_probability
-        and len(one.terms) == len(other.terms)
+    """Whether ``later`` are ``ways`` with every multiplier times ``factor``, up to rounding.
+
+    Never where ``factor`` is 0: what nothing protects is judged anew.
+    """
+    return (
+        factor > 0
+        and len(ways) == len(later)
         and all(
-            term.count == after.count
-            and term.sampling == after.sampling
-            and math.isclose(term.multiplier * factor, after.multiplier, rel_tol=_SAME)
-            for term, after in zip(one.terms, other.terms, strict=True)
+            one.neighbours == other.neighbours
+            and one.failure_probability == other.failure_probability
+            and len(one.terms) == len(other.terms)
+            and all(
+                term.count == after.count
+                and term.sampling == after.sampling
+                and math.isclose(term.multiplier * factor, after.multiplier, rel_tol=_SAME)
+                for term, after in zip(one.terms, other.terms, strict=True)
+            )
+            for one, other in zip(ways, later, strict=True)
         )
-        for one, other in zip(ways, later, strict=True)
     )
 
 
