@@ -120,21 +120,36 @@ def test_a_release_that_tells_next_to_nothing_has_a_grid():
 
 
 @pytest.mark.parametrize(
-    ("rate", "between", "away"), [(0.5, 0.6, 2.0), (2e-3, 1.9, 1.0), (1.0, 0.3, 1.0), (0.04, 1.2, 0.5)]
+    ("rate", "between", "away"),
+    [(0.5, 0.6, 2.0), (2e-3, 1.9, 1.0), (1.0, 0.3, 1.0), (0.04, 1.2, 0.5), (0.3, 30.0, 2.0), (0.2, 0.9, 1.7)],
 )
-def test_points_that_settle_early_are_where_all_steps_lead(rate, between, away, monkeypatch):
-    """Every step of Newton's iteration for every point, but for what floats round anyway."""
+def test_places_where_weights_are_even_are_where_all_steps_lead(rate, between, away, monkeypatch):
+    """Roots in closed form, and points that settle early: every step of Newton's iteration leads there."""
 
-    def all_steps(start, log_other, log_shared, rate, move):
-        s, t, z = move.between, move.from_shared, start
+    def all_steps(levels, of_shared, move):
+        s, t = move.between, move.from_shared
+        with np.errstate(divide="ignore"):
+            log_shared = levels + np.log(of_shared)
+        z = np.minimum(s / 2 - levels / s, t / 2 - log_shared / t)
         for _ in range(one_release._NEWTON_STEPS):
-            one, two = log_other + s * z - s * s / 2, log_shared + t * z - t * t / 2
+            one, two = levels + s * z - s * s / 2, log_shared + t * z - t * t / 2
             both = np.logaddexp(one, two)
-            z = z - (both - math.log(rate)) / (s * np.exp(one - both) + t * np.exp(two - both))
+            z = z - both / (s * np.exp(one - both) + t * np.exp(two - both))
         return z
 
     levels, move = np.arange(4_000) * 5e-3, one_release.DrawnShift(rate, between, between * away)
     found = one_release.profile_of_shift(levels, rate, move)
-    monkeypatch.setattr(one_release, "_settled", all_steps)
+    monkeypatch.setattr(one_release, "_place_where_even", all_steps)
     exact = one_release.profile_of_shift(levels, rate, move)
     np.testing.assert_allclose(found, exact, rtol=1e-10, atol=4e-16 * rate)
+
+
+@pytest.mark.parametrize("away", [1.0, 2.0, 1.7])
+def test_profiles_are_as_accurate_where_weights_are_no_floats(away):
+    """e^ε is no float, or Φ(z) is none, for releases with very little noise: logarithms are taken there."""
+    levels, move = np.arange(4_000) * 0.25, one_release.DrawnShift(0.3, 35.0, 35.0 * away)
+    found = one_release.profile_of_shift(levels, 0.3, move)
+    assert np.isfinite(found).all()
+    assert (np.diff(found) <= 1e-15).all()
+    quick = one_release.profile_of_shift(levels[:1000], 0.3, move)
+    np.testing.assert_allclose(quick, found[:1000], rtol=1e-10, atol=1e-15)

@@ -15,7 +15,7 @@ from sfumato.privacy.charges import Composition
 from sfumato.privacy.noise_scale import is_surely_enough, scale_for
 from sfumato.privacy.sampling import GaussianTerm, Sampling
 from sfumato.schedule.noise import shared_factors
-from sfumato.schedule.noise.shared_factors import MOST_EXCESS
+from sfumato.schedule.noise.shared_factors import MOST_EXCESS, FactorsFound
 from sfumato.schedule.resolve import resolve
 from sfumato.spec.load import load_spec
 
@@ -84,6 +84,62 @@ def test_shared_noise_that_several_sources_add_meets_the_target(monkeypatch: pyt
     assert max(row.epsilon for row in report.guarantees) <= document["privacy"]["noise"]["epsilon"] * (
         1 + 1e-9
     )
+
+
+def charged(multiplier: float, *, sample: int = 2, count: int = 3, fails: float = 0.0) -> Composition:
+    term = GaussianTerm(multiplier, count, Sampling.without_replacement(12, sample, (2.0, 1.0)))
+    return Composition((term,), "zero-out", "", fails)
+
+
+def test_pairs_without_noise_are_judged_anew() -> None:
+    found = FactorsFound([0.0], ((charged(1.0),),))
+    assert not found.are_met_by(((charged(0.0),),))
+
+
+@pytest.mark.parametrize(
+    ("later", "met"),
+    [
+        (((charged(2.0),), (charged(6.0),)), True),
+        (((charged(2.0 * (1 + 1e-12)),), (charged(6.0),)), True),
+        (((charged(2.0),), (charged(6.0 * (1 - 1e-6)),)), False),
+        (((charged(2.0),), (charged(6.0 * (1 + 1e-6)),)), False),
+        (((charged(2.0),), (charged(6.0, sample=3),)), False),
+        (((charged(2.0),), (charged(6.0, count=4),)), False),
+        (((charged(2.0),), (charged(6.0, fails=1e-9),)), False),
+        (((charged(2.0),), (charged(6.0), charged(7.0))), False),
+        (((charged(2.0),),), False),
+    ],
+)
+def test_factors_are_met_where_every_pair_is_charged_as_with_its_noise_times_its_factor(
+    later: tuple[tuple[Composition, ...], ...], met: bool
+) -> None:
+    found = FactorsFound([2.0, 3.0], ((charged(1.0),), (charged(2.0),)))
+    assert found.are_met_by(later) == met
+
+
+def test_a_trial_that_is_charged_as_the_one_before_foretold_asks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Towards the cloud every source serves one edge: the second trial is the first one times its factors."""
+    document = random_spec(Random("asked once"))
+    document["privacy"]["noise"]["for"] = "cloud"
+    asked, met = list[int](), list[tuple[int, bool]]()
+    original = FactorsFound.are_met_by
+
+    def counted(*given: Any, **by_name: Any) -> bool:
+        asked.append(1)
+        return is_surely_enough(*given, **by_name)
+
+    def noted(found: FactorsFound, ways: Any) -> bool:
+        met.append((len(asked), original(found, ways)))
+        return met[-1][1]
+
+    monkeypatch.setattr(shared_factors, "MOST_ROOTS", 0)
+    monkeypatch.setattr(shared_factors, "is_surely_enough", counted)
+    monkeypatch.setattr(FactorsFound, "are_met_by", noted)
+    resolve(load_spec(document))
+    assert met == [(len(asked), True)]
+    assert asked
 
 
 @pytest.mark.parametrize("observer", ["other-device", "cloud"])

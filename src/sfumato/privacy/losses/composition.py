@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -65,12 +65,15 @@ class _Tilted:
     scale: float
     tilt: float
     missing: float
+    _known: list[_SumsFromAbove] = field(default_factory=list, init=False)
 
     def masses(self, some: slice) -> Array:
         """Probabilities p, at most 1, of the losses at the points ``some``, with the tilt taken back."""
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.tilted[some]) + self.scale - self.tilt * self.losses[some]
-        return np.asarray(np.exp(np.minimum(logs, 0.0)))
+        tilted, logs = self.tilted[some], self.scale - self.tilt * self.losses[some]
+        if len(logs) and logs[0] > _LARGE:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.exp(np.minimum(np.log(tilted) + logs, 0.0)))
+        return np.minimum(tilted * np.exp(logs), 1.0)
 
     def delta(self, epsilon: float) -> float:
         """δ at ``epsilon`` (nats) of the masses that are kept, Σ_(l > ε) p (1 − e^(ε − l))."""
@@ -84,68 +87,79 @@ class _Tilted:
 
     def epsilon(self, delta: float) -> float:
         """The least ε >= 0 at which `delta` and `charged` together are at most ``delta`` > 0."""
-        sums = self._sums_from_above(delta)
-        least = sums.epsilon(delta)
+        least = self._least_epsilon(delta)
         if self.charged(least) > delta / 2:  # it takes at most half of δ from here on
             least = (self.scale + math.log(self.missing) - math.log(delta / 2)) / self.tilt
-        return max(least, sums.epsilon(delta - self.charged(least)))
+        return max(least, self._least_epsilon(delta - self.charged(least)))
 
-    def _sums_from_above(self, delta: float) -> _SumsFromAbove:
-        """Sum from the largest loss down, to where δ exceeds ``delta`` or to the last point above 0.
+    def _least_epsilon(self, delta: float) -> float:
+        """The least ε >= 0, in nats, at which `delta` is at most ``delta``; 0 if every ε has that.
 
-        ``delta``: the largest δ that the sums will be asked about; of half of it at least they can be asked.
+        Sums are taken from the largest loss down, block by block, and point by point only in the block in
+        which δ comes to exceed ``delta``, or in the last one above 0.
         """
-        stop, first = len(self.losses), int(np.searchsorted(self.losses, 0.0, side="right"))
-        mass, weighed, after = sums = np.empty((3, max(0, stop - first)))
-        done, last = 0, (0.0, -math.inf, 0.0)
-        step = float(self.losses[1] - self.losses[0]) if stop > 1 else _SPAN
-        many = max(1, min(_POINTS_AT_ONCE, int(_SPAN / step)))
-        while done < len(mass) and not last[-1] > delta:
-            some = slice(max(first, stop - done - many), stop - done)
-            losses, masses = self.losses[some][::-1], self.masses(some)[::-1]
-            least = float(losses[-1])  # sums of p e^(−l) are in units of e^(−least)
-            weights = masses * np.exp(least - losses)
-            up_to = np.add.accumulate(np.append(last[0], masses))
-            weighing = np.add.accumulate(np.append(math.exp(last[1] + least), weights))
-            here = slice(done, done + len(losses))
-            with np.errstate(divide="ignore"):
-                mass[here], weighed[here] = up_to[1:], np.log(weighing[1:]) - least
-            # δ is no more than all mass above: most points need no closer look. What is asked for is
-            # ``delta`` less what is charged, at least half of it: a quarter is below it for certain.
-            after[here] = 0.0
-            if up_to[-1] > delta / 4:
-                after[here] = up_to[:-1] - weighing[:-1] * np.exp(losses - least)
-            done = here.stop
-            last = tuple(sums[:, done - 1].tolist())
-        return _SumsFromAbove(*sums[:, :done])
+        above = sums = _SumsFromAbove(0.0, -math.inf)
+        some = slice(0)
+        for number, some in enumerate(self._blocks):
+            above, sums = sums, self._sums_through(number, sums)
+            if sums.delta(float(self.losses[some.start])) > delta:
+                break
+        if sums.delta(0.0) <= delta:
+            return 0.0
+        losses, masses = self.losses[some][::-1], self.masses(some)[::-1]
+        least, weights = float(losses[-1]), masses * self._falling[: len(masses)][::-1]
+        mass = np.add.accumulate(np.append(above.mass, masses))
+        weighed = np.add.accumulate(np.append(math.exp(above.log_weighed + least), weights))
+        after = mass[:-1] - weighed[:-1] * np.exp(losses - least)  # δ at every point of the block
+        count = int(np.count_nonzero(after <= delta))  # ε lies below so many of them
+        return math.log(mass[count] - delta) + least - math.log(weighed[count])
+
+    def _sums_through(self, number: int, above: _SumsFromAbove) -> _SumsFromAbove:
+        """The sums over the points of block ``number`` and of those ``above`` it; every result is kept."""
+        if number == len(self._known):
+            some = self._blocks[number]
+            masses = self.masses(some)
+            weighed = float(masses @ self._falling[: len(masses)])  # in units of e^(-l) of the first point
+            more = math.log(weighed) - float(self.losses[some.start]) if weighed > 0 else -math.inf
+            sums = _SumsFromAbove(
+                above.mass + float(masses.sum()), float(np.logaddexp(above.log_weighed, more))
+            )
+            self._known.append(sums)
+        return self._known[number]
+
+    @cached_property
+    def _blocks(self) -> list[slice]:
+        """The points above 0, in blocks, the largest losses first."""
+        first, stop = int(np.searchsorted(self.losses, 0.0, side="right")), len(self.losses)
+        many = max(1, min(_POINTS_AT_ONCE, int(_SPAN / self._step)))
+        return [slice(max(first, end - many), end) for end in range(stop, first, -many)]
+
+    @cached_property
+    def _falling(self) -> Array:
+        """e^(-l) over that of the first point, at every point of a block."""
+        longest = max(some.stop - some.start for some in self._blocks)
+        return np.asarray(np.exp(-self._step * np.arange(longest)))
+
+    @cached_property
+    def _step(self) -> float:
+        """Distance of the points; where there is one only, any."""
+        return float(self.losses[1] - self.losses[0]) if len(self.losses) > 1 else _SPAN
 
 
-@dataclass(frozen=True, eq=False)
-class _SumsFromAbove:
-    """Sums over the points at and above each of some points, the largest first.
+class _SumsFromAbove(NamedTuple):
+    """Sums over all points from some point on up.
 
     Attributes:
         mass: Σ p.
-        weighed: ln Σ p e^(−l).
-        after: δ at the point itself, Σ p (1 − e^(ε − l)) over the points above it; 0 where all mass above is
-            within the δ that is asked for.
+        log_weighed: ln Σ p e^(−l).
     """
 
-    mass: Array
-    weighed: Array
-    after: Array
+    mass: float
+    log_weighed: float
 
-    def epsilon(self, delta: float) -> float:
-        """The least ε >= 0, in nats, with δ at most ``delta``; 0 if every ε has that.
-
-        At the last of the points δ must exceed ``delta``, or that point must be the one next to 0.
-        """
-        if not len(self.after):
-            return 0.0
-        if not self.after[-1] > delta and self.mass[-1] - math.exp(self.weighed[-1]) <= delta:
-            return 0.0
-        at = int(np.flatnonzero(self.after <= delta)[-1])  # ε lies between this point and the next one
-        return float(math.log(self.mass[at] - delta) - self.weighed[at])
+    def delta(self, epsilon: float) -> float:
+        """Σ p (1 − e^(ε − l)) over the points: δ, where ``epsilon`` is at most the least of them."""
+        return self.mass - math.exp(self.log_weighed + epsilon)
 
 
 class LossComposition:
@@ -242,8 +256,7 @@ class LossComposition:
         product, shift = np.ones(size // 2 + 1, dtype=np.complex128), 0
         errors = math.log2(size)
         for part, count in parts:
-            folded = np.bincount(np.arange(len(part.masses)) % size, part.masses, size)
-            product *= fft.rfft(folded) ** count
+            product *= fft.rfft(_wrapped(part.masses, size)) ** count
             shift += part.first * count
             errors += count * (1 + float(np.linalg.norm(part.masses)) * math.log2(size))
         found = np.maximum(np.roll(fft.irfft(product, size), shift - start), 0.0)
@@ -252,14 +265,25 @@ class LossComposition:
         return _Tilted(losses, found, scale, tilt, rounding + 2 * math.exp(_LOG_OUTSIDE))
 
 
+def _wrapped(masses: Array, size: int) -> Array:
+    """``masses`` on a circle of ``size`` points: what lies a whole circle apart is added up."""
+    whole = np.append(masses, np.zeros(-len(masses) % size))
+    return np.asarray(whole.reshape(-1, size).sum(axis=0))
+
+
 @lru_cache(maxsize=32)  # compositions of ever more rounds share their releases
 def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses, float]:
     """``part`` with each probability p replaced by q = p e^(θl) / M(θ), θ = ``tilt``; and ln M(θ)."""
-    points = part.first + np.arange(len(part.masses), dtype=np.float64)
-    with np.errstate(divide="ignore"):
-        logs = np.log(part.masses) + tilt * interval * points
-    top = float(logs.max())
-    weights = np.exp(logs - top)
+    step = tilt * interval
+    logs = step * np.arange(1 - len(part.masses), 1, dtype=np.float64)
+    top, weights = step * (part.first + len(part.masses) - 1), part.masses
+    if logs[0] > -_LARGE / 2 and weights[-1] > 0:  # no weight is too small for a float
+        weights = weights * np.exp(logs)
+    else:
+        with np.errstate(divide="ignore"):
+            logs += np.log(weights)
+        more = float(logs.max())
+        top, weights = top + more, np.exp(logs - more)
     total = float(weights.sum())
     return GridLosses(part.first, weights / total, part.infinite), top + math.log(total)
 

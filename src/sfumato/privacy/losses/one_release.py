@@ -53,6 +53,7 @@ from sfumato.privacy.sampling import Sampling
 
 TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
 _NEWTON_STEPS, _SETTLED = 12, 1e-7
+_LARGEST_POWER, _LEAST_NORMAL = 700.0, -37.0  # e to the one, and Φ of the other, are normal floats
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,9 @@ def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], inter
 def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
     """Compute the hockey-stick profile of worlds that move as ``moves`` say, at ε = 0, ``interval``, ….
 
+    It is at most pΦ(z), and z is at most s/2 - ε/s, where A weighs as much as A' alone: nothing is left from
+    the loss on that A has against A' for noise of 9.5 stds.
+
     Args:
         moves: the ways of being drawn, one or more, with distances in noise stds.
         interval: of the grid, in nats.
@@ -107,7 +111,9 @@ def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
         The profile ``[points]``, two points or more, up to the first at or above the largest loss.
     """
     rate = min(1.0, math.fsum(move.chance for move in moves))
+    farthest = max(move.between for move in moves)
     most = max(largest_loss(rate, move.between, move.from_shared) for move in moves)
+    most = min(most, farthest * (farthest / 2 + TAIL))
     points = max(1, math.ceil(most / interval)) + 1
     levels: Array = np.arange(points, dtype=np.float64) * interval
     parts = [move.chance / rate * profile_of_shift(levels, rate, move) for move in moves]
@@ -151,24 +157,48 @@ def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
     from scipy import special
 
     s, t = move.between, move.from_shared
-    with np.errstate(divide="ignore"):
-        log_other = math.log(rate) + levels
-        log_shared = levels + np.log(-np.expm1(-levels)) + (math.log1p(-rate) if rate < 1 else -math.inf)
-    z = _settled(
-        np.minimum(
-            (math.log(rate) - log_other) / s + s / 2,
-            (math.log(rate) - log_shared) / t + t / 2,
-        ),
-        log_other,
-        log_shared,
-        rate,
-        move,
-    )
-    taken = np.exp(log_other + special.log_ndtr(z - s)) + np.exp(log_shared + special.log_ndtr(z - t))
+    of_shared = (1 - rate) * -np.expm1(-levels)  # weight of B over α; that of A' is p
+    z = _place_where_even(levels, of_shared / rate, move)
+    if s == t:
+        taken = (rate + of_shared) * _exp_times_normal(levels, z - s)
+    else:
+        taken = rate * _exp_times_normal(levels, z - s) + of_shared * _exp_times_normal(levels, z - t)
     return np.asarray(np.maximum(rate * special.ndtr(z) - taken, 0.0), dtype=np.float64)
 
 
-def _settled(start: Array, log_other: Array, log_shared: Array, rate: float, move: DrawnShift) -> Array:
+def _exp_times_normal(levels: Array, places: Array) -> Array:
+    """e^ε Φ(z) for each ε of ``levels`` and z of ``places``, as accurate where either is no float."""
+    from scipy import special
+
+    if levels.max() < _LARGEST_POWER and places.min() > _LEAST_NORMAL:
+        return np.asarray(np.exp(levels) * special.ndtr(places))
+    return np.asarray(np.exp(levels + special.log_ndtr(places)))
+
+
+def _place_where_even(levels: Array, of_shared: Array, move: DrawnShift) -> Array:
+    """The z at which A' and B together weigh as much as A, at each ε of ``levels``, in its shape.
+
+    With u the weight of B over that of A' it is where e^ε (e^(sz - s²/2) + u e^(tz - t²/2)) = 1. That is
+    of the first degree in e^(sz) where t = s, and of the second where t = 2s: devices of equal weights have
+    no other distances unless they are replaced.
+
+    Args:
+        levels: ε, at least 0, ``[points]``.
+        of_shared: u at each, ``[points]``.
+        move: how far A is from A' (s) and from B (t), in noise stds.
+    """
+    s, t = move.between, move.from_shared
+    if t == s:
+        return np.asarray(s / 2 - (levels + np.log(1 + of_shared)) / s)
+    if t == 2 * s:
+        root = np.sqrt(1 + 4 * of_shared * np.exp(-levels - s * s))
+        return np.asarray(s / 2 - (levels + np.log((1 + root) / 2)) / s)
+    with np.errstate(divide="ignore"):
+        log_shared = levels + np.log(of_shared)
+    return _settled(np.minimum(s / 2 - levels / s, t / 2 - log_shared / t), levels, log_shared, move)
+
+
+def _settled(start: Array, log_other: Array, log_shared: Array, move: DrawnShift) -> Array:
     """Run Newton's iteration for the z at which A' and B together weigh as much as A, elementwise.
 
     It is convex in z, and ``start`` is above its root. A point is done after a step that is less than
@@ -177,9 +207,8 @@ def _settled(start: Array, log_other: Array, log_shared: Array, rate: float, mov
 
     Args:
         start: points at or above the roots, ``[points]``.
-        log_other: logarithm of the weight of A' at each, ``[points]``.
-        log_shared: logarithm of the weight of B at each, ``[points]``.
-        rate: probability that the worlds leave the shared part.
+        log_other: logarithm of the weight of A' over that of A at each, ``[points]``.
+        log_shared: logarithm of the weight of B over that of A at each, ``[points]``.
         move: how far A is from A' and from B, in noise stds.
 
     Returns:
@@ -187,7 +216,7 @@ def _settled(start: Array, log_other: Array, log_shared: Array, rate: float, mov
     """
     s, t, found = move.between, move.from_shared, start.copy()
     places, z = np.arange(len(start)), start
-    log_other, log_shared = log_other - math.log(rate) - s * s / 2, log_shared - math.log(rate) - t * t / 2
+    log_other, log_shared = log_other - s * s / 2, log_shared - t * t / 2
     for _ in range(_NEWTON_STEPS):
         one, two = np.exp(log_other + s * z), np.exp(log_shared + t * z)  # weights over that of A, at most 1
         both = one + two  # at least 1, as no step leads below the root

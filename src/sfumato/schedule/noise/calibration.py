@@ -30,7 +30,7 @@ from sfumato.schedule.noise.least_noise import (
     verdict_on_worst,
 )
 from sfumato.schedule.noise.placement import NoisePlan, place_by_trust
-from sfumato.schedule.noise.shared_factors import factors_of
+from sfumato.schedule.noise.shared_factors import FactorsFound, factors_of
 from sfumato.schedule.participation import TreeParticipants, participants_of
 from sfumato.schedule.tree_facts import TreeRounds, tree_releases
 from sfumato.spec.document import Spec
@@ -67,6 +67,7 @@ def calibrate_tree(
             noise hides (an elected supernode, or who takes part where that must be hidden).
     """
     tree, needed = rounds.tree, np.empty(0)
+    found: FactorsFound | None = None
     start = place_by_trust(tree, [1.0] * tree.depth)
     ends = np.cumsum([tree.leaf_count, *(tier.size for tier in tree.tiers)])
 
@@ -80,28 +81,31 @@ def calibrate_tree(
         return with_received_noise(scaled, start, air, device)
 
     def judged(sizes: FloatArray) -> Verdict:
-        nonlocal needed
+        nonlocal needed, found
         plan = with_sizes(sizes)
         declared = tree_releases(rounds, tree, participants, plan)
-        needed = _factors_of_leaves(declared, noise, rounds)
+        needed, found = _factors_of_leaves(declared, noise, rounds, found)
         if air is not None:  # there is no less noise than the receiver's
             needed = np.where(plan.device.any(axis=1), needed, np.fmax(needed, 1.0))
         tolerance = TOLERANCE if _is_sampled(declared, rounds.spec) else _EXACT_TOLERANCE
         return verdict_on_factors(_factors_of_sources(rounds, needed), tolerance)
 
-    found = with_sizes(least_noise(judged, np.ones(ends[-1])))
+    plan = with_sizes(least_noise(judged, np.ones(ends[-1])))
     if not np.isnan(needed).any():
-        return found, ()
+        return plan, ()
     raw = int(tree.devices[np.isnan(needed)].sum())
-    return found, (
+    return plan, (
         f"{noise.towards} is trusted with the raw updates of {raw} devices: no target holds for them",
     )
 
 
-def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: TreeRounds) -> FloatArray:
+def _factors_of_leaves(
+    declared: TreeReleases, noise: NoiseByTarget, rounds: TreeRounds, before: FactorsFound | None
+) -> tuple[FloatArray, FactorsFound]:
     """The factor on all noise stds that the units of each leaf need to meet the target, ``[leaves]``.
 
-    NaN where the observer may see raw updates of the leaf.
+    NaN where the observer may see raw updates of the leaf. And the factors of the pairs themselves, which the
+    next trial takes as ``before``.
 
     Raises:
         SpecError: it may see those of all leaves, or no noise is enough for a pair.
@@ -112,13 +116,14 @@ def _factors_of_leaves(declared: TreeReleases, noise: NoiseByTarget, rounds: Tre
     charges = [charge_of(declared, rounds.spec, unit, observer) for unit, observer in pairs]
     left = [charge for charge in charges if not charge.is_unprotected]
     own = partial(_factor_to_target, noise=noise, spec=rounds.spec)
-    found = factors_of(left, own, epsilon=noise.epsilon, delta=rounds.spec.privacy.delta)
-    for charge, factor in zip(left, found, strict=True):
+    delta = rounds.spec.privacy.delta
+    found = factors_of(left, own, epsilon=noise.epsilon, delta=delta, before=before)
+    for charge, factor in zip(left, found.factors, strict=True):
         here = declared.leaves_like(tree.leaf_of(charge.device))
         needed[here] = np.fmax(needed[here], factor)
     if np.isnan(needed).all():
         raise SpecError(FOR, noise.towards, "is trusted with raw updates; no noise gives it an epsilon")
-    return needed
+    return needed, found
 
 
 def _factors_of_sources(rounds: TreeRounds, needed: FloatArray) -> FloatArray:

@@ -16,6 +16,10 @@ shown to be within the target at its factor over 1 + `MOST_EXCESS`. That is aske
 overestimates δ: so the excess is about `MOST_EXCESS` at most, and not proved to be. Whatever it is, there is
 more noise than needed, never less.
 
+*A later trial* often charges every pair what the trial before charges with its noise times its factor, as
+where every source serves one edge alone. These charges were shown to be within the target, or are dominated
+by one that was. So 1 is enough for all of them, and nothing is asked again (`FactorsFound.are_met_by`).
+
 *Rows meet the target.* Where rows are composed roughly (`TreeReleases.is_composed_roughly`), their grid is at
 most as wide as the coarse one, whose points it has, so that ε on it is no larger. A factor that is a root is
 raised until the pair is surely within the target at it. So the ε of the first row of a stretch of pairs with
@@ -27,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
@@ -42,6 +47,7 @@ from sfumato.privacy.dominance import (
 from sfumato.privacy.noise_scale import is_surely_enough
 from sfumato.schedule.noise.least_noise import TOLERANCE
 
+_SAME = 1e-9  # multipliers within this share of each other are the same, up to rounding
 MOST_ROOTS = 60
 """So many different charges have a factor of their own each."""
 MOST_EXCESS = 0.02
@@ -50,9 +56,62 @@ _LEAST = 1e-3  # of the factor of a chain's first pair: smaller ones are not loo
 _ROUNDING = 1e-9
 
 
+@dataclass(frozen=True)
+class FactorsFound:
+    """What a trial found for every pair.
+
+    Attributes:
+        factors: one for each pair.
+        ways: of charging each pair in that trial; empty where no factor was shared.
+    """
+
+    factors: list[float]
+    ways: tuple[Ways, ...] = ()
+
+    def are_met_by(self, ways: Sequence[Ways]) -> bool:
+        """Whether a later trial charges every pair what this one charges with its noise times its factor.
+
+        Then 1 is enough in the later trial, and shared factors are still as near to what pairs need.
+
+        Args:
+            ways: of charging each pair in the later trial.
+        """
+        return len(self.ways) == len(ways) and all(
+            map(_are_scaled, self.ways, ways, self.factors),
+        )
+
+
+def _are_scaled(ways: Ways, later: Ways, factor: float) -> bool:
+    """Whether ``later`` are ``ways`` with every multiplier times ``factor``, up to rounding.
+
+    Never where ``factor`` is 0: what nothing protects is judged anew.
+    """
+    return (
+        factor > 0
+        and len(ways) == len(later)
+        and all(
+            one.neighbours == other.neighbours
+            and one.failure_probability == other.failure_probability
+            and len(one.terms) == len(other.terms)
+            and all(
+                term.count == after.count
+                and term.sampling == after.sampling
+                and math.isclose(term.multiplier * factor, after.multiplier, rel_tol=_SAME)
+                for term, after in zip(one.terms, other.terms, strict=True)
+            )
+            for one, other in zip(ways, later, strict=True)
+        )
+    )
+
+
 def factors_of(
-    charges: Sequence[PairCharge], needed: Callable[[PairCharge], float], *, epsilon: float, delta: float
-) -> list[float]:
+    charges: Sequence[PairCharge],
+    needed: Callable[[PairCharge], float],
+    *,
+    epsilon: float,
+    delta: float,
+    before: FactorsFound | None = None,
+) -> FactorsFound:
     """For each of ``charges``, the factor on its noise stds at which it meets the target.
 
     Args:
@@ -60,6 +119,7 @@ def factors_of(
         needed: computes the least factor of a pair; 1 in a trial that is just enough for it.
         epsilon: the target of all pairs.
         delta: of the target.
+        before: what the trial before found for the same pairs; ``None`` in the first.
 
     Returns:
         A factor for each of ``charges``, in their order: the least one, or, where very many pairs differ, one
@@ -69,7 +129,9 @@ def factors_of(
     ways = list(takewhile(bool, map(_ways_of, charges))) if len(charges) > MOST_ROOTS else []
     own = partial(_root, needed=needed, epsilon=epsilon, delta=delta)
     if len(ways) < len(charges) or len(set(map(_terms, ways))) <= MOST_ROOTS:
-        return [*map(own, charges)]
+        return FactorsFound([*map(own, charges)])
+    if before is not None and before.are_met_by(ways):
+        return FactorsFound([1.0] * len(charges), tuple(ways))
     found = [0.0] * len(charges)
 
     def is_enough(number: int, factor: float) -> bool:
@@ -94,7 +156,7 @@ def factors_of(
                 found[number] = factor
             length = stop - start
             start, factor, kept = stop, lower, False
-    return found
+    return FactorsFound(found, tuple(ways))
 
 
 def _root(
