@@ -21,6 +21,9 @@ LOCK ?= requirements/run.lock
 DEMO := runs/demo
 WHEEL_VENV := .venv-wheel
 CHOSEN ?= not slow
+# neighbours stay in one process, which makes what they share once; the process that is done first takes over half of the
+# tests that the other has left
+TWO := --numprocesses 2 --dist worksteal
 # two processes of two threads each would wait for each other; compiled tests are kept for the next process
 ONE_THREAD := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 FIGURES := tests/golden tests/privacy tests/claims tests/schedule tests/radio tests/mechanisms tests/planning tests/secure_aggregation tests/election tests/wire \
@@ -62,21 +65,21 @@ test: $(VENV)/installed-dev
 	$(MAKE) --jobs 2 lint tests
 
 tests: $(VENV)/installed-dev
-	$(ONE_THREAD) $(BIN)/pytest -m "$(CHOSEN)" --numprocesses 2
+	$(ONE_THREAD) $(BIN)/pytest -m "$(CHOSEN)" $(TWO)
 
 test-slow: $(VENV)/installed-dev
-	$(ONE_THREAD) $(BIN)/pytest -m "slow and not long" --numprocesses 2
-	$(ONE_THREAD) $(BIN)/pytest -m "not slow or listed" --hypothesis-profile=thorough --numprocesses 2 tests/privacy/tree
+	$(ONE_THREAD) $(BIN)/pytest -m "slow and not long" $(TWO)
+	$(ONE_THREAD) $(BIN)/pytest -m "not slow or listed" --hypothesis-profile=thorough $(TWO) tests/privacy/tree
 
 test-long: $(VENV)/installed-dev
-	$(ONE_THREAD) $(BIN)/pytest -m long --numprocesses 2
+	$(ONE_THREAD) $(BIN)/pytest -m long $(TWO)
 
 lowest:
 	$(MAKE) VENV=.venv-lowest LOCK=requirements/lowest.lock install
 
 # deprecations of packages that are years apart say nothing about this one
 test-lowest: lowest
-	$(ONE_THREAD) .venv-lowest/bin/pytest -m "$(CHOSEN)" -W ignore::DeprecationWarning --numprocesses 2 $(FIGURES)
+	$(ONE_THREAD) .venv-lowest/bin/pytest -m "$(CHOSEN)" -W ignore::DeprecationWarning $(TWO) $(FIGURES)
 
 # away from the checkout, whose src/ would be imported otherwise
 test-wheel: $(VENV)/installed

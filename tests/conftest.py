@@ -32,6 +32,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Garbage is looked for once at the end; pytest and Python would look through all tests again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs end with a page of one word and without TensorBoard: both take longer than a small run."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sfumato.schedule.resolve import resolve
 from sfumato.spec.document import Spec
 from sfumato.spec.frozen import FrozenSpec
 from sfumato.spec.load import dump_spec
+from sfumato.verify.checker import check_run
 
 Documents = dict[str, Any]
 Forgery = Callable[[Documents, Documents], None]
@@ -61,6 +63,18 @@ def certified_folder(folder: Path, spec: Spec, *, named: Spec | None = None) -> 
     }
     write_manifest(folder, Manifest(frozen.fingerprint, False, files))
     return folder
+
+
+def checked_folders(specs: Mapping[str, Documents], at: Path) -> Callable[[str], Path]:
+    """Gives the folder of a spec by its name; made in ``at``, and checked, when it is first asked for."""
+
+    @cache
+    def folder_of(name: str) -> Path:
+        folder = certified_folder(at / name, sf.load_spec(specs[name]))
+        assert check_run(folder).problems == []
+        return folder
+
+    return folder_of
 
 
 _CERTIFIED: dict[str, dict[str, bytes]] = {}

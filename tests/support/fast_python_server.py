@@ -128,6 +128,7 @@ def execute(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     import no_fsync  # noqa: F401
+    import torch._dynamo  # torch.func imports it where a model is first trained in batches  # noqa: F401
 
     import sfumato
 

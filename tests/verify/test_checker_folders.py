@@ -16,7 +16,7 @@ import certified_folders
 import numpy as np
 import pytest
 import yaml
-from certified_folders import Documents, Forgery, certified_folder, forge, renew_manifest
+from certified_folders import Documents, Forgery, certified_folder, checked_folders, forge, renew_manifest
 
 import sfumato as sf
 from sfumato import verify
@@ -46,25 +46,32 @@ RECORD = TREE | {
 }
 
 
-@pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder of every kind that is forged, all of them in order before."""
-    at = tmp_path_factory.mktemp("originals")
-    found = {}
-    specs = {"tree": TREE, "star": STAR, "groups": GROUPS, "record": RECORD}
-    specs["noisy star"] = STAR | {"trust": {"cloud": False}}
-    masked = {"devices_to_cloud": "secure-aggregation"}
-    specs["masked star"] = specs["noisy star"] | {
+NOISY_STAR = STAR | {"trust": {"cloud": False}}
+ORIGINALS = {
+    "tree": TREE,
+    "star": STAR,
+    "groups": GROUPS,
+    "record": RECORD,
+    "noisy star": NOISY_STAR,
+    "masked star": NOISY_STAR
+    | {
         "topology": {"kind": "star", "devices": 40},
-        "transport": masked,
-    }
-    specs["links"] = GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "all"}}}
-    star = STAR["training"] | {"batches": "poisson", "batch_size": 1}
-    specs["blind"] = STAR | {"training": star, "privacy": RECORD["privacy"]}
-    for name, spec in specs.items():
-        found[name] = certified_folder(at / name, sf.load_spec(spec))
-        assert check_run(found[name]).problems == []
-    return found
+        "transport": {"devices_to_cloud": "secure-aggregation"},
+    },
+    "links": GROUPS | {"training": GROUPS["training"] | {"participation": {"kind": "all"}}},
+    "blind": STAR
+    | {
+        "training": STAR["training"] | {"batches": "poisson", "batch_size": 1},
+        "privacy": RECORD["privacy"],
+    },
+}
+"""A spec of every kind that is forged."""
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of each of `ORIGINALS`."""
+    return checked_folders(ORIGINALS, tmp_path_factory.mktemp("originals"))
 
 
 @pytest.mark.parametrize("source", [*builtin_names(), "examples/hdp/c7.yaml", *SPECS])
@@ -553,7 +560,7 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
 def test_forgeries_are_found_and_named(what, originals, tmp_path):
     which, change, message = FORGERIES[what]
     folder = tmp_path / "run"
-    shutil.copytree(originals[which], folder)
+    shutil.copytree(originals(which), folder)
     forge(folder, change)
     problems = check_run(folder).problems
     assert any(re.search(message, problem) for problem in problems), problems
@@ -563,8 +570,8 @@ def test_a_folder_recomputed_with_more_noise_does_not_pass_as_the_spec(originals
     """All figures are those of twice the noise, with every hash in order; only spec.yaml says otherwise."""
     noisier = TREE | {"privacy": TREE["privacy"] | {"noise": {"multiplier": 1.4}}}
     folder = certified_folder(tmp_path, sf.load_spec(noisier))
-    shutil.copy(originals["tree"] / "spec.yaml", folder / "spec.yaml")
-    hashes = json.loads((originals["tree"] / "ledger.json").read_text("utf-8"))["hashes"]
+    shutil.copy(originals("tree") / "spec.yaml", folder / "spec.yaml")
+    hashes = json.loads((originals("tree") / "ledger.json").read_text("utf-8"))["hashes"]
 
     def change(privacy: Documents, ledger: Documents) -> None:
         privacy["hashes"] = ledger["hashes"] = hashes
@@ -581,7 +588,7 @@ def test_a_folder_recomputed_with_more_noise_does_not_pass_as_the_spec(originals
 @pytest.mark.parametrize("name", ["spec.yaml", "privacy.json", "ledger.json", "manifest.json"])
 def test_a_changed_byte_is_found(name, originals, tmp_path):
     folder = tmp_path / "run"
-    shutil.copytree(originals["tree"], folder)
+    shutil.copytree(originals("tree"), folder)
     text = (folder / name).read_text("utf-8")
     digit = next(i for i, letter in enumerate(text) if letter == "1" and i > len(text) // 2)
     (folder / name).write_text(text[:digit] + "2" + text[digit + 1 :], "utf-8")
@@ -590,7 +597,7 @@ def test_a_changed_byte_is_found(name, originals, tmp_path):
 
 def test_a_manifest_that_was_edited_is_found(originals, tmp_path):
     folder = tmp_path / "run"
-    shutil.copytree(originals["tree"], folder)
+    shutil.copytree(originals("tree"), folder)
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     (folder / "manifest.json").write_text(json.dumps(manifest | {"finished": True}), "utf-8")
     assert check_run(folder).problems == ["manifest.json: has another SHA-256 than it says of itself"]
@@ -622,13 +629,13 @@ def test_a_start_from_a_hidden_model_counts_the_record_as_drawn():
 
 def test_a_file_that_is_cut_off_is_named(originals, tmp_path):
     folder = tmp_path / "run"
-    shutil.copytree(originals["tree"], folder)
+    shutil.copytree(originals("tree"), folder)
     (folder / "ledger.json").write_text('{"kind": "tree"', "utf-8")
     assert check_run(folder).problems[0].startswith("ledger.json: cannot be parsed")
 
 
 def test_a_tree_of_version_02_is_read(originals):
-    folder = originals["tree"]
+    folder = originals("tree")
     spec = yaml.safe_load((folder / "spec.yaml").read_text("utf-8"))
     privacy, ledger = (
         json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("privacy", "ledger")
@@ -640,10 +647,10 @@ def test_a_tree_of_version_02_is_read(originals):
 
 
 def test_the_command(originals, tmp_path, capsys):
-    assert main(["verify", str(originals["tree"])]) == 0
+    assert main(["verify", str(originals("tree"))]) == 0
     assert "14 guarantees checked" in capsys.readouterr().out
     folder = tmp_path / "run"
-    shutil.copytree(originals["tree"], folder)
+    shutil.copytree(originals("tree"), folder)
     forge(folder, smaller_epsilons)
     assert main(["verify", str(folder)]) == 1
     assert "mismatch: guarantees[" in capsys.readouterr().out
@@ -654,7 +661,7 @@ def test_the_command(originals, tmp_path, capsys):
 def test_the_archive_runs_alone(originals, tmp_path):
     checker = tmp_path / "checker.pyz"
     assert main(["verify", "--write-checker", str(checker)]) == 0
-    command = [sys.executable, "-I", str(checker), str(originals["star"])]
+    command = [sys.executable, "-I", str(checker), str(originals("star"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 mismatches" in done.stdout

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from certified_folders import GROUPS, STAR, TREE, Documents, Forgery, certified_folder, forge, renew_manifest
+from certified_folders import GROUPS, STAR, TREE, Documents, Forgery, checked_folders, forge, renew_manifest
 
 import sfumato as sf
 from sfumato.verify import read
@@ -56,13 +57,9 @@ SPECS = {
 
 
 @pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One folder of each kind, in order before it is forged."""
-    at = tmp_path_factory.mktemp("originals")
-    found = {name: certified_folder(at / name, sf.load_spec(spec)) for name, spec in SPECS.items()}
-    for folder in found.values():
-        assert check_run(folder).problems == []
-    return found
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of each kind."""
+    return checked_folders(SPECS, tmp_path_factory.mktemp("originals"))
 
 
 def rows(privacy: Documents, ledger: Documents) -> list[tuple[Documents, Documents]]:
@@ -253,7 +250,7 @@ FORGERIES: dict[str, tuple[str, Forgery, str]] = {
 def test_forgeries_of_rows_are_found_and_named(what, originals, tmp_path):
     which, change, message = FORGERIES[what]
     folder = tmp_path / "run"
-    shutil.copytree(originals[which], folder)
+    shutil.copytree(originals(which), folder)
     forge(folder, change)
     problems = check_run(folder).problems
     assert any(re.search(message, problem) for problem in problems), problems
@@ -274,7 +271,7 @@ def test_forgeries_of_rows_are_found_and_named(what, originals, tmp_path):
 )
 def test_what_two_readers_may_read_differently_is_a_mismatch(name, old, new, said, originals, tmp_path):
     folder = tmp_path / "run"
-    shutil.copytree(originals["tree"], folder)
+    shutil.copytree(originals("tree"), folder)
     text = (folder / name).read_text("utf-8")
     (folder / name).write_text(text.replace(old, new, 1), "utf-8")
     renew_manifest(folder)
@@ -288,7 +285,7 @@ def test_noise_that_is_not_resolved_in_the_spec_is_no_noise(originals, tmp_path)
 
     spec = sf.load_spec(TREE)
     folder = tmp_path / "run"
-    shutil.copytree(originals["tree"], folder)
+    shutil.copytree(originals("tree"), folder)
     frozen = FrozenSpec.of(spec, {}, {"sfumato": "0"})
     (folder / "spec.yaml").write_text(frozen.text, "utf-8")
 
@@ -320,7 +317,7 @@ def kind_by_words(words: str) -> str:
 
 @pytest.mark.parametrize("kind", ["tree", "star", "groups"])
 def test_how_an_observer_is_placed_for_programs(
-    kind: str, originals: dict[str, Path], tmp_path: Path
+    kind: str, originals: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """`observer_kind` may be left out, or say that nothing is said; else it is what the facts say."""
 
@@ -336,7 +333,7 @@ def test_how_an_observer_is_placed_for_programs(
             )
 
     for name, change in (("placed", placed), ("misplaced", misplaced)):
-        shutil.copytree(originals[kind], tmp_path / name)
+        shutil.copytree(originals(kind), tmp_path / name)
         forge(tmp_path / name, change)
     assert check_run(tmp_path / "placed").problems == []
     rows = json.loads((tmp_path / "misplaced" / "privacy.json").read_text("utf-8"))["guarantees"]

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 from repeatable_entropy import repeatable
@@ -170,6 +171,22 @@ def test_a_file_is_its_owners_and_never_made_silently(path, tmp_path) -> None:
         FileMemory.create(tmp_path / "link")
     with pytest.raises(errors.SessionMemoryError, match="cannot make"):
         FileMemory.create(tmp_path / "missing" / "memory")
+
+
+def test_sqlite_flushes_every_change_to_the_disk(path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In all other tests it does not (`no_fsync`)."""
+    executed: list[str] = []
+
+    def traced(*of: Any, **options: Any) -> sqlite3.Connection:
+        connection = sqlite3.dbapi2.connect(*of, **options)
+        connection.set_trace_callback(executed.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    made = FileMemory.create(path.with_name("made"))
+    assert executed[0] == "PRAGMA synchronous = EXTRA"  # before the tables are made
+    assert made._file.first("PRAGMA synchronous") == (3,)  # EXTRA, of the connection that records
+    made.close()
 
 
 def test_a_claim_that_cannot_be_recorded_is_not_given(path) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from sfumato.claims import claimed_units, rigorous_bound
+from sfumato.network.groups import FloatArray, IntArray
 from sfumato.privacy.claim import Claim, claim_holds
 from sfumato.privacy.observers import PairClass
 from sfumato.rounding import number
@@ -75,6 +77,7 @@ def noisers_of(plan: TreePlan) -> Noisers:
     )
 
 
+@cache
 def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta: float) -> float:
     """ε at ``delta`` by the paper's accountant: min over orders of ``RDP + ln(1/delta) / (order - 1)``.
 
@@ -89,21 +92,22 @@ def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta
         Talwar and Zhang 2019, Sec. 3.3).
     """
     orders = np.arange(2, _LARGEST_ORDER + 1)
-    found = rounds * np.array([_sampled_gaussian_rdp(int(order), rate, multiplier) for order in orders])
+    found = rounds * _sampled_gaussian_rdp(orders, rate, multiplier)
     return float((found + math.log(1 / delta) / (orders - 1)).min())
 
 
-def _sampled_gaussian_rdp(order: int, rate: float, multiplier: float) -> float:
-    """Rényi divergence of a whole ``order`` of the sampled Gaussian with multiplier z.
+def _sampled_gaussian_rdp(orders: IntArray, rate: float, multiplier: float) -> FloatArray:
+    """Rényi divergences of the sampled Gaussian with multiplier z at whole ``orders``, in their shape.
 
     ln sum_i C(order, i) (1-q)^(order-i) q^i exp((i^2 - i) / (2 z^2)), over order - 1.
     """
     from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
-    i = np.arange(order + 1)
-    binomial = gammaln(order + 1) - gammaln(i + 1) - gammaln(order - i + 1)
-    terms = binomial + xlog1py(order - i, -rate) + xlogy(i, rate) + (i * i - i) / (2 * multiplier**2)
-    return float(logsumexp(terms)) / (order - 1)
+    order, i = orders[:, None], np.arange(orders.max() + 1)
+    others = np.maximum(order - i, 0)
+    binomial = gammaln(order + 1) - gammaln(i + 1) - gammaln(others + 1)
+    terms = binomial + xlog1py(others, -rate) + xlogy(i, rate) + (i * i - i) / (2 * multiplier**2)
+    return np.asarray(logsumexp(np.where(i <= order, terms, -np.inf), axis=1) / (orders - 1))
 
 
 def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
