@@ -155,8 +155,6 @@ def refused_in_any_topology(spec: Spec) -> Refusals:
     adam, decay = training.optimizer.kind == "adam", training.weight_decay
     yield privacy.clips_examples and adam, "training.optimizer", "adam", f"must be sgd here: {bounded}"
     yield privacy.clips_examples and decay, "training.weight_decay", decay, f"must be 0 here: {bounded}"
-    persons = "must be device, record or both: draws of persons are not deployed yet"
-    yield privacy.unit == "person", "privacy.unit", "person", persons
     adapts = privacy.clip is not None and privacy.clip.adapt is not None
     yield adapts, "privacy.clip.adapt", None, "must be left out: it is not deployed yet"
 
