@@ -133,7 +133,7 @@ class CommonTerms(ABC):
         """The figures that the plan was resolved to; always equally many pieces."""
 
     @property
-    def counted(self) -> str:
+    def held_units(self) -> str:
         """What `examples` counts, in words: ``examples``, or ``persons`` where these are the unit."""
         return "persons" if self.plan.spec.privacy.unit == "person" else "examples"
 

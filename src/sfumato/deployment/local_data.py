@@ -55,7 +55,7 @@ class OwnRows:
             data, self.persons = _by_person(data, terms.name(device))
         held = self.size if self.persons is None else len(self.persons) - 1
         if (declared := int(terms.examples[device])) != held:
-            has = f"{terms.name(device)} holds {held:,} {terms.counted}"
+            has = f"{terms.name(device)} holds {held:,} {terms.held_units}"
             raise DataError(f"{has}; the spec was accounted for with {declared:,}")
         self._model = initial_model(plan.spec, data)
         if masks_of(self._model) is not None:

@@ -144,7 +144,7 @@ def refused_in_any_topology(spec: Spec) -> Refusals:
     listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
     yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
-    code = "must be a built-in one: no device runs code that a spec names; a consent may name its owner's loop"
+    code = "must be a built-in one: no device runs code that a spec names; an owner's consent may name a loop"
     yield ":" in spec.model.kind, "model.kind", spec.model.kind, code
     yield ":" in (training.loss or ""), "training.loss", training.loss, code
     for key in ("compression", "control"):
