@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from sfumato.data.dataset import Dataset
+from sfumato.data.features import read_all
 from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.messages import IntArray, Model, RoundPosition
 from sfumato.deployment.own_loop import LoopTraining, OwnLoop
@@ -98,7 +99,7 @@ def _by_person(data: Dataset, name: str) -> tuple[Dataset, IntArray]:
     order = np.argsort(first[person], kind="stable")
     together = replace(
         data,
-        train_features=data.train_features[order],
+        train_features=read_all(data.train_features)[order],
         train_labels=data.train_labels[order],
         train_targets=None if data.train_targets is None else data.train_targets[order],
         train_persons=data.train_persons[order],

@@ -179,15 +179,13 @@ def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:
 def rows_of(data: Dataset, partition: Partition, device: int) -> Dataset:
     """The data set whose training rows are those of one device."""
     rows = partition.indices(device)
-    targets, persons = (
-        None if every is None else every[rows] for every in (data.train_targets, data.train_persons)
-    )
+    targets = None if data.train_targets is None else data.train_targets[rows]
     return replace(
         data,
         train_features=take_rows(data.train_features, rows),
         train_labels=data.train_labels[rows],
         train_targets=targets,
-        train_persons=persons,
+        train_persons=None if data.train_persons is None else data.train_persons[rows],
         train_groups=None,
         train_sites=None,
     )
