@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from deployed_parties import staged
-from places import ROOT
 from rehearsals import GROUPS, STAR, TREE, rehearsed, spec_of
 
 from sfumato.deployment import common_terms as terms_file
@@ -22,7 +21,6 @@ from sfumato.schedule.resolve import resolve
 from sfumato.spec.base import Section
 from sfumato.spec.document import Spec
 from sfumato.spec.faults import Faults
-from sfumato.spec.load import load_spec
 from sfumato.spec.model import Model
 from sfumato.spec.privacy import ClipSettings, Privacy
 from sfumato.spec.topology import GroupTopology, StarTopology, TreeTopology, Trust
@@ -181,13 +179,6 @@ def test_a_grid_that_is_too_coarse_is_refused_with_its_figure(
     assert f"{said} (at least 3000 are needed)" in str(refused.value)
     assert str(refused.value).endswith(instead)
     assert "\n" not in str(refused.value)
-
-
-def test_persons_are_not_drawn_by_devices_yet() -> None:
-    """Rows that a device draws one by one would tell more of a person than the account says."""
-    plan = resolve(load_spec(ROOT / "examples" / "persons" / "clinics.yaml"))
-    with pytest.raises(SpecError, match=r"privacy\.unit: got 'person'"):
-        require_deployable(plan, PARAMETERS)
 
 
 LOOKED_AT = {

@@ -95,7 +95,9 @@ class SimulatedRandomness:
         place = (0, 0) if self.party == cloud else (1, self.party - cloud - 1)
         return key_at(self.plan.spec.seed, Stream.NOISE, *position, *place)
 
-    def batches(self, plan: TreePlan, number: int, size: int, times: int, context: bytes = b"") -> BatchPlan:
+    def batches(
+        self, plan: TreePlan, number: int, size: int, times: int, context: bytes = b"", persons: Any = None
+    ) -> BatchPlan:
         chosen = draw_participants(plan, number)
         if self.party not in chosen:  # `run` draws none: any will do, as zeros are sent
             chosen = np.array([self.party], dtype=np.int64)

@@ -14,6 +14,7 @@
     party_folder  a party's key and memory
     randomness    a party's secret choices, from the operating system
     duties        what a party does to numbers, in words
+    account_rows  what `account` says that each observer learns of a device
     consent       what a device agrees to
     known_consents  that a consent is its owner's own
     loop_code     the file of a training loop of a device's owner, which the consent names

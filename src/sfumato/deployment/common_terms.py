@@ -49,8 +49,9 @@ class CommonTerms(ABC):
         parameters: M, length of the model's flat vector.
         purpose: what the data are used for.
         label: of this run; no two runs have the same.
-        facts: the sizes of the spec's data set.
-        examples: number of examples of every device, by these facts, ``[devices]``.
+        facts: the sizes of the spec's data set; counted in persons where these are the unit, as how many rows
+            a person has is told to nobody.
+        examples: number of examples of every device, by these facts, ``[devices]``; likewise.
         keys: public key of every party, by number.
         made_keys: numbers of the parties whose secret keys the deployer made, as it declares; ``None``: not
             declared.
@@ -90,7 +91,7 @@ class CommonTerms(ABC):
         if len(keys) != parties or len(set(keys)) != parties:
             raise SpecError("keys", len(set(keys)), f"must be {parties} different keys, one for every party")
         fingerprint = FrozenSpec.of(plan.spec, {}, versions()).fingerprint
-        facts = dataset_facts(plan.spec.data, plan.parties.device_count)
+        facts = dataset_facts(plan.spec.data, plan.parties.device_count).counted_in_persons
         examples = known_examples(plan.spec, plan.places)
         assert examples is not None  # what is refused sees to it
         return cls(plan, fingerprint, parameters, purpose, label, facts, examples, keys, made_keys)
@@ -131,6 +132,11 @@ class CommonTerms(ABC):
     @abstractmethod
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
         """The figures that the plan was resolved to; always equally many pieces."""
+
+    @property
+    def held_units(self) -> str:
+        """What `examples` counts, in words: ``examples``, or ``persons`` where these are the unit."""
+        return "persons" if self.plan.spec.privacy.unit == "person" else "examples"
 
     @property
     def device_count(self) -> int:

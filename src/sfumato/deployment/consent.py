@@ -2,8 +2,9 @@
 
 Nobody's word is taken for an ε: the figures are those of `account` on the terms that the session hashes.
 
-Both kinds of units, devices and records, are computed and recorded in every run. Every kind that the consent
-or the spec names is compared: a limit of the owner binds whatever the spec says that it protects. An ε means
+Two kinds of units, devices and records, are computed and recorded in every run; devices and persons where
+persons are the unit. Every kind that the consent or the spec names is compared: a limit of the owner binds
+whatever the spec says that it protects, and one whose ε is not known in a run refuses that run. An ε means
 nothing without the relation of neighbours that it is about (the same noise has ε = 17 where a device may have
 sent zeros, and 43 where it may have had other data), so the consent names one, and a spec with another one is
 refused.
@@ -19,17 +20,16 @@ Whom the spec trusts is a name. Raw messages go only to the party whose public k
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from sfumato.accounting import account
-from sfumato.data.dataset_sizes import declaring
+from sfumato.deployment.account_rows import account_rows, computed_kinds, is_trusted, key_of
 from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.ledger import OwnersLedger, RunCost
@@ -39,7 +39,7 @@ from sfumato.deployment.terms import KEY_DIGITS
 from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
-from sfumato.schedule.rows.observers import parse_coalition, unit_kinds
+from sfumato.schedule.rows.observers import unit_kinds
 from sfumato.spec.base import OpenUnit, Positive, Section, refuse
 
 
@@ -63,8 +63,11 @@ Limit: TypeAlias = Annotated[
     float | Literal["trusted", "any"] | tuple[Literal["trusted"], float], BeforeValidator(_limit)
 ]
 """What an observer may learn. A pair: whom the spec trusts sees raw updates, and the number is for others."""
-_KINDS = ("device", "record")
 _MADE = "keys that whoever deployed made"
+_PERSON = (
+    "A person is whoever has one value of persons in the file of rows; of somebody who has two, or is at"
+    " other devices too, more may be learnt."
+)
 _NEIGHBOURS = {
     "zero-out": "that contributes what it has, or zeros",
     "remove": "that takes part or does not",
@@ -86,7 +89,7 @@ class Consent(Section):
 
     purposes: Annotated[tuple[str, ...], Field(min_length=1, description="what the data may be used for")]
     delta: OpenUnit = Field(description="every ε is taken at this δ")
-    epsilon: dict[Literal["device", "record"], dict[Kind, Limit]] = Field(
+    epsilon: dict[Literal["device", "record", "person"], dict[Kind, Limit]] = Field(
         description="by kind of unit and of observer, the largest ε; an observer that is not named gets none"
     )
     neighbours: Neighbours = Field(
@@ -168,6 +171,11 @@ class Agreement:
             own = [e for (kind, observer), e in cost.epsilon.items() if kind == unit and observer not in free]
             if not own:
                 continue
+            if ledger.lacks(unit):
+                raise ConsentRefusedError(
+                    f"{name}: {ledger.path}: holds runs in which the ε of a {unit} was not computed, so there"
+                    " is no total of it; name another ledger only if these data were in none of them"
+                )
             before, deltas = ledger.spent(unit, free)
             epsilon, delta = before + max(own), deltas + cost.delta
             if not (epsilon <= most.epsilon and delta <= most.delta):
@@ -200,14 +208,14 @@ def proposed_consent(terms: CommonTerms, device: int, ledger: Path) -> Consent:
     trusted: dict[str, str] = {}
     unnamed: set[tuple[str, str]] = set()
     largest = 0.0
-    for row in _rows(terms, device, delta, unit_kinds(terms.plan)):
+    for row in account_rows(terms, device, delta, unit_kinds(terms.plan)):
         named, kind = figures[row.unit_kind], row.relation.kind
         if row.epsilon < math.inf:
             largest = max(largest, row.epsilon)
             named[kind] = max(named.get(kind, 0.0), math.ceil(row.epsilon * 1000 + 1) / 1000)
-        elif _is_trusted(terms, row, device):
+        elif is_trusted(terms, row, device):
             raw.add((row.unit_kind, kind))
-            trusted[terms.plan.parties.titled(row.observer)] = _key_of(terms, row)
+            trusted[terms.plan.parties.titled(row.observer)] = key_of(terms, row)
         else:
             unnamed.add((row.unit_kind, kind))
     limits: dict[str, dict[str, Any]] = {unit: dict(named) for unit, named in figures.items()}
@@ -270,6 +278,9 @@ def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Ag
         other = f"its consent is about neighbours {consent.neighbours}"
         raise ConsentRefusedError(f"{name}: {other}; the spec's ε are about {relation}")
     compared = _compared(consent, terms)
+    for unit in sorted(set(consent.epsilon) - set(compared)):
+        unknown = f"a run whose unit is {terms.plan.spec.privacy.unit} has no ε of a {unit}"
+        raise ConsentRefusedError(f"{name}: its consent says epsilon.{unit}, and {unknown}")
     worst: dict[tuple[str, str], float] = {}
     largest: dict[tuple[str, str], Guarantee] = {}
     words = [
@@ -277,18 +288,20 @@ def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Ag
         f"Every ε below is about a unit {_NEIGHBOURS[relation]} (neighbours: {relation}).",
         f"They rely on noise that is added by: {', '.join(_noise_of(terms, device)) or 'nobody'}.",
     ]
-    for row in _rows(terms, device, consent.delta, _KINDS):
-        trusts = _is_trusted(terms, row, device)
+    for row in account_rows(terms, device, consent.delta, computed_kinds(terms)):
+        trusts = is_trusted(terms, row, device)
         is_raw = trusts and row.epsilon == math.inf
         if not is_raw:
             key = row.unit_kind, row.relation.kind
             worst[key] = max(worst.get(key, 0.0), row.epsilon)
         if row.unit_kind in compared:
-            _require_within(terms, consent, row, name, trusts=_key_of(terms, row) if trusts else None)
+            _require_within(terms, consent, row, name, trusts=key_of(terms, row) if trusts else None)
             if is_raw:
                 words.append(_raw_in_words(terms, row, device))
             elif row.epsilon >= largest.get((row.unit, row.relation.words), row).epsilon:
                 largest[row.unit, row.relation.words] = row
+    if terms.held_units == "persons":
+        words.append(_PERSON)
     words += [*map(_in_words, largest.values()), *duties(terms, device)]
     cost = RunCost(terms.session, device, relation, consent.delta, worst)
     agreement = Agreement(terms, device, tuple(words), consent, ledger, cost)
@@ -299,8 +312,9 @@ def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Ag
 
 
 def _compared(consent: Consent, terms: CommonTerms) -> list[str]:
-    """The kinds of units that the consent or the spec names."""
-    return [kind for kind in _KINDS if kind in consent.epsilon or kind in unit_kinds(terms.plan)]
+    """The kinds of units that the consent or the spec names, of those whose ε is computed."""
+    named = {*consent.epsilon, *unit_kinds(terms.plan)}
+    return [kind for kind in computed_kinds(terms) if kind in named]
 
 
 def _noise_of(terms: CommonTerms, device: int) -> Iterator[str]:
@@ -328,43 +342,9 @@ def _raw_in_words(terms: CommonTerms, row: Guarantee, device: int) -> str:
     """What a trusted observer sees, a sentence."""
     is_masked = any(map(terms.is_masked, terms.parents(device)))
     sees = f"the sum of what {row.unit} and others send" if is_masked else f"what {row.unit} sends"
-    key = _key_of(terms, row)[:KEY_DIGITS]
+    key = key_of(terms, row)[:KEY_DIGITS]
     observer = terms.plan.parties.titled(row.observer)
     return f"{row.relation.words}, {observer} (key {key}…): is trusted, and sees {sees} raw."
-
-
-def _rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
-    """What every kind of observer learns of the units of a device of each of ``kinds``.
-
-    In groups a row may stand for several trusted masters of the device. Each gets raw updates and has its own
-    key, so each has a row here.
-    """
-    trusted = _trusted_parents(terms, device)
-    for kind in kinds:
-        with declaring(terms.facts):
-            rows = account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
-        yield from rows
-        if untold := set(trusted) - {row.observer for row in rows}:
-            theirs = max((row for row in rows if row.observer in trusted), key=lambda row: row.epsilon)
-            yield from (replace(theirs, observer=name) for name in sorted(untold))
-
-
-def _trusted_parents(terms: CommonTerms, device: int) -> list[str]:
-    """Whom a device answers to and the spec trusts, as rows of `account` name them."""
-    names = map(terms.plain_name, terms.parents(device))
-    parties = terms.plan.parties
-    return [name for name in names if terms.plan.trusts(parse_coalition(name, parties)[0], device)]
-
-
-def _is_trusted(terms: CommonTerms, row: Guarantee, device: int) -> bool:
-    """Whether the observer of a row may see what the device sends raw."""
-    return terms.plan.trusts(parse_coalition(row.observer, terms.plan.parties)[0], device)
-
-
-def _key_of(terms: CommonTerms, row: Guarantee) -> str:
-    """The public key of the observer of a row, an aggregator or a device, in hexadecimal digits."""
-    party = parse_coalition(row.observer, terms.plan.parties)[0]
-    return terms.keys[terms.number_of(party)].hex()
 
 
 def _require_within(

@@ -13,7 +13,10 @@ from sfumato.spec.refusals import Refusals
 
 
 class DeclaredFacts(Section):
-    """The counts in ``terms.yaml``; see `DatasetFacts` for each."""
+    """The counts in ``terms.yaml``; see `DatasetFacts` for each.
+
+    Where persons are the unit they count persons: see `DatasetFacts.counted_in_persons`.
+    """
 
     train_examples: Whole
     test_examples: Whole

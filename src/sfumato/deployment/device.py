@@ -88,7 +88,8 @@ class DeviceParty:
         terms, own, number = self._terms, self._identity, position.round
         if self._batches is None or self._batches[0] != number:
             context = round_context(own, terms.session, self.number, number)
-            drawn = self._randomness.batches(terms.plan, number, self._data.size, 1, context)
+            size, persons = self._data.size, self._data.persons
+            drawn = self._randomness.batches(terms.plan, number, size, 1, context, persons)
             self._batches = number, drawn
         message = self._data.message(position, model, self._batches[1])
         context = answer_context(own, terms.session, self.number, position, question)

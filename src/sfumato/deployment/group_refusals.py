@@ -46,9 +46,9 @@ def _of_groups(plan: GroupPlan) -> Refusals:
     """What is refused of groups besides what `refused_in_any_topology` lists."""
     spec, topology = plan.spec, plan.spec.topology
     assert isinstance(topology, GroupTopology)
-    unclipped = "must noise every update that is sent to be deployed; in this protocol some are not clipped"
+    unclipped = "must noise all that is sent; here some is neither clipped nor noised: use dp-ogl-local"
     yield not plan.noises_every_update, "protocol", spec.protocol, unclipped
-    variant = "must be a built-in one: code of one's own is not deployed yet"
+    variant = "must be a built-in one: no device runs code that a spec names"
     yield spec.protocol != plan.kind, "protocol", spec.protocol, variant
     rounds, every = spec.training.rounds, plan.merge_every
     sent = f"must be at least training.merge_every ({every}): nothing is sent before an interval ends"

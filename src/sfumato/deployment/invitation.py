@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -226,11 +226,12 @@ def different_from_proposed(folder: Path, said: Invitation, terms: CommonTerms) 
     yield from differences(consent, proposed.model_copy(update={"data": _led_to(folder, said.data)}))
 
 
-def _proposed(folder: Path, terms: CommonTerms, number: int, rows: str) -> Consent:
+def _proposed(folder: Path, terms: CommonTerms, number: int, named: str) -> Consent:
     """What is proposed to the owner of a device with these rows; its ledger need not be there yet."""
-    data = read_rows(rows_path(folder, rows))
-    ledger = _ledger_of(packed_rows(data) if len(data.train_labels) else b"%d of none" % number)
-    return proposed_consent(terms, number, ledger).model_copy(update={"data": rows})
+    data = read_rows(rows_path(folder, named))
+    rows = packed_rows(replace(data, train_persons=None))  # the same ledger in runs of another unit
+    ledger = _ledger_of(rows if len(data.train_labels) else b"%d of none" % number)
+    return proposed_consent(terms, number, ledger).model_copy(update={"data": named})
 
 
 def _led_to(folder: Path, named: str) -> str:

@@ -122,6 +122,11 @@ class OwnersLedger:
         """
         return {row[0] for row in self._file.execute("SELECT DISTINCT neighbours FROM told")}
 
+    def lacks(self, unit: str) -> bool:
+        """Whether there is a run for which no ε of this kind of unit is recorded."""
+        query = "SELECT 1 FROM told GROUP BY session, device HAVING TOTAL(unit = ?) = 0 LIMIT 1"
+        return self._file.first(query, (unit,)) is not None
+
     def spent(self, unit: str, without: Collection[str] = ()) -> tuple[float, float]:
         """The (ε, δ) of one kind of unit that all runs together have used up.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,9 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from sfumato.data.dataset import Dataset
+from sfumato.data.features import read_all
 from sfumato.deployment.common_terms import CommonTerms
-from sfumato.deployment.messages import Model, RoundPosition
+from sfumato.deployment.messages import IntArray, Model, RoundPosition
 from sfumato.deployment.own_loop import LoopTraining, OwnLoop
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.engine.base import Engine, EngineSettings
@@ -29,20 +31,32 @@ from sfumato.simulation.training_inputs import checked_loss, initial_model
 class OwnRows:
     """The rows of one device, and the model that it trains.
 
+    Where persons are the unit the rows of each stand together, persons in the order of their first rows.
+
+    Attributes:
+        size: number of rows.
+        persons: where each person's rows begin, and where the last one's end ``[persons + 1]``; ``None``:
+            rows are drawn, and not persons.
+
     Args:
         device: its number.
         terms: of the run.
         data: a data set whose training rows are the device's own.
 
     Raises:
-        DataError: the number of rows is not the one that the spec declares.
+        DataError: the number of rows, or of persons, is not the one that the spec declares; or it is not told
+            whose the rows are.
         SpecError: the model is not the one of the terms, or has dropout layers.
     """
 
     def __init__(self, device: int, terms: CommonTerms, data: Dataset) -> None:
         plan, self.size = terms.plan, len(data.train_labels)
-        if (declared := int(terms.examples[device])) != self.size:
-            has = f"{terms.name(device)} holds {self.size:,} examples"
+        self.persons: IntArray | None = None
+        if plan.spec.privacy.unit == "person":
+            data, self.persons = _by_person(data, terms.name(device))
+        held = self.size if self.persons is None else len(self.persons) - 1
+        if (declared := int(terms.examples[device])) != held:
+            has = f"{terms.name(device)} holds {held:,} {terms.held_units}"
             raise DataError(f"{has}; the spec was accounted for with {declared:,}")
         self._model = initial_model(plan.spec, data)
         if masks_of(self._model) is not None:
@@ -64,6 +78,34 @@ class OwnRows:
         """Sfumato's engine, which trains on these rows."""
         settings = EngineSettings.default()
         return engine_of(self._model, self._features, self._targets, settings, self._loss)
+
+
+def _by_person(data: Dataset, name: str) -> tuple[Dataset, IntArray]:
+    """Training rows with those of each person together, and where each person's begin and the last one's end.
+
+    Args:
+        data: a data set whose training rows are those of one device.
+        name: of the device.
+
+    Raises:
+        DataError: it is not told whose the rows are.
+    """
+    if data.train_persons is None:
+        said = f"{name}: the file of its rows must have persons, whose row each is"
+        raise DataError(f"{said}: the spec protects persons")
+    _, first, person, counts = np.unique(
+        data.train_persons, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(first[person], kind="stable")
+    together = replace(
+        data,
+        train_features=read_all(data.train_features)[order],
+        train_labels=data.train_labels[order],
+        train_targets=None if data.train_targets is None else data.train_targets[order],
+        train_persons=data.train_persons[order],
+    )
+    begins = np.concatenate([[0], np.cumsum(counts[np.argsort(first)])])
+    return together, begins.astype(np.int64)
 
 
 class LocalData(OwnRows):

@@ -185,6 +185,7 @@ def rows_of(data: Dataset, partition: Partition, device: int) -> Dataset:
         train_features=take_rows(data.train_features, rows),
         train_labels=data.train_labels[rows],
         train_targets=targets,
+        train_persons=None if data.train_persons is None else data.train_persons[rows],
         train_groups=None,
         train_sites=None,
     )

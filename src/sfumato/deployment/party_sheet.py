@@ -30,7 +30,9 @@ def sheet(
     """
     said = [taking_part(terms, number), *duties(terms, number), *_whom_it_meets(terms, number, hops)]
     if number < terms.cloud:
-        read = f"It reads the {terms.examples[number]:,} rows of {data or DATA}"
+        held = f"{terms.examples[number]:,}"
+        whose = f"rows of {held} persons in" if terms.held_units == "persons" else f"{held} rows of"
+        read = f"It reads the {whose} {data or DATA}"
         said.append(f"{read}, unless its owner names another file in consent.yaml.")
         said.append("Sfumato's engine trains on them, unless its owner names a loop of its own there.")
     said += [*keys_in_words(terms, number), ""]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.deployment.messages import RoundPosition
+from sfumato.deployment.messages import IntArray, RoundPosition
 from sfumato.families import TREE, family_of
 from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.tree import TreePlan
@@ -47,7 +47,13 @@ class Randomness(Protocol):
         """
 
     def batches(
-        self, plan: TreePlan | GroupPlan, number: int, size: int, times: int, context: bytes
+        self,
+        plan: TreePlan | GroupPlan,
+        number: int,
+        size: int,
+        times: int,
+        context: bytes,
+        persons: IntArray | None = None,
     ) -> BatchPlan:
         """The mini-batches of a device for all of its training in round ``number``.
 
@@ -58,6 +64,8 @@ class Randomness(Protocol):
             times: how often the device trains in the round: once for every group that it is in. Each time has
                 mini-batches of its own.
             context: the hash from `round_context`; the same one always gives the same batches.
+            persons: where the rows of each person begin, and where the last one's end, ``[persons + 1]``:
+                persons are drawn, each of whom brings one row; ``None``: rows are.
         """
 
     def takes_part(self, plan: TreePlan, number: int, context: bytes) -> bool:
@@ -108,7 +116,13 @@ class SystemRandomness:
         return digest(b"answer", os.urandom(KEY_BYTES), context)
 
     def batches(
-        self, plan: TreePlan | GroupPlan, number: int, size: int, times: int, context: bytes
+        self,
+        plan: TreePlan | GroupPlan,
+        number: int,
+        size: int,
+        times: int,
+        context: bytes,
+        persons: IntArray | None = None,
     ) -> BatchPlan:
         """Mini-batches that follow from ``context`` alone; see `Randomness.batches`."""
         from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
@@ -118,6 +132,7 @@ class SystemRandomness:
         return plan_batches(
             plan.spec.training,
             [np.arange(size)] * times,
+            persons=None if persons is None else [persons] * times,
             steps=steps,
             passes=passes,
             draws=draws,

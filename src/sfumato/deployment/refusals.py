@@ -144,7 +144,7 @@ def refused_in_any_topology(spec: Spec) -> Refusals:
     listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
     yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
-    code = "must be a built-in one: code of one's own is not deployed yet"
+    code = "must be a built-in one: no device runs code that a spec names; an owner's consent may name a loop"
     yield ":" in spec.model.kind, "model.kind", spec.model.kind, code
     yield ":" in (training.loss or ""), "training.loss", training.loss, code
     for key in ("compression", "control"):
@@ -155,8 +155,6 @@ def refused_in_any_topology(spec: Spec) -> Refusals:
     adam, decay = training.optimizer.kind == "adam", training.weight_decay
     yield privacy.clips_examples and adam, "training.optimizer", "adam", f"must be sgd here: {bounded}"
     yield privacy.clips_examples and decay, "training.weight_decay", decay, f"must be 0 here: {bounded}"
-    persons = "must be device, record or both: draws of persons are not deployed yet"
-    yield privacy.unit == "person", "privacy.unit", "person", persons
     adapts = privacy.clip is not None and privacy.clip.adapt is not None
     yield adapts, "privacy.clip.adapt", None, "must be left out: it is not deployed yet"
 

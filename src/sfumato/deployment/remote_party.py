@@ -86,7 +86,7 @@ def require_own_data(folder: Path, terms: DeploymentTerms) -> None:
         SpecError: they differ.
         DataError: the data set is neither tabulated nor on this machine.
     """
-    here = dataset_facts(terms.plan.spec.data, terms.cloud)
+    here = dataset_facts(terms.plan.spec.data, terms.cloud).counted_in_persons
     if DeclaredFacts.of(here) != DeclaredFacts.of(terms.facts):
         rows = f"{terms.facts.train_examples:,} training rows"
         allowed = f"must be those of {here.name}, which has {here.train_examples:,} here, in each class too"

@@ -58,6 +58,8 @@ def packed_rows(data: Dataset) -> bytes:
     arrays: dict[str, Any] = {"features": data.train_features, "labels": data.train_labels}
     if data.train_targets is not None:
         arrays["targets"] = data.train_targets
+    if data.train_persons is not None:
+        arrays["persons"] = data.train_persons
     archive = io.BytesIO()
     np.savez(archive, outputs=np.array([data.facts.outputs]), **arrays)
     return archive.getvalue()
@@ -67,7 +69,8 @@ def read_rows(path: Path) -> Dataset:
     """Read a file of rows (``.npz``) as a data set without test rows.
 
     It holds ``features`` ``[N, ...]``, ``labels`` ``[N]``, the number of the model's ``outputs`` ``[1]`` and,
-    where a model learns these and not the labels, ``targets`` ``[N, K]``.
+    where a model learns these and not the labels, ``targets`` ``[N, K]``. ``persons`` ``[N]``, whole numbers
+    or text, say whose row each is; only where persons are the unit they have to be there.
 
     Raises:
         DataError: the file cannot be read, its arrays do not fit together, or values are not as the task
@@ -76,13 +79,19 @@ def read_rows(path: Path) -> Dataset:
     try:
         with np.load(path, allow_pickle=False) as archive:
             features, labels, outputs = archive["features"], archive["labels"], int(archive["outputs"][0])
-            targets = archive["targets"] if "targets" in archive.files else None
+            targets, persons = (
+                archive[name] if name in archive.files else None for name in ("targets", "persons")
+            )
     except _UNREADABLE as error:
         raise DataError(f"{path}: cannot be read: {error}") from None
     if features.ndim < 1 or labels.ndim != 1:
         raise DataError(f"{path}: must have rows of features, and one label a row")
     if len(features) != len(labels) or (targets is not None and len(targets) != len(labels)):
         raise DataError(f"{path}: has {len(features):,} rows of features and {len(labels):,} labels")
+    if persons is not None:
+        if persons.shape != labels.shape or persons.dtype.kind not in "iuU":
+            raise DataError(f"{path}: persons must be one whole number, or one text, a row")
+        persons = np.unique(persons, return_inverse=True)[1].astype(np.int64)
     for name, found in (("features", features), ("targets", targets)):
         if found is not None and found.dtype.kind not in "fiu":
             raise DataError(f"{path}: {name} must be numbers; they are {found.dtype}")
@@ -96,5 +105,12 @@ def read_rows(path: Path) -> Dataset:
     facts = DatasetFacts(str(path), len(labels), 0, outputs, features.shape[1:])
     none = None if targets is None else targets[:0]
     return Dataset(
-        facts, features, labels, features[:0], labels[:0], train_targets=targets, test_targets=none
+        facts,
+        features,
+        labels,
+        features[:0],
+        labels[:0],
+        train_targets=targets,
+        test_targets=none,
+        train_persons=persons,
     )

@@ -1,0 +1,54 @@
+"""What `account` says that each observer learns of a device, on the terms of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from sfumato.accounting import account
+from sfumato.data.dataset_sizes import declaring
+from sfumato.deployment.common_terms import CommonTerms
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.schedule.rows.observers import parse_coalition
+
+
+def computed_kinds(terms: CommonTerms) -> tuple[str, str]:
+    """The kinds of units whose ε is computed in a run: devices, and persons or else records.
+
+    Where devices draw persons there is no ε of a record, and elsewhere none of a person.
+    """
+    return "device", "person" if terms.held_units == "persons" else "record"
+
+
+def account_rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
+    """What every kind of observer learns of the units of a device of each of ``kinds``.
+
+    In groups a row may stand for several trusted masters of the device. Each gets raw updates and has its own
+    key, so each has a row here.
+    """
+    trusted = _trusted_parents(terms, device)
+    for kind in kinds:
+        with declaring(terms.facts):
+            rows = account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
+        yield from rows
+        if untold := set(trusted) - {row.observer for row in rows}:
+            theirs = max((row for row in rows if row.observer in trusted), key=lambda row: row.epsilon)
+            yield from (replace(theirs, observer=name) for name in sorted(untold))
+
+
+def _trusted_parents(terms: CommonTerms, device: int) -> list[str]:
+    """Whom a device answers to and the spec trusts, as rows of `account` name them."""
+    names = map(terms.plain_name, terms.parents(device))
+    parties = terms.plan.parties
+    return [name for name in names if terms.plan.trusts(parse_coalition(name, parties)[0], device)]
+
+
+def is_trusted(terms: CommonTerms, row: Guarantee, device: int) -> bool:
+    """Whether the observer of a row may see what the device sends raw."""
+    return terms.plan.trusts(parse_coalition(row.observer, terms.plan.parties)[0], device)
+
+
+def key_of(terms: CommonTerms, row: Guarantee) -> str:
+    """The public key of the observer of a row, an aggregator or a device, in hexadecimal digits."""
+    party = parse_coalition(row.observer, terms.plan.parties)[0]
+    return terms.keys[terms.number_of(party)].hex()
