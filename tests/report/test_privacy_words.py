@@ -229,7 +229,8 @@ def test_a_record_is_told_with_how_many_a_device_has_and_who_is_protected_less()
     first, second = unit_sentences(spec, "record", "site", "287 or 288")
     assert first == "A record is one example, and its site sees it; a site has 287 or 288."
     assert second == (
-        "A person with several is protected less, and a site as a whole, with all its data, has no finite ε."
+        "A person with several records is protected less, and a site as a whole, with all its data, has no "
+        "finite ε."
     )
     assert unit_sentences(spec, "record", "site")[0] == "A record is one example, and its site sees it."
 

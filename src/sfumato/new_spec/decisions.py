@@ -15,6 +15,7 @@ from sfumato.spec.other_words import value_hint, word_hint
 
 Protected = Literal["record", "person", "device"]
 MOST_SITES = 1_000
+DEFAULT_ROW = "record"
 _MOST_CLASSES = 100
 _EXAMPLE = "COLUMN=LOW:HIGH, e.g. age=0:100"
 _COMMA_IN_RANGE = re.compile(r"(?<==)[+-]?\d+,\d+(?=:)|(?<=:)[+-]?\d+,\d+(?=,|$)")
