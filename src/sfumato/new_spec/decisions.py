@@ -210,7 +210,7 @@ def parsed_unit(text: str, allowed: Sequence[Protected] = _UNITS) -> Protected:
     """
     if text not in allowed:
         known = " or ".join([", ".join(allowed[:-1]), allowed[-1]])
-        hint = value_hint(text, list(allowed))
+        hint = value_hint(text, list(allowed)).replace("data.person_column", f"{Argument('person')} COLUMN")
         raise SpecError(Argument("protect"), text, f"must be {known}{hint}")
     return cast("Protected", text)
 
