@@ -135,7 +135,9 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "seeds in words": (
         ["run", "quickstart", "--seeds=two"], ("--seeds: got 'two'; must be a valid integer",)
     ),
-    "device of other programs": (["run", "quickstart", "--device", "tpu"], ("got 'tpu'; must be one of 'auto', 'cpu'",)),
+    "device of other programs": (
+        ["run", "quickstart", "--device", "tpu"], ("--device: got 'tpu'; must be one of 'auto', 'cpu'",)
+    ),
     "table of one class": (
         ["run", "one-class.yaml"],
         ("data.label_column: got 'ill'; has one value in all rows", "name another column"),
