@@ -149,9 +149,6 @@ class TestStart:
         [
             ["nonsense"],
             ["run"],
-            ["run", "quickstart", "--seeds", "0"],
-            ["run", "quickstart", "--device", "tpu"],
-            ["account", "quickstart", "--delta", "x"],
             ["account", "--nonsense"],
             ["compare"],
             ["report"],

@@ -131,6 +131,17 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     ),
     "option of other programs": (["run", "quickstart", "--gpu"], ("--gpu:", "write: --device cuda")),
     "output by another name": (["run", "quickstart", "-o", "x"], ("-o:", "write: --out")),
+    "no seeds": (["run", "quickstart", "--seeds", "0"], ("--seeds: got '0'; must be at least 1",)),
+    "seeds in words": (
+        ["run", "quickstart", "--seeds=two"], ("--seeds: got 'two'; must be a valid integer",)
+    ),
+    "device of other programs": (
+        ["run", "quickstart", "--device", "tpu"], ("--device: got 'tpu'; must be one of 'auto', 'cpu'",)
+    ),
+    "table of one class": (
+        ["run", "one-class.yaml"],
+        ("data.label_column: got 'ill'; has one value in all rows", "name another column"),
+    ),
     "seed as an option": (["run", "quickstart", "--seed", "3"], ("--seed:", "write: --set seed=3")),
     "observer shortened": (["account", "quickstart", "--obs", "cloud"], ("--obs:", "write: --observer")),
     "command of other programs": (["train", "quickstart"], ("train:", "write: sfumato run")),
@@ -260,6 +271,9 @@ def test_mistakes_in_a_spec(name: str, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize("name", CALLS)
 def test_mistakes_in_a_call(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text(QUICK, "utf-8")
+    Path("one-class.yaml").write_text(SITES.replace("patients.csv", "one-class.csv"), "utf-8")
+    well = Path("patients.csv").read_text("utf-8").replace(",1\n", ",0\n")
+    Path("one-class.csv").write_text(well, "utf-8")
     mine = ("metrics.parquet", "report.html", "groups.pt", "model.pt", "a.txt")
     for file in ("runs/one/spec.yaml", *(f"notes/{name}" for name in mine)):
         Path(file).parent.mkdir(parents=True, exist_ok=True)

@@ -89,7 +89,10 @@ def test_a_pilot_of_the_setting_is_named_with_its_rounds():
     )
     said = estimate(VIEW, [FinishedRun(Path("runs/pilot"), pilot, 0.3)])
     assert "A pilot with the noise of this setting: 30.0 % after 2 of 3 rounds (runs/pilot)." in said
-    differs = "rounds (2 instead of 3) and noise (sources instead of target)"
+    differs = (
+        "rounds (2 instead of 3) and noise (multipliers of single parties instead of "
+        "sized for ε = 8 towards the cloud)"
+    )
     assert said[-1] == f"runs/pilot: 30.0 %, which differs in {differs}."
     other = account_setting(edited(TREE, "privacy.noise.epsilon=4"))
     assert not any("pilot with" in one for one in estimate(other, [FinishedRun(Path("a"), pilot, 0.3)]))

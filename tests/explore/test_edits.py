@@ -89,6 +89,7 @@ def test_what_is_wrong_is_said_as_in_python_with_the_key_alone(name, value, said
     choices = choices_of(setting)
     found = with_choices(setting, replace(choices, numbers={**choices.numbers, name: value}))
     assert said in found.problem
+    assert found.done == ""
     assert found.setting == setting
     if value is not None:
         with pytest.raises(sf.SpecError) as refused:
@@ -180,6 +181,9 @@ def test_a_plan_meets_its_targets():
     setting = edited(TREE)
     found = with_planned_noise(setting, "cloud=2; own-edge=6")
     assert found.problem == ""
+    assert found.done.startswith(
+        "Planned: the least noise that keeps ε = 2 towards cloud and ε = 6 towards own-"
+    )
     accounted = account_setting(found.setting)
     assert accounted.report.epsilon(0, "cloud") <= 2
     assert accounted.report.epsilon(5, "edge:1") <= 6

@@ -115,3 +115,20 @@ def test_a_text_among_numbers(frame: pd.DataFrame, tmp_path: Path) -> None:
     said = hinted(frame, tmp_path)
     assert "weight is left out, as row 8 has 'n.a.': leave such rows out of the file, or write" in said
     assert "column weight repeats" not in said
+
+
+def test_dates_and_numbers_with_units_are_left_out_with_what_to_write(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    row = np.arange(ROWS)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(row % 400, unit="D")
+    changed = frame.assign(born=days, seen=days.strftime("%d.%m.%Y"), dose=[f"{n % 12 + 1} mg" for n in row])
+    said = hinted(changed, tmp_path, person="who")
+    for name in ("born", "seen"):
+        assert f"{name} is left out, as it holds dates: write a number in its place, such as days" in said
+    assert "dose is left out as text, as its first value is '1 mg': write the number alone" in said
+    assert "sex is left out as text; to learn from it" in said
+    assert "--person seen" not in hinted(changed, tmp_path)
+    plain = hinted(frame, tmp_path, person="who")
+    assert "holds dates" not in plain
+    assert "write the number alone" not in plain

@@ -237,7 +237,8 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "decimal comma in ε": (["--csv", "patients.csv", *DECIDED, "--epsilon", "4,0"], "(write 4.0)"),
     "δ above a tenth": (["--csv", "patients.csv", *DECIDED, "--delta", "0.5"], "far below 1 over the number"),
     "patients as the unit": (
-        ["--csv", "patients.csv", *DECIDED, "--protect", "patient"], "for 'patient' write person"
+        ["--csv", "patients.csv", *DECIDED, "--protect", "patient"],
+        "for 'patient' write person: all rows of one, with --person COLUMN",
     ),
     "decimal comma in a range": (
         ["--csv", "patients.csv", *DECIDED, "--scale", "age=0:100,bmi=10,5:60"], "like 10.5"

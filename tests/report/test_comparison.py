@@ -16,6 +16,7 @@ from sfumato.report.page.comparison import best_runs, comparison, largest_epsilo
 from sfumato.report.page.sections import write_page
 from sfumato.report.results.comparability import stated_radio
 from sfumato.report.results.cost_of_privacy import by_chance, cost_of_privacy
+from sfumato.report.results.score_by_epsilon import score_by_epsilon
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import summarise
 from sfumato.run_folder.label_counts import write_test_labels
@@ -199,6 +200,32 @@ def test_every_multiplier_is_told_and_what_control_made_of_it(run_folder: Make) 
     ) in table_of(series)
 
 
+def epsilons_apart(run_folder: Make, points: dict[float, float], **spec: Any) -> tuple[Series, ...]:
+    """Runs that differ in ε towards the cloud alone: ε to accuracy."""
+    folders = [run_of(run_folder, f"e{value:g}", reached, value, **spec) for value, reached in points.items()]
+    for folder in folders:
+        write_test_labels(folder, {"0": 180, "1": 180})
+    return load_series(folders)
+
+
+def test_what_more_epsilon_brings_is_said_in_points_of_each_step(run_folder: Make) -> None:
+    series = epsilons_apart(run_folder, {8.0: 0.922, 2.0: 0.797, 32.0: 0.939})
+    summaries = [summarise(one) for one in series]
+    assert score_by_epsilon(series, summaries) == [
+        "What more ε towards the cloud brings in accuracy: from ε = 2 to 8 +12.5 points; from ε = 8 to 32 "
+        "+1.7 points (may be chance: 360 test examples). Guessing would give 50.0 %."
+    ]
+    assert score_by_epsilon(series[:1], summaries[:1]) == []
+
+
+def test_steps_of_epsilon_are_not_told_of_runs_that_train_differently(run_folder: Make) -> None:
+    series = (
+        *epsilons_apart(run_folder, {2.0: 0.5}),
+        *epsilons_apart(run_folder, {8.0: 0.6}, training={"rounds": 4, "learning_rate": 9.0}),
+    )
+    assert score_by_epsilon(series, [summarise(one) for one in series]) == []
+
+
 def test_infinite_epsilons_are_counted_in_table_and_words(run_folder: Make) -> None:
     rows = [
         guarantee("device:0", "cloud", 8.0, 200) | {"relation": "cloud", "trusted": False},
@@ -211,8 +238,9 @@ def test_infinite_epsilons_are_counted_in_table_and_words(run_folder: Make) -> N
     cell = "99.62; ∞ for 120 of 200 devices (trusted); ∞ for 30 of 200 devices"
     assert f"<td>ε, own edge</td><td>{cell}</td><td>{cell}</td>" in table_of(series)
     assert largest_epsilons_in_words(series)[0] == (
-        "a: the largest finite ε of one device is 99.62, towards its own edge. No guarantee (∞) towards its "
-        "own edge for 120 of 200 devices (trusted) and for 30 of 200 devices."
+        "The largest finite ε of one device is 99.62 in a and 99.62 in b, towards its own edge, where that "
+        "is not trusted. No guarantee (∞) towards its own edge for 120 of 200 devices (trusted) and for 30 "
+        "of 200 devices."
     )
     assert largest_epsilons_in_words([*series, *series, *series]) == []
 
@@ -250,7 +278,7 @@ def test_what_decides_how_runs_are_read_is_in_the_open(run_folder: Make) -> None
         [run_folder("r", records, privacy=of_records), run_folder("c", control, privacy=claimed)]
     )
     first, second = largest_epsilons_in_words(series)
-    assert "A person with several is protected less, and a device as a whole" in first
+    assert "A person with several records is protected less, and a device as a whole" in first
     assert "claim" not in first
     assert "c: the largest finite ε of one device is 8, a budget, towards" in second
     assert second.endswith("ε = 1, does not hold for this run.")

@@ -20,6 +20,7 @@ from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.cost_of_privacy import cost_of_privacy
 from sfumato.report.results.epsilon_words import draw_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.series import load_series
+from sfumato.report.statement.words import unit_in_words
 from sfumato.rounding import certainty
 
 Make = Callable[..., Path]
@@ -229,7 +230,8 @@ def test_a_record_is_told_with_how_many_a_device_has_and_who_is_protected_less()
     first, second = unit_sentences(spec, "record", "site", "287 or 288")
     assert first == "A record is one example, and its site sees it; a site has 287 or 288."
     assert second == (
-        "A person with several is protected less, and a site as a whole, with all its data, has no finite ε."
+        "A person with several records is protected less, and a site as a whole, with all its data, has no "
+        "finite ε."
     )
     assert unit_sentences(spec, "record", "site")[0] == "A record is one example, and its site sees it."
 
@@ -244,3 +246,13 @@ def test_the_draw_of_records_that_epsilon_rests_on_is_told() -> None:
     some = training | {"participation": {"kind": "poisson", "rate": 0.5}}
     assert draw_sentence(some, [0.25], "person")[0].startswith("For a local step a person is drawn with ")
     assert draw_sentence(training, [], "record") == draw_sentence(training, [1.0], "record") == []
+
+
+def test_what_a_row_is_is_said_of_records_and_of_the_rows_of_persons() -> None:
+    assert unit_in_words("record", "site", {"row": "a patient"}) == "one record (a patient, of a site)"
+    assert unit_in_words("record", "site", {}) == "one record (one row, or one example, of a site)"
+    of_persons = {"row": "a visit", "person_column": "who"}
+    said = "one person (all rows, a visit each, of a site with the same who)"
+    assert unit_in_words("person", "site", of_persons) == said
+    (what, _) = unit_sentences({"data": of_persons}, "person", "site")
+    assert what.startswith("A person is all rows (a visit each) with one value of who;")

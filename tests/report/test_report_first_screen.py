@@ -238,6 +238,34 @@ def test_several_runs_are_compared_first(run_folder: Make) -> None:
     assert "observer at δ = 1e-5" in first
 
 
+def test_scores_that_a_spec_asks_for_are_tiles_and_compared_with_the_run_without_noise(
+    run_folder: Make,
+) -> None:
+    frame = metrics(4)
+    frame["auc"], frame["f1"] = [0.5, 0.6, 0.7, 0.98765], [0.5, 0.6, 0.7, 0.9]
+    noisy = run_folder("noisy", quickstart_spec(), frame=frame)
+    quiet = quickstart_spec()
+    quiet["privacy"] = quiet["privacy"] | {"noise": {"kind": "none"}}
+    run_folder("quiet", quiet, frame=frame.assign(auc=0.995))
+    tiles = tiles_of(page_of(noisy))
+    assert (tiles["Final AUC"], tiles["Final F1"]) == ("0.9876", "0.9")
+    assert "Without noise: AUC 0.995 and F1 0.9 after the last round." in first_of(page_of(noisy))
+
+
+def test_what_a_row_is_stands_where_records_are_told_of(run_folder: Make) -> None:
+    rows = [guarantee("record:0", "cloud", 3.0, 20, relation="cloud")]
+    spec = star_spec(
+        data={"source": "a.csv", "row": "a patient"},
+        privacy=quickstart_spec()["privacy"] | {"unit": "record"},
+        radio={"preset": "none"},
+    )
+    privacy = star() | {"guarantees": rows}
+    page = page_of(run_folder("rows", spec, privacy=privacy))
+    assert "The largest ε of a record, which is a patient (δ = 1e-5), towards" in first_of(page)
+    assert "A record is a patient, and its" in first_of(page)
+    assert "Energy and time to transmit are shown" not in page
+
+
 def test_a_regression_is_judged_by_its_error(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(80, 3)).astype(np.float32)

@@ -64,7 +64,9 @@ class TestWords:
             point("3", accuracy=0.9, epsilon__cloud=11.0),
         ]
         said = headline(swept(*points, keys=("noise",)))
-        assert "Best point with ε towards cloud of at most 10: noise = 2, with accuracy 70.0 %" in said
+        assert "Best point with ε towards the cloud of at most 10: noise = 2, with accuracy 70.0 %" in said
+        assert "means: an observer that starts at 50 : 50" in said
+        assert "can become at most 99.99 % sure at ε = 9 and 98.3 % sure at ε = 4, leaving δ" in said
         assert "One seed each" not in said
         alone = headline(swept(point("1", seeds=1, accuracy=0.5, epsilon__cloud=4.0), keys=("noise",)))
         assert "One seed each: a small difference between points may be chance." in alone
@@ -73,7 +75,9 @@ class TestWords:
 
     def test_a_sweep_without_a_point_without_noise_says_how_to_see_its_cost(self) -> None:
         noised = [point(str(value), accuracy=0.5, epsilon__cloud=value) for value in (2.0, 4.0)]
-        assert "sfumato run SPEC --baseline" in headline(swept(*noised, keys=("noise",)))
+        assert "sfumato run SPEC --baseline, with the spec of this sweep" in headline(
+            swept(*noised, keys=("noise",))
+        )
         silent = point("none", accuracy=0.9, epsilon__cloud=INF)
         assert "--baseline" not in headline(swept(*noised, silent, keys=("noise",)))
         untrained = point("2", epsilon__cloud=2.0)
@@ -86,7 +90,7 @@ class TestWords:
         ]
         page = swept(*points, keys=("noise",))
         assert planes(page) == [("epsilon:cloud", "accuracy")]
-        assert "ε towards edge equals ε towards cloud at every point." in headline(page)
+        assert "ε towards an edge equals ε towards the cloud at every point." in headline(page)
         different = swept(
             *points, point("9", accuracy=0.9, epsilon__cloud=9.0, epsilon__edge=8.0), keys=("k",)
         )
@@ -108,10 +112,10 @@ class TestWords:
         page = swept(*points, keys=("k",))
         assert "It is ∞ towards their own edge, which they trust, for 120 of 200 devices." in headline(page)
         trust = "(∞ towards their own edge, which they trust, for 120 of 200 devices)"
-        assert f"Lowest ε towards edge: 18 at k = 18.0 {trust}." in headline(page)
+        assert f"Lowest ε towards an edge: 18 at k = 18.0 {trust}." in headline(page)
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
-        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards edge, if not trusted"
+        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards an edge, if not trusted"
         assert (
             "∞ towards their own edge, which they trust, for 120 of 200 devices: that is not drawn."
             in written
@@ -169,13 +173,13 @@ class TestPage:
         page = write_pareto_page(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
         figures = list(figures_of(page).values())
         assert [figure["layout"]["xaxis"]["title"]["text"] for figure in figures] == [
-            "ε towards cloud", "energy, J",
+            "ε towards the cloud", "energy, J",
         ]  # fmt: skip
         for figure in figures:
             go.Figure(figure)
         markup = markup_of(page)
         assert "Highest accuracy: 80.0 % ± 1.0 % at share = 0, noise = none." in markup
-        assert "Lowest ε towards cloud: 15 at share = 0, noise = 1." in markup
+        assert "Lowest ε towards the cloud: 15 at share = 0, noise = 1." in markup
         assert "Lowest energy: 300 J ± 2 J at share = 1, noise = 1." in markup
         assert markup.count(">∞</td>") == 2
         assert "on the front" not in markup  # of all objectives together every point is
@@ -233,8 +237,8 @@ class TestPage:
             encoding="utf-8"
         )
         (figure,) = figures_of(page).values()
-        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards cloud"
-        assert figure["layout"]["yaxis"]["title"]["text"] == "ε towards edge"
+        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards the cloud"
+        assert figure["layout"]["yaxis"]["title"]["text"] == "ε towards an edge"
 
     def test_with_nothing_to_set_against_each_other_it_says_so(self, tmp_path: Path) -> None:
         page = write_pareto_page(swept(), tmp_path / "report.html").read_text(encoding="utf-8")

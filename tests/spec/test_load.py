@@ -478,3 +478,10 @@ def test_no_bytes_break_the_reader(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(content)
     assert str(refusal(path)).startswith(str(path))
+
+
+def test_names_are_dumped_as_they_are_written(tmp_path):
+    spec = load_spec("quickstart", ["data.source=patients.csv", "data.label_column=Größe"])
+    assert "label_column: Größe\n" in dump_spec(spec)
+    (tmp_path / "dumped.yaml").write_text(dump_spec(spec), encoding="utf-8")
+    assert load_spec(tmp_path / "dumped.yaml").data == spec.data

@@ -155,7 +155,7 @@ def test_where_workers_are_drawn_the_gap_is_said_to_be_unchecked(tmp_path):
     drawn = GROUPS["training"] | {"rounds": 3, "merge_every": 2, "participation": {"rate": 0.5}}
     outcome = check_run(certified_folder(tmp_path, sf.load_spec(GROUPS | {"training": drawn})))
     assert outcome.problems == []
-    (said,) = (one for one in outcome.unchecked if "whether another set of messages" in one)
+    (said,) = (one for one in outcome.unchecked if "whether a smaller ε could be proved" in one)
     assert said.startswith(f"in {outcome.unchecked_gaps} of {outcome.rows} rows, ")
     assert outcome.unchecked_gaps > 0
 

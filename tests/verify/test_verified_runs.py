@@ -124,6 +124,13 @@ def test_files_that_would_take_all_memory_are_mismatches(name, content, said, tm
     assert any(problem.startswith(said) for problem in check_run(tmp_path).problems)
 
 
+def test_a_folder_that_was_copied_in_part_is_said_to_be_so(tmp_path):
+    certified_folder(tmp_path, sf.load_spec(SPEC))
+    (tmp_path / "ledger.json").unlink()
+    said = "ledger.json: is missing: the folder is not whole; copy it again, with all of its files"
+    assert list(check_run(tmp_path).problems) == [said]
+
+
 def test_what_is_no_file_is_not_read(tmp_path):
     certified_folder(tmp_path, sf.load_spec(SPEC))
     (tmp_path / "ledger.json").unlink()

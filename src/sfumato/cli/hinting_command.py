@@ -82,6 +82,8 @@ class HintingCommand(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:  # click's, which typer may have copies of
             kind = type(error).__name__
+            if kind == "BadParameter" and (refused := _refused_value(given, error)) is not None:
+                raise refused from None
             if kind == "NoSuchOption":
                 option = str(getattr(error, "option_name", ""))
                 meant = self._option_meant(option, _value(given, option))
@@ -123,6 +125,26 @@ class HintingCommand(TyperCommand):
     def _has(self, option: str) -> bool:
         """Whether the command has an option of that spelling, such as ``--set``."""
         return any(option in parameter.opts for parameter in self.params)
+
+
+def _refused_value(arguments: list[str], error: Exception) -> SpecError | None:
+    """The error of an option whose value cannot be: with the option, the value, and what is allowed.
+
+    ``None`` of an argument, which has no name that a user writes.
+    """
+    spellings = [name for name in getattr(getattr(error, "param", None), "opts", ()) if name.startswith("-")]
+    written = [name for name in spellings if any(word.partition("=")[0] == name for word in arguments)]
+    if not written:
+        return None
+    value, said = _value(arguments, written[0]), str(getattr(error, "message", "")).rstrip(".")
+    for theirs, ours in (
+        (f"Value error, {value!r} is not one of", "must be one of"),
+        ("Input should be", "must be"),
+        ("greater than or equal to", "at least"),
+        ("less than or equal to", "at most"),
+    ):
+        said = said.replace(theirs, ours)
+    return SpecError(written[0], value, said)
 
 
 def _set_meant(arguments: list[str]) -> tuple[str, str]:

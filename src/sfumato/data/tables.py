@@ -151,6 +151,25 @@ WITHOUT_TEXTS = "leave such rows out of the file, or write a number that everybo
 """What to do about texts in a column of numbers."""
 
 
+WITHOUT_DATES = (
+    "write a number in its place, such as days since a day that everybody knows, or an age in years"
+)
+"""What to do about dates in a column to learn from."""
+
+_UNIT_BEHIND = re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*[a-zA-Zµ%°/²³]+")
+_DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?")
+
+
+def has_unit_behind(text: str) -> bool:
+    """Whether ``text`` is a number with a unit behind it, as "12 mg" or "80%"."""
+    return _UNIT_BEHIND.fullmatch(text.strip()) is not None
+
+
+def is_date(text: str) -> bool:
+    """Whether ``text`` is written as a date, as "31.12.2024" or "2024-12-31"."""
+    return _DATE.fullmatch(text.strip()) is not None
+
+
 def first_text_among_numbers(texts: Sequence[str], decimal: str) -> tuple[int, str] | None:
     """The first text of a column of which more than half are numbers: its row from 0, and the text.
 
@@ -235,7 +254,8 @@ def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text_column(table, name, "label")
     if not pa.types.is_floating(kind):
-        raise SpecError("data.label_column", name, f"must hold whole numbers or text; it holds {kind}")
+        holds = f"dates; {WITHOUT_DATES}" if pa.types.is_temporal(kind) else str(kind)
+        raise SpecError("data.label_column", name, f"must hold whole numbers or text; it holds {holds}")
     numbers = np.asarray(column.to_numpy(), np.float64)
     other = np.flatnonzero(~(np.abs(numbers) < _MOST_LABEL) | (numbers != np.floor(numbers)))
     if len(other):

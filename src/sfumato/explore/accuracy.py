@@ -213,9 +213,29 @@ def runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) 
         for kind in _KINDS_OF_SECTIONS & found.keys():  # then the keys of one kind say nothing of the other
             section, kinds = kind.removesuffix("kind"), found[kind]
             found = {key: pair for key, pair in found.items() if not key.startswith(section)}
-            found["privacy.noise" if section == "privacy.noise." else kind] = kinds
+            if section == "privacy.noise.":
+                found["privacy.noise"] = (_noise_in_words(run.spec), _noise_in_words(now))
+            else:
+                found[kind] = kinds
         if not any(key.partition(".")[0] in _FIXED for key in found):
             yield NearRun(run, found)
+
+
+def _noise_in_words(spec: Spec) -> str:
+    """How the noise of a spec was asked for, in words."""
+    noise = spec.privacy.requested_noise
+    match noise.kind:
+        case "target":
+            whom = f"the {noise.towards}" if noise.towards in ("cloud", "public") else noise.towards
+            return f"sized for ε = {noise.epsilon:g} towards {whom}"
+        case "formula":
+            return f"by the formula {noise.formula}"
+        case "multiplier":
+            return "a multiplier for all"
+        case "sources":
+            return "multipliers of single parties"
+        case "none":
+            return "none"
 
 
 def _sentences_on_pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:

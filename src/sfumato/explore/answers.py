@@ -47,6 +47,7 @@ CONTROLS: dict[str, Any] = {
     "problem": Output("problem", "children"),
     "no_problem": Output("problem", "hidden"),
     "shown": Output("shown", "className"),
+    "done": Output("plan-said", "children"),
     "controls": {
         name: {
             "number": Output(f"{name}-number", "value"),
@@ -89,6 +90,7 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
         "coalition": found.choices.coalition,
         "problem": found.problem,
         "no_problem": not found.problem,
+        "done": found.done,
         "shown": "old" if found.problem else "",
     }
     shown = {} if given["setting"] is None else _shown_controls(EditedSpec.from_json(given["setting"]))

@@ -19,7 +19,7 @@ from sfumato.explore.controls import (
 from sfumato.explore.edited_spec import EditedSpec, with_name_suffix
 from sfumato.explore.trust import trusted_names, why_trust_is_fixed, with_trust_toggled, with_trusted
 from sfumato.planning import plan
-from sfumato.report.formatting import title
+from sfumato.report.formatting import join_names, number, title
 from sfumato.spec.words_of_keys import key_in_words
 
 TRUST, COALITION, UNIT = "trust", "coalition", "unit"
@@ -75,11 +75,13 @@ class EditResult:
         setting: changed, or as before if the change was wrong.
         choices: what the controls show.
         problem: what was wrong with the change; "" if nothing.
+        done: sentences on what was done, where the controls do not show it; else "".
     """
 
     setting: EditedSpec
     choices: Choices
     problem: str = ""
+    done: str = ""
 
 
 @spelled_by(PageSpelling())
@@ -147,12 +149,18 @@ def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
     """
     choices = choices_of(setting)
     try:
-        found = plan(setting.spec(), _targets(targets))
+        wanted = _targets(targets)
+        found = plan(setting.spec(), wanted)
         done = EditedSpec.of(with_name_suffix(found.spec, "-plan"))
         account_setting(done)
     except SfumatoError as error:
         return EditResult(setting, choices, problem_in_words(setting, error))
-    return EditResult(done, choices_of(done))
+    met = join_names([f"ε = {number(value)} towards {observer}" for observer, value in wanted.items()])
+    said = (
+        f"Planned: the least noise that keeps {met}. This setting is now the planned one: a noise multiplier "
+        "for each party, in place of the noise it had. Undo the last change returns to that."
+    )
+    return EditResult(done, choices_of(done), done=said)
 
 
 def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:

@@ -251,6 +251,7 @@ def _use_section() -> Any:
             _text_input("targets", "Targets of ε for a plan, like cloud=2 own-edge=8"),
             html.Button("Plan the noise", id="plan", type="button"),
         ], className="fields"),
+        html.P(id="plan-said", role="status", **{"aria-live": "polite"}),
         html.Div(id="job-problem", className="notice", role="alert", hidden=True),
         html.P(id="job-said", role="status", **{"aria-live": "polite"}),
         html.Div(

@@ -15,6 +15,7 @@ from sfumato.spec.other_words import value_hint, word_hint
 
 Protected = Literal["record", "person", "device"]
 MOST_SITES = 1_000
+DEFAULT_ROW = "record"
 _MOST_CLASSES = 100
 _EXAMPLE = "COLUMN=LOW:HIGH, e.g. age=0:100"
 _COMMA_IN_RANGE = re.compile(r"(?<==)[+-]?\d+,\d+(?=:)|(?<=:)[+-]?\d+,\d+(?=,|$)")
@@ -215,7 +216,7 @@ def parsed_unit(text: str, allowed: Sequence[Protected] = _UNITS) -> Protected:
     """
     if text not in allowed:
         known = " or ".join([", ".join(allowed[:-1]), allowed[-1]])
-        hint = value_hint(text, list(allowed))
+        hint = value_hint(text, list(allowed)).replace("data.person_column", f"{Argument('person')} COLUMN")
         raise SpecError(Argument("protect"), text, f"must be {known}{hint}")
     return cast("Protected", text)
 

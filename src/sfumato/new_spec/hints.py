@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from sfumato.arguments import Argument
 from sfumato.data.csv_files import SIGNS_IN_WORDS
 from sfumato.data.repeats import looks_like_id
-from sfumato.data.tables import WITHOUT_TEXTS
+from sfumato.data.tables import WITHOUT_DATES, WITHOUT_TEXTS, has_unit_behind
 from sfumato.new_spec.decisions import Decisions, is_regression
 from sfumato.new_spec.spec_text import devices_can_be_named, site_names, units_at_sites
 from sfumato.new_spec.table import OwnTable
@@ -42,7 +42,7 @@ def may_say_persons(name: str, site: str | None, table: OwnTable) -> bool:
     many values that each stands in few rows, or that each stands at one site only. ``site``: column of sites.
     """
     rows, values = table.rows_and_values(name)
-    if not 1 < values < rows:
+    if not 1 < values < rows or table.holds_dates(name):
         return False
     if looks_like_id(name):
         return True
@@ -153,10 +153,12 @@ def _of_the_file(decisions: Decisions, table: OwnTable) -> Iterator[str]:
             f"{', '.join(swapped)}: numbers with decimal commas in a file of commas are text, and left out; "
             "save the file with semicolons between columns, or with points in numbers"
         )
+    yield from _of_dates_and_units(decisions, table)
     for name in (name for name in table.texts if name not in others):
         if (found := table.text_among_numbers(name)) is not None:
             yield f"{name} is left out, as row {found[0] + 1:,} has {found[1]!r}: {WITHOUT_TEXTS}"
             swapped.append(name)
+    swapped += [name for name in table.texts if table.holds_dates(name) or has_unit_behind(table.first(name))]
     left = [name for name in table.categories() if name not in others and name not in swapped]
     if left:
         one = len(left) == 1
@@ -167,3 +169,18 @@ def _of_the_file(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     names = site_names(decisions, table)
     if names and not devices_can_be_named(names):
         yield f"results call sites by numbers: {names[0]} is device:0; names like site-1 would be kept"
+
+
+def _of_dates_and_units(decisions: Decisions, table: OwnTable) -> Iterator[str]:
+    """Columns of dates, and of numbers with a unit behind them, are left out."""
+    others = {decisions.label, decisions.site, decisions.person, *decisions.ids}
+    left = [name for name in table.names if name not in others]
+    for name in left:
+        first = table.first(name)
+        if table.holds_dates(name):
+            yield f"{name} is left out, as it holds dates: {WITHOUT_DATES}"
+        elif has_unit_behind(first):
+            yield (
+                f"{name} is left out as text, as its first value is {first!r}: write the number alone, and "
+                "the unit into the name of the column"
+            )

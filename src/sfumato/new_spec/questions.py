@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.new_spec.decisions import (
+    DEFAULT_ROW,
     MOST_SITES,
     Decisions,
     Protected,
@@ -25,7 +26,7 @@ Answer = TypeVar("Answer")
 Ask = Callable[[str, str], str]
 """Asks a question with a default answer and returns the answer."""
 
-DEFAULT_ROW, DEFAULT_PROTECT, DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_SITES = "record", "record", 4.0, 1e-5, 3
+DEFAULT_PROTECT, DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_SITES = "record", 4.0, 1e-5, 3
 _NONE = "none"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from sfumato.new_spec.decisions import Decisions, is_regression
+from sfumato.new_spec.decisions import DEFAULT_ROW, Decisions, is_regression
 from sfumato.new_spec.table import OwnTable
 from sfumato.spec.names import unfit_party_name
 
@@ -85,6 +85,8 @@ def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[st
     lines += [f"  site_column: {_flow(decisions.site)}"] if decisions.site is not None else []
     if decisions.person is not None:
         lines.append(f"  person_column: {_flow(decisions.person)}  # one person's rows are at one site only")
+    if decisions.row != DEFAULT_ROW and decisions.protect != "device":
+        lines.append(f"  row: {_flow(decisions.row)}  # what one row is, for reports and statements")
     lines.append("  feature_columns:  # all columns of numbers but labels, sites and identifiers")
     lines += [f"    - {_flow(name)}" for name in decisions.features(table)]
     if decisions.scale:

@@ -19,7 +19,13 @@ from sfumato.data.locate import CsvFormat, existing_file
 from sfumato.data.repeats import looks_like_id
 from sfumato.data.sites import sort_sites
 from sfumato.data.table_files import ColumnTable, open_parquet
-from sfumato.data.tables import first_text_among_numbers, holds_numbers, is_decimal_comma, is_number
+from sfumato.data.tables import (
+    first_text_among_numbers,
+    holds_numbers,
+    is_date,
+    is_decimal_comma,
+    is_number,
+)
 from sfumato.errors import DataError, SpecError, listed_names
 from sfumato.spec.base import closest
 
@@ -152,7 +158,19 @@ class OwnTable:
 
     def has_decimal_commas(self, name: str) -> bool:
         """Whether the first value of a column of text is a number with a decimal comma."""
-        return name in self.texts and is_decimal_comma(self._values[name].first)
+        return name in self.texts and is_decimal_comma(self.first(name))
+
+    def first(self, name: str) -> str:
+        """The first value of a column of text or numbers; "" of others, and without a value."""
+        return self._values.get(name, _NO_VALUES).first
+
+    def holds_dates(self, name: str) -> bool:
+        """Whether a column holds dates or times, or texts of which the first is written as a date."""
+        import pyarrow as pa
+
+        return bool(pa.types.is_temporal(self.columns.types[name])) or (
+            name in self.texts and is_date(self.first(name))
+        )
 
     def text_among_numbers(self, name: str) -> tuple[int, str] | None:
         """Of a column of text that holds mostly numbers: the row, from 0, of its first text, and the text.

@@ -55,6 +55,26 @@ HEADLINES = (
 )
 """Every score that a run may be judged by: the first that was measured."""
 
+_BESIDE = (
+    Headline("auc", "AUC"),
+    Headline("f1", "F1"),
+    *HEADLINES[1:4],
+    Headline("perplexity", "perplexity", higher_is_better=False),
+    Headline("train_loss", "training loss", higher_is_better=False),
+    Headline("accuracy_worst_decile", "accuracy of the worst tenth of the devices %", 100.0),
+    Headline(
+        "accuracy_spread", "standard deviation of accuracy over devices %", 100.0, higher_is_better=False
+    ),
+)
+"""Scores that a spec asks for by ``metrics``."""
+
+
+def scores_beside(values: pd.DataFrame) -> list[Headline]:
+    """The scores of a table of metrics that its spec asked for, but the one that the run is judged by."""
+    first = headline_of(values)
+    found = [one for one in _BESIDE if one.column in values and one != first]
+    return [one for one in found if values[one.column].notna().any()]
+
 
 def headline_of(values: pd.DataFrame | Mapping[str, float]) -> Headline:
     """The score by which a run is judged: the first in `HEADLINES` that has a value, else the accuracy.

@@ -15,6 +15,7 @@ from sfumato.data.datasets import load_dataset
 from sfumato.data.partition import Partition, partition, partition_of_persons
 from sfumato.data.sites import site_places
 from sfumato.data.zones import regrouped
+from sfumato.errors import SpecError
 from sfumato.learning.losses import Loss, check_loss, loss_of
 from sfumato.learning.models import build_model
 from sfumato.mechanisms.registry import mechanism_of
@@ -85,12 +86,19 @@ def load_data(plan: Plan) -> Dataset:
     """Load the data set of ``plan``; every call gives the same one.
 
     Raises:
-        SpecError: an option of the data section does not fit the source.
+        SpecError: an option of the data section does not fit the source, or all rows of a table to train on
+            have the same label.
         MissingExtraError: the source needs an extra that is not installed.
         DataError: the data are absent or damaged.
     """
     data = plan.spec.data
-    return load_dataset(data.source, request_of(data, plan.parties.device_count, seed=plan.spec.seed))
+    found = load_dataset(data.source, request_of(data, plan.parties.device_count, seed=plan.spec.seed))
+    labels = found.train_labels
+    classes = data.task == "classification" and data.label_column is not None
+    if classes and len(labels) > 1 and bool((labels == labels[0]).all()):
+        allowed = "has one value in all rows to train on: there is nothing to predict; name another column"
+        raise SpecError("data.label_column", data.label_column, allowed)
+    return found
 
 
 def checked_loss(spec: Spec, model: nn.Module, features: Tensor, targets: Tensor) -> Loss:

@@ -165,6 +165,12 @@ class Data(Section):
         default=None,
         description="tables: who a row is of, with privacy.unit: person; all rows of one are at one site",
     )
+    row: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=60,
+        description="what one row is, such as a patient: words for reports and statements",
+    )
     scale: Annotated[dict[str, Bounds], Field(min_length=1)] | None = Field(
         default=None,
         description="CSV and Parquet: [low, high] of a feature, public numbers that become 0 and 1",

@@ -71,7 +71,7 @@ def dump_spec(spec: Spec) -> str:
     document = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     if hashes := document.pop("hashes"):
         document = {"hashes": hashes, **document}
-    return yaml.safe_dump(document, sort_keys=False, width=110)
+    return yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
 
 
 def builtin_names() -> list[str]:

@@ -73,6 +73,10 @@ CONDITIONS: dict[str, Condition] = {
     "data.person_column": Condition(
         lambda spec: spec.privacy.unit == "person", "goes with privacy.unit: person, whose rows it tells"
     ),
+    "data.row": Condition(
+        lambda spec: spec.privacy.unit != "device",
+        "goes with privacy.unit: record, person or both, of which it says what a row is",
+    ),
     "control.budget_policy": _BUDGET,
     "control.estimates": _BUDGET,
     "control.per_edge": Condition(

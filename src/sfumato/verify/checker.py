@@ -74,9 +74,9 @@ def check_run(folder: Path) -> CheckOutcome:
     outcome.unchecked = list_unchecked(spec, privacy, ledger)
     if outcome.unchecked_gaps:
         outcome.unchecked.append(
-            f"in {outcome.unchecked_gaps:,} of {outcome.rows:,} rows, whether another set of messages would "
-            "give a smaller ε (certified, gap): ε of the stated set is recomputed and holds, so this is no "
-            "concern"
+            f"in {outcome.unchecked_gaps:,} of {outcome.rows:,} rows, whether a smaller ε could be proved "
+            "from another set of messages (certified, gap): the stated ε is recomputed and holds, so this is "
+            "no concern"
         )
     return outcome
 

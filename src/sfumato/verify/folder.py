@@ -47,6 +47,9 @@ def read_mapping(folder: Path, name: str) -> Any:
         else:
             _refuse_duplicate_yaml_keys(yaml.compose(content, loader))
             found = yaml.load(content, loader)
+    except FileNotFoundError:
+        said = f"{name}: is missing: the folder is not whole; copy it again, with all of its files"
+        raise DamagedFileError(said) from None
     except OSError as error:
         raise DamagedFileError(f"{name}: cannot be read: {error.strerror}") from None
     except (ValueError, yaml.YAMLError, RecursionError) as error:

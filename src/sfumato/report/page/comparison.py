@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
@@ -142,10 +142,17 @@ def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> 
         found.pop(key)
     specs = [one.first.spec_dict for one in series]
     targets = [_target_in_words(noise_section_of(spec)) for spec in specs]
-    rows = [("Target ε", *targets)] if len(set(targets)) > 1 else []
+    rows = [(_target_title(series), *targets)] if len(set(targets)) > 1 else []
     if len(set(targets)) == 1 or _NOT_SET in targets or any("claimed" in target for target in targets):
         rows.append(("Noise multipliers", *map(_multipliers_in_words, series)))
     return rows
+
+
+def _target_title(series: Sequence[Series]) -> str:
+    """The title of the row of target ε: towards whom they are, where that is the same for all runs."""
+    noises = [noise_section_of(one.first.spec_dict) for one in series]
+    whom = {(noise.get("calibrated_from") or noise).get("for") for noise in noises}
+    return f"Target ε towards the {whom.pop()}" if whom in ({"cloud"}, {"public"}) else "Target ε"
 
 
 def _target_in_words(noise: Mapping[str, Any]) -> str:
@@ -219,33 +226,70 @@ def _told_towards(one: Series, *kinds: ObserverKind) -> str:
 
 
 def largest_epsilons_in_words(series: Sequence[Series]) -> list[str]:
-    """A sentence for each run with the largest finite ε and towards whom it is; [] for many runs.
+    """Sentences on the largest finite ε of every run and towards whom it is; [] for many runs.
 
-    It also says who has none (∞).
+    They also say who has none (∞). Runs of which the same is said but for the value share one sentence.
     """
-    return [_who_learns(one) for one in series] if len(series) <= _MOST_IN_WORDS else []
+    if len(series) > _MOST_IN_WORDS:
+        return []
+    alike: dict[_WhoLearns, list[tuple[str, str]]] = {}
+    for one in series:
+        value, said = _who_learns(one)
+        alike.setdefault(said, []).append((one.name, value))
+    return [said.in_words(runs) for said, runs in alike.items()]
 
 
-def _who_learns(one: Series) -> str:
-    """Sentences on the largest finite ε of a run, towards whom it is, and towards whom there is none."""
+class _WhoLearns(NamedTuple):
+    """What is said of a run but for its name and its largest finite ε.
+
+    Attributes:
+        unit: whose ε it is.
+        towards: observers towards whom it is so large, with a comma before; "" without a finite ε.
+        rest: further sentences, with a space before.
+        only: name of the only run that it is said of; "" where others may share it.
+    """
+
+    unit: str
+    towards: str
+    rest: str
+    only: str
+
+    def in_words(self, runs: Sequence[tuple[str, str]]) -> str:
+        """The sentences on ``runs``, a name and an ε each."""
+        names = [name for name, _ in runs]
+        if not self.towards:
+            return f"{text.join_names(names)}: no {self.unit} has a guarantee."
+        if len(runs) == 1:
+            begin = f"{names[0]}: the largest finite ε of one {self.unit} is {runs[0][1]}"
+        else:
+            values = text.join_names([f"{value} in {name}" for name, value in runs])
+            begin = f"The largest finite ε of one {self.unit} is {values}"
+        return f"{begin}{self.towards}{self.rest}"
+
+
+def _who_learns(one: Series) -> tuple[str, _WhoLearns]:
+    """The largest finite ε of a run as text, who learns so much, and towards whom there is no guarantee."""
     unit, grouped = unit_of_run(one.first), isinstance(one.network.shape, GroupNetwork)
     rows = [row for run in one.runs for row in of_main_unit(run.privacy.guarantees)]
     finite = [row for row in rows if row.epsilon < math.inf]
     if not finite:
-        return f"{one.name}: no {unit} has a guarantee."
+        return "∞", _WhoLearns(unit, "", "", "")
     most = text.epsilon(max(row.epsilon for row in finite))
     worst = {row.relation.kind for row in finite if text.epsilon(row.epsilon) == most}
     whom = [(kinds, in_groups if grouped else in_trees) for kinds, in_trees, in_groups in _WHOM]
     said = text.join_names([words for kinds, words in whom if worst & set(kinds)], len(whom))
+    trusted = "own-edge" in worst and any(row.is_raw for row in rows if row.relation.kind == "own-edge")
     none = [
         f"{words}{found.partition('∞')[2].replace('; ∞', ' and')}"
         for kinds, words in whom
         if "∞" in (found := _towards(one, *kinds))
     ]
-    tail = f" No guarantee (∞) towards {'; towards '.join(none)}." if none else ""
+    tail = [f"No guarantee (∞) towards {'; towards '.join(none)}."] if none else []
     budget = ", a budget" if one.first.spec_dict.get("control") else ""
-    largest = f"{one.name}: the largest finite ε of one {unit} is {most}{budget}, towards {said}.{tail}"
-    return " ".join([largest, *_of_whole_devices(one, unit), *_failed_claim(one)])
+    failed = _failed_claim(one)
+    rest = "".join(f" {said}" for said in [*tail, *_of_whole_devices(one, unit), *failed])
+    towards = f"{budget}, towards {said}{', where that is not trusted' if trusted else ''}."
+    return most, _WhoLearns(unit, towards, rest, one.name if failed else "")
 
 
 def _of_whole_devices(one: Series, unit: str) -> list[str]:

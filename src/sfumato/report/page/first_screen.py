@@ -28,6 +28,7 @@ from sfumato.report.results.cost_of_privacy import (
     commands_without_control,
     cost_of_privacy,
     cost_of_privacy_or_commands,
+    scores_without_noise,
     twins_beside,
 )
 from sfumato.report.results.dp_ogl_plus import lead_of_run, protocol_warnings
@@ -36,8 +37,9 @@ from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.power_limit import power_limit_sentences
 from sfumato.report.results.protection_words import protection_paragraphs, warnings_of_run
+from sfumato.report.results.score_by_epsilon import score_by_epsilon
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import steps_of_everybody
+from sfumato.report.results.spec_sections import row_in_words, steps_of_everybody
 from sfumato.report.results.summary import (
     Summary,
     findings_of_run,
@@ -48,7 +50,7 @@ from sfumato.report.results.summary import (
     score_sentence,
     score_text,
 )
-from sfumato.run_folder.headline import ACCURACY, headline_of
+from sfumato.run_folder.headline import ACCURACY, headline_of, scores_beside
 
 _WITHOUT_CONTROL = (
     "What control saves",
@@ -89,7 +91,8 @@ def first_screen(
     else:
         warned = " ".join(warnings_of_series(series))
         parts += [_notice_html(warned)] if warned else []
-        parts.append(_lead_html([*_costs_of_privacy(series), *best_runs(series, summaries)]))
+        lead = [*score_by_epsilon(series, summaries), *_costs_of_privacy(series)]
+        parts.append(_lead_html([*lead, *best_runs(series, summaries)]))
         parts.append(_paragraphs(largest_epsilons_in_words(series)))
         parts.append(comparison(series, summaries))
         parts.append(pictures)
@@ -208,7 +211,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         f'<p class="facts">{text.escape(_epsilon_tiles_caption(one, summary))}</p>',
         _tiles_html(_epsilon_tiles(one, summary)),
     ]
-    final = _tiles_html([_Tile(f"Final {score.name}", score_text(score, one))])
+    beside = scores_beside(one.first.metrics)
+    final = _tiles_html([_Tile(f"Final {each.name}", score_text(each, one)) for each in (score, *beside)])
     columns = {
         "Who learns what": [*epsilons, _paragraphs(_leakage_paragraphs(one, matrix))],
         "At what cost": [
@@ -218,7 +222,9 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         ],
         "Accuracy" if score is ACCURACY else text.title(score.name): [
             final,
-            _paragraphs([score_sentence(one), *stop_reasons(one), *known]),
+            _paragraphs(
+                [score_sentence(one), *stop_reasons(one), *known, *scores_without_noise(beside, twin)]
+            ),
             shown,
         ],
     }
@@ -319,7 +325,13 @@ def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:
     """The text above the tiles: of which unit and at which δ the ε are."""
     grouped = not math.isnan(summary.epsilon_peers)
     kind = kind_within_devices(one.first) or ("worker" if grouped else "device")
-    return f"The largest ε of a {kind}{text.at_delta(one.first.privacy.delta)} towards"
+    row = row_in_words(one.first.spec_dict) if kind == "record" else ""
+    at = text.at_delta(one.first.privacy.delta)
+    return (
+        f"The largest ε of a {kind}, which is {row}{at}, towards"
+        if row
+        else f"The largest ε of a {kind}{at} towards"
+    )
 
 
 def _tiles_html(tiles: Iterable[_Tile]) -> str:

@@ -42,7 +42,7 @@ from sfumato.report.page.not_accounted import not_accounted
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
-from sfumato.report.results.comparability import asks_for_energy, data_of
+from sfumato.report.results.comparability import asks_for_energy, data_of, has_no_radio
 from sfumato.report.results.cost_of_privacy import adds_noise, twins_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
@@ -331,8 +331,14 @@ def _costs_section(series: Sequence[Series], figures: PlacedFigures) -> str:
     drawn = [*accuracy_vs_cost_figures(series), *cost_figures(series)]
     placed = "".join(figures.place(figure) for figure in drawn)
     table = even_costs_table(series[0]) if len(series) == 1 else ""
-    parts = [table, f'<div class="panels">{placed}</div>', "" if asks_for_energy(series) else _NO_ENERGY]
+    parts = [table, f'<div class="panels">{placed}</div>', _note_on_energy(series)]
     return section("Costs and diagnostics", parts, folded=True)
+
+
+def _note_on_energy(series: Sequence[Series]) -> str:
+    """HTML of a sentence on when energy is shown; "" where it is, and where no run has a radio."""
+    wired = all(has_no_radio(one.first.spec_dict) for one in series)
+    return "" if wired or asks_for_energy(series) else _NO_ENERGY
 
 
 def _spec_html(one: Series, series: Sequence[Series]) -> str:

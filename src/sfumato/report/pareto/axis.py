@@ -19,15 +19,17 @@ SCORES = {score.column: score for score in HEADLINES}
 ACCURACY = "accuracy"
 UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
 _NAMES = {"energy_j": "energy", "delay_s": "delay"}
+_OBSERVERS = {"cloud": "the cloud", "public": "the public", "edge": "an edge", "own-edge": "the own edge"}
 _SPREAD = 3.0  # of ε, from which its axis is logarithmic
 _LABEL = 0.12  # of the axis, which the label of a tick takes
 _STRIP = 0.16  # of the axis, for infinities
 
 
 def title_of(name: str) -> str:
-    """The title of an objective on the page; ``epsilon:OBSERVER`` becomes "ε towards OBSERVER"."""
+    """The title of an objective on the page; ``epsilon:cloud`` becomes "ε towards the cloud"."""
     if name.startswith(EPSILON_PREFIX):
-        return f"ε towards {name.removeprefix(EPSILON_PREFIX)}"
+        whom = name.removeprefix(EPSILON_PREFIX)
+        return f"ε towards {_OBSERVERS.get(whom, whom)}"
     return SCORES[name].name if name in SCORES else _NAMES[name]
 
 

@@ -22,8 +22,11 @@ from sfumato.report.pareto.points import (
     value_of,
     varied_objectives,
 )
+from sfumato.rounding import certainty
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.spec.words_of_keys import WORDS
+
+_MOST_EPSILONS = 4
 
 
 def headline(swept: ParetoPage) -> str:
@@ -34,7 +37,7 @@ def headline(swept: ParetoPage) -> str:
     alone = " One seed each: a small difference between points may be chance." if seeds == 1 else ""
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
     bends = knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
-    said = [*_best_by_rule(swept), *bends, f"{counted}{of}{failed}.{alone}"]
+    said = [*_best_by_rule(swept), *bends, *_epsilons_in_words(swept), f"{counted}{of}{failed}.{alone}"]
     only_target = tuple(swept.keys) == (WORDS["privacy.noise.epsilon"],)  # its least has the least ε
     for name in varied_objectives(swept):
         if only_target and name.startswith(EPSILON_PREFIX):
@@ -61,6 +64,30 @@ def headline(swept: ParetoPage) -> str:
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in warnings)
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
+
+
+def _epsilons_in_words(swept: ParetoPage) -> list[str]:
+    """One sentence on what the ε of the points mean, those towards the cloud or else the first observer.
+
+    Of many only the ends are told, and none of those that are large, of which a warning speaks; else [].
+    """
+    names = sorted(
+        (name for name in swept.measured if name.startswith(EPSILON_PREFIX)),
+        key=lambda name: name != f"{EPSILON_PREFIX}cloud",
+    )
+    if not names:
+        return []
+    towards = [value_of(point, names[0]) for point in swept.points]
+    found = {text.epsilon(value): value for value in towards if value > 0}
+    values = sorted((value for value in found.values() if value <= LARGE_EPSILON), reverse=True)
+    shown = values if len(values) <= _MOST_EPSILONS else [values[0], values[-1]]
+    if not shown:
+        return []
+    sure = text.join_names([f"{certainty(value)} sure at ε = {text.epsilon(value)}" for value in shown])
+    return [
+        f"What {title_of(names[0])} means: an observer that starts at 50 : 50 on whether somebody's data "
+        f"were used can become at most {sure}, leaving δ aside."
+    ]
 
 
 def _clause_on_guessing(swept: ParetoPage, name: str) -> str:
@@ -146,4 +173,7 @@ def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
         return [
             f"Without noise {title_of(score)} is {SCORES[score].text(swept.silent)} ({swept.silent_name})."
         ]
-    return ["No point is without noise: sfumato run SPEC --baseline shows what noise costs in all."]
+    return [
+        "No point is without noise: sfumato run SPEC --baseline, with the spec of this sweep, shows what "
+        "noise costs in all."
+    ]

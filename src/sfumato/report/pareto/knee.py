@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from sfumato.report import formatting as text
 from sfumato.report.pareto.axis import SCORES, title_of
 from sfumato.report.pareto.points import ParetoPage, SweptPoint, describe_objective, shown_value
 from sfumato.run_folder.headline import ACCURACY
@@ -54,14 +53,12 @@ def _knee_sentence(across: str, up: str, front: _Front, place: int) -> str:
     score, shown, most = SCORES[up], title_of(across), front[-1][2]
     ends = [(describe_objective(one, across), value) for one, _, value in (front[place], front[0])]
     less = [
-        f"{cost} gives {score.text(value)}"
+        f"at {cost}, {score.text(value)}"
         f"{f' ({_points(most) - _points(value):.1f} points less)' if score is ACCURACY else ''}"
         for cost, value in ends
     ]
-    return (
-        f"{text.title(shown)} {describe_objective(front[-1][0], across)} gives {score.name} "
-        f"{score.text(most)}; {' and '.join(less)}."
-    )
+    first = f"At {shown} of {describe_objective(front[-1][0], across)}"
+    return f"{first} {score.name} is {score.text(most)}; {'; '.join(less)}."
 
 
 def _points(share: float) -> float:

@@ -38,10 +38,15 @@ def stated_radio(spec: Mapping[str, Any]) -> str | None:
     A spec asks by a ``radio``, by ``control``, whose objective has them, or by messages over the air.
     """
     radio = spec.get("radio")
-    is_none = radio == "none" or (isinstance(radio, Mapping) and radio.get("preset") == "none")
-    if is_none or not (radio or spec.get("control") or sends_over_the_air(spec)):
+    if has_no_radio(spec) or not (radio or spec.get("control") or sends_over_the_air(spec)):
         return None
     return radio_model(spec)
+
+
+def has_no_radio(spec: Mapping[str, Any]) -> bool:
+    """Whether a spec says that its parties have no radio, so that energy is nothing to ask for."""
+    radio = spec.get("radio")
+    return radio == "none" or (isinstance(radio, Mapping) and radio.get("preset") == "none")
 
 
 def sends_over_the_air(spec: Mapping[str, Any]) -> bool:

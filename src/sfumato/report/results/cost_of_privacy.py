@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sfumato.errors import SfumatoError
-from sfumato.report.formatting import number, title, whole
+from sfumato.report.formatting import join_names, number, title, whole
 from sfumato.report.results.comparability import sends_over_the_air
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.series import Series, folders_of_seeds, load_series
@@ -256,6 +256,13 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
         unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."
     how = "These commands, in the folder that holds the run, train it and write this report again:"
     return [f"{unknown} {how}"], command
+
+
+def scores_without_noise(scores: Sequence[Headline], twin: Series | None) -> list[str]:
+    """A sentence on the last ``scores`` of the run without noise; [] without one, and for no scores."""
+    told = [] if twin is None else [one for one in scores if one.column in twin.first.metrics]
+    said = [f"{one.name} {one.text(twin.final(one.column).value)}" for one in told] if twin else []
+    return [f"Without noise: {join_names(said, len(said))} after the last round."] if said else []
 
 
 def commands_without_control(one: Series) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import epsilon, how_many
-from sfumato.report.results.spec_sections import clip_kind_of, section_of, steps_of_everybody
+from sfumato.report.results.spec_sections import clip_kind_of, row_in_words, section_of, steps_of_everybody
 from sfumato.rounding import certainty, number
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
@@ -61,14 +61,14 @@ def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "
         place: what a device is called.
         held: how many each device has, such as "287 or 288"; "" where not known.
     """
-    column = section_of(spec, "data").get("person_column")
+    column, row = section_of(spec, "data").get("person_column"), row_in_words(spec)
     whole = "has no finite ε" if clip_kind_of(spec) == "example" else "is not accounted for"
     if kind == "record":
         many = f"; a {place} has {held}" if held else ""
-        what = f"A record is one example, and its {place} sees it{many}."
-        less = "A person with several is protected less, and"
+        what = f"A record is {row or 'one example'}, and its {place} sees it{many}."
+        less = "A person with several records is protected less, and"
     else:
-        rows = f"all rows with one value of {column or 'a column'}"
+        rows = f"all rows{f' ({row} each)' if row else ''} with one value of {column or 'a column'}"
         what = f"A person is {rows}; at most one of them is in a local step."
         less = f"Their own {place} sees these rows, and"
     return [what, f"{less} a {place} as a whole, with all its data, {whole}."]

@@ -27,6 +27,11 @@ def noise_section_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return section_of(section_of(spec, "privacy"), "noise")
 
 
+def row_in_words(spec: Mapping[str, Any]) -> str:
+    """What a resolved spec says that one row is, such as "a patient"; "" where it does not say."""
+    return str(section_of(spec, "data").get("row") or "")
+
+
 def stated_participation(training: Mapping[str, Any]) -> Mapping[str, Any]:
     """Who takes part in a round, by the section ``training``: a ``kind`` and what belongs to it."""
     return section_of(training, "participation") or {"kind": "all"}

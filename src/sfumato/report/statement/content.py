@@ -23,7 +23,7 @@ from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.held import NOT_KNOWN, HeldCounts
 from sfumato.report.results.network import Network, read_network
 from sfumato.report.results.secure_sums import hops_in_words, least_of_sums
-from sfumato.report.results.spec_sections import clip_kind_of, stated_participation
+from sfumato.report.results.spec_sections import clip_kind_of, row_in_words, stated_participation
 from sfumato.report.statement import assumptions as assumed
 from sfumato.report.statement import words
 from sfumato.report.statement.assumptions import Assumed
@@ -207,7 +207,10 @@ class Statement:
     def not_protected(self) -> tuple[str, ...]:
         """Sentences on what is not protected."""
         clip = clip_kind_of(self.spec)
-        return tuple(words.not_protected(self.promises, self.place, clip, self.privacy.delta))
+        row = row_in_words(self.spec) if "record" in self.units else ""
+        stated = f"That a record is {row} is what the spec says; no program can check it."
+        said = words.not_protected(self.promises, self.place, clip, self.privacy.delta)
+        return (*([stated] if row else []), *said)
 
     @cached_property
     def assumptions(self) -> tuple[Assumed, ...]:

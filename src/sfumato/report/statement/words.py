@@ -211,12 +211,14 @@ def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
         place: what a party with data is called.
         data: section of the spec.
     """
+    row = data.get("row")
     match kind:
         case "record":
-            return f"one record (one row, or one example, of a {place})"
+            return f"one record ({row or 'one row, or one example'}, of a {place})"
         case "person":
             column = data.get("person_column") or "person_column"
-            return f"one person (all rows of a {place} with the same {column})"
+            each = f", {row} each," if row else ""
+            return f"one person (all rows{each} of a {place} with the same {column})"
         case _:
             return f"a whole {place} (all its data together)"
 

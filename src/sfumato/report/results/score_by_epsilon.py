@@ -1,0 +1,75 @@
+"""What more ε brings: by how much the score changes between runs that differ in their noise only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from sfumato.report.formatting import epsilon, number, percent, whole
+from sfumato.report.results.comparability import by_score_and_data, have_comparable_epsilons
+from sfumato.report.results.cost_of_privacy import by_chance
+from sfumato.report.results.series import Series
+from sfumato.report.results.summary import Summary, guess_of_run
+from sfumato.run_folder.headline import ACCURACY, Headline
+from sfumato.spec.without_noise import trains_alike_but_for_noise
+
+_MOST_STEPS = 5
+_Point = tuple[Series, Summary]
+
+
+def score_by_epsilon(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
+    """A sentence on how the score changes with each step of ε towards the cloud, and whether by chance.
+
+    [] for runs that differ in more than noise, that are judged by different scores or on different data,
+    whose ε cannot be compared, or of which fewer than two or more than six have a finite ε of their own.
+    """
+    scores = set(by_score_and_data(series))
+    if len(scores) > 1 or not have_comparable_epsilons(series) or not _differ_in_noise_only(series):
+        return []
+    ((score, _),) = scores
+    points = sorted(zip(series, summaries, strict=True), key=lambda point: point[1].epsilon_cloud)
+    points = [one for one in points if math.isfinite(one[1].epsilon_cloud + one[1].final_score)]
+    values = {epsilon(one.epsilon_cloud) for _, one in points}
+    if not 2 <= len(points) == len(values) <= _MOST_STEPS + 1:
+        return []
+    steps = [_step_in_words(score, *pair) for pair in pairwise(points)]
+    guess = guess_of_run(points[0][0]) if score is ACCURACY else math.nan
+    guessing = "" if math.isnan(guess) else f" Guessing would give {percent(guess)}."
+    return [f"What more ε towards the cloud brings in {score.name}: {'; '.join(steps)}.{guessing}"]
+
+
+def _differ_in_noise_only(series: Sequence[Series]) -> bool:
+    """Whether all runs have as many rounds, and specs that are the same but for noise."""
+    first = series[0]
+    return all(
+        one.rounds_played == first.rounds_played
+        and trains_alike_but_for_noise(first.first.spec_dict, one.first.spec_dict)
+        for one in series[1:]
+    )
+
+
+def _step_in_words(score: Headline, less: _Point, more: _Point) -> str:
+    """How the score changes from the run with ``less`` ε to that with ``more``, with a note on chance."""
+    before, after = less[1].final_score, more[1].final_score
+    ends = f"from ε = {epsilon(less[1].epsilon_cloud)} to {epsilon(more[1].epsilon_cloud)}"
+    if score is ACCURACY:
+        points = round(100 * after, 1) - round(100 * before, 1)  # of the figures shown
+        change = f"{points:+.1f} points".replace("-", "−")
+    else:
+        change = f"{'+' if after >= before else '−'}{number(abs(after - before))}"
+    return f"{ends} {change}{_note_on_chance(score, less, more)}"
+
+
+def _note_on_chance(score: Headline, less: _Point, more: _Point) -> str:
+    """A note, after a space, that a step may be chance, and why; "" where it is larger than that."""
+    before, after = less[1].final_score, more[1].final_score
+    widths = [less[1].final_score_half_width, more[1].final_score_half_width]
+    if not any(map(math.isnan, widths)):
+        within = abs(after - before) <= math.hypot(*widths)
+        return " (may be chance: less than the spread over seeds)" if within else ""
+    labels = less[0].test_labels if score is ACCURACY else None
+    count = sum(labels.values()) if labels else 0
+    if count and abs(after - before) <= by_chance([before, after], count):
+        return f" (may be chance: {whole(count)} test examples)"
+    return ""
