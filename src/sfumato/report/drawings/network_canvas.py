@@ -42,6 +42,7 @@ _MARKS: dict[str, tuple[str, Json]] = {
 }
 _LINKS: dict[str, tuple[str, Json]] = {
     "raw": ("messages without noise go up", {"color": RAW, "width": 2}),
+    "entrusted": ("messages without noise go up to who is trusted", {"color": TRUSTED, "width": 2}),
     "noised": ("messages with noise go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
     "secure": ("only the sum arrives, with noise (secure aggregation)", {"color": SECURE, "width": 3}),
     "secure raw": ("only the sum arrives, without noise (secure aggregation)", {"color": RAW, "width": 3}),
@@ -76,8 +77,8 @@ class Canvas:
     marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
     links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
     words: list[Json] = field(default_factory=list)
-    exposed_to: dict[str, None] = field(default_factory=dict)
-    """Kinds of parties that receive raw updates though they are not trusted, in the order of drawing."""
+    exposed_to: dict[str, list[int]] = field(default_factory=dict)
+    """Numbers of the aggregators that receive messages without noise though they are not trusted, by kind."""
 
     def mark(
         self,
@@ -238,6 +239,8 @@ def canvas_figure(
             data.append(common | {"x": xs, "y": ys})
     for kind, (name, marker) in _MARKS.items():
         marks = canvas.marks.get(kind, [])
+        if kind == "noisy device" and "noise" in canvas.marks:
+            name = ""  # the other diamond of the key says it
         if marks:
             ink = "#FFFFFF" if kind == "trusted" else "#22262B"
             data.append({

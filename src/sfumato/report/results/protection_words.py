@@ -80,11 +80,9 @@ def _worker_sentences(series: Series, matrix: Matrix, main: str, at: str) -> lis
     protected = [value for value in workers if value < math.inf]
     if not protected:
         return []
-    largest = f"ε = {epsilon(max(protected))}{at}"
+    whom = "other workers" if len(protected) < len(workers) else "another worker"
     return [
-        f"Towards some other workers there is no guarantee (∞); towards the rest none exceeds {largest}."
-        if len(protected) < len(workers)
-        else f"Towards another worker none exceeds {largest}.",
+        f"Towards {whom} none exceeds ε = {epsilon(max(protected))}{at}.",
         *_class_sentences(matrix),
         epsilon_in_words("worker" if main == "device" else main, max(protected)),
     ]
@@ -109,11 +107,11 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
         whom = _everybody(series, kind) if alike else f"the {observer}"
         having = f", of those {kind}s that have a guarantee," if len(finite) < len(rows) else ""
         ranged = range_sentence(finite, f" towards the {observer}{having}")
-        by_class = _towards_classes(matrix, kind, observer) if len(series.runs) == 1 else []
+        by_class = _towards_classes(matrix, kind, observer, at) if len(series.runs) == 1 else []
         in_words = kind == every[0].unit_kind and most <= LARGE_EPSILON  # a finding says what more means
+        largest = f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}."
         return [
-            f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}.",
-            *(by_class or ranged),
+            *(by_class or [largest, *ranged]),
             *(_why_sites_differ(series, kind) if ranged else []),
             *([_ALL_SEE_DRAWS] if alike and all(_SEEN in row.why for row in of_kind) else []),
             *([_ALL_FROM_GRADIENTS] if alike and series.network.step_noise else []),
@@ -157,11 +155,11 @@ def _everybody(series: Series, kind: str) -> str:
     return f"anybody but its own {series.network.device_word}"
 
 
-def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:
+def _towards_classes(matrix: Matrix, kind: str, observer: str, at: str) -> list[str]:
     """One sentence with the largest ε of every class of units towards the cloud or the public.
 
     Of many classes only those with the least and the largest. Those without a guarantee are left out. []
-    where ε hardly differs, and for classes of named sites.
+    where ε hardly differs, and for classes of named sites. ``at``: text with δ.
     """
     found, bare = [], False
     for (row, column), cell in sorted(matrix.cells.items()):
@@ -182,8 +180,8 @@ def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:
     ]
     if len(values) > len(found):
         having = ", where there is a guarantee," if bare else ""
-        return [f"Towards the {observer} it goes{having} from {each[0]} to {each[1]}."]
-    return [f"Towards the {observer}: {join_names(each)}."]
+        return [f"Towards the {observer}{at} ε goes{having} from {each[0]} to {each[1]}."]
+    return [f"Towards the {observer}{at}: {join_names(each)}."]
 
 
 def _class_sentences(matrix: Matrix) -> list[str]:
@@ -206,6 +204,9 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
     trusted = _without_guarantee(matrix, trusted=True)
     if not trusted:
         return []
+    whom = {phrase for phrases in trusted.values() for phrase in phrases}
+    if len(trusted) == len(matrix.rows) > 1 and whom == {"towards their own master"}:
+        return ["All workers trust their own masters with raw updates: there is no guarantee towards these."]
     pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
     return [f"No guarantee towards an observer that is trusted with raw updates: {pairs}."]
 
