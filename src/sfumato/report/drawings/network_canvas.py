@@ -23,6 +23,8 @@ _LEAST_WIDTH = 680  # in a narrower drawing marks would overlap
 _SWARM = 0.26  # of a slot: half the width of one swarm of the most devices, with a margin
 _WIDEST_SWARM = 560
 _NARROW = 300  # with room for the legend
+ADDS_NOISE = "aggregator that adds noise"
+"""Name of the marks beside aggregators that add noise."""
 TRUST_WORDS = {True: "trusted with raw updates", False: "not trusted"}
 _MARKS: dict[str, tuple[str, Json]] = {
     "trusted": ("trusted with raw updates", {"symbol": "square", "size": 26, "color": TRUSTED}),
@@ -36,7 +38,7 @@ _MARKS: dict[str, tuple[str, Json]] = {
         {"symbol": "diamond", "size": 9, "color": NOISE, "line": {"color": "#6B4B00", "width": 0.8}},
     ),
     "noise": (
-        "adds noise",
+        ADDS_NOISE,
         {"symbol": "diamond", "size": 12, "color": NOISE, "line": {"color": "#6B4B00", "width": 1}},
     ),
 }
@@ -239,8 +241,6 @@ def canvas_figure(
             data.append(common | {"x": xs, "y": ys})
     for kind, (name, marker) in _MARKS.items():
         marks = canvas.marks.get(kind, [])
-        if kind == "noisy device" and "noise" in canvas.marks:
-            name = ""  # the other diamond of the key says it
         if marks:
             ink = "#FFFFFF" if kind == "trusted" else "#22262B"
             data.append({

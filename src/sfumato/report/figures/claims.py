@@ -184,12 +184,14 @@ def _reasons_of_pair(
         told: reasons that are left out.
     """
     shared = [one for one in clauses[claims[0]] if all(one in clauses[claim] for claim in claims)]
-    parts = [one for one in shared if one not in told]
+    parts, sentences = [one for one in shared if one not in told], list[str]()
     for claim in claims:
         own = [one for one in clauses[claim] if one not in shared]
         if own:
-            parts.append(f"{formula_in_words(claim.source)}: {', '.join(own)}")
-    return "; ".join(parts)
+            formula = formula_in_words(claim.source)
+            prefix = "" if own[0].startswith(formula) else f"{formula}: "
+            sentences.append(text.sentence(f"{prefix}{'; '.join(own)}"))
+    return " ".join([*([text.sentence("; ".join(parts))] if parts else []), *sentences])
 
 
 def _pair_as_text(claim: Claim) -> str:

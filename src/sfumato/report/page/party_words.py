@@ -13,10 +13,10 @@ _DEVICE = re.compile(r"(?<![\w./:-])(?<!unit: )([Dd])evice(s?)\b(?!:)")
 """The noun, but in names of parties (``device:0``), keys (``topology.devices``) and ``unit: device``."""
 
 
-_NUMBERED = re.compile(r"(?<![\w./:-])([a-z][a-z0-9_-]*):(\d+)\b(?!/)")
+_NUMBERED = re.compile(r"(?<![\w./:-])([A-Za-z][a-z0-9_-]*):(\d+)\b(?!/)")
 """The name of a party without a title, but not of devices under it (``edge:3/devices``)."""
 
-_BARE = re.compile(r"\b(towards|that|like) (cloud|public)\b")
+_BARE = re.compile(r"\b([Tt]owards|that|like) (cloud|public)\b")
 """Observers without an article, as in reasons that are written with names."""
 
 
@@ -27,8 +27,8 @@ def with_words_for_parties(sections: Sequence[str], word: str) -> list[str]:
         return f"{word.capitalize() if found[1] == 'D' else word}{found[2]}"
 
     def numbered(found: re.Match[str]) -> str:
-        kind = "worker" if (found[1], word) == ("device", "worker") else found[1]
-        return f"{kind} {found[2]}"
+        in_groups = word == "worker" and found[1].lower() == "device"
+        return f"{('Worker' if found[1][0] == 'D' else word) if in_groups else found[1]} {found[2]}"
 
     changed = list(sections)
     if word != "device":

@@ -112,7 +112,7 @@ def _sentence_on_readings(source: str, claims: Sequence[Claim], names: PairNames
     }
     verdict = f"by each of them {holding.pop()}" if len(holding) == 1 else "the table says where each holds"
     by = text.join_names([f"by {formula}" for formula in formulas])
-    return f"{source} gives ε in {text.how_many(len(formulas), 'way')}, {by}; {verdict}."
+    return f"{source} gives more than one ε, {by}; {verdict}."
 
 
 def _sentence_on_one_round(source: str, claims: Sequence[Claim], names: PairNames) -> str:

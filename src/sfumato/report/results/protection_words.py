@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from sfumato.large_epsilons import LARGE_EPSILON
-from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
+from sfumato.report.formatting import epsilon, join_names, number, sentence, title, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import (
     after_run_sentence,
@@ -80,12 +80,24 @@ def _worker_sentences(series: Series, matrix: Matrix, main: str, at: str) -> lis
     protected = [value for value in workers if value < math.inf]
     if not protected:
         return []
-    whom = "other workers" if len(protected) < len(workers) else "another worker"
+    whom = _finite_workers(matrix) if len(protected) < len(workers) else "towards another worker"
     return [
-        f"Towards {whom} none exceeds ε = {epsilon(max(protected))}{at}.",
+        f"{title(whom)} none exceeds ε = {epsilon(max(protected))}{at}.",
         *_class_sentences(matrix),
         epsilon_in_words("worker" if main == "device" else main, max(protected)),
     ]
+
+
+def _finite_workers(matrix: Matrix) -> str:
+    """A phrase on the kinds of other workers towards whom every class has a finite ε, such as ``towards
+    workers 1 group away``; on all with a guarantee where no kind is such.
+    """
+    found: dict[int, bool] = {}
+    for (_, column), cell in sorted(matrix.cells.items()):
+        if matrix.columns[column].kind in ("peer", "other-device"):
+            found[column] = found.get(column, True) and cell.epsilon < math.inf
+    towards = [matrix.columns[column].towards for column, finite in found.items() if finite]
+    return join_names(towards) or "towards other workers, where there is a guarantee,"
 
 
 def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str]:
