@@ -3,7 +3,7 @@
 Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
 
     comparison       several runs: which is best at what, and where their specs differ
-    device_word      devices called sites, or workers, on a whole page
+    party_words      devices called sites, or workers, on a whole page
     first_screen     the first screen: who learns what, at what cost, is it worth it
     html             the HTML page and its figures
     not_accounted    what the ε do not speak of, and that a simulation's noise follows from its seed
