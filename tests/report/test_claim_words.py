@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
+from typing import Any
 
 import pytest
 
 from sfumato.network.tree import star
-from sfumato.privacy.claim import Claim
-from sfumato.report.figures.claims import claims_figure, claims_sentence
+from sfumato.privacy.claim import Claim, ClaimedDraw
+from sfumato.report.figures.claims import claims_figure, claims_table
+from sfumato.report.results.claim_sentences import claims_by_reading, claims_sentence
 from sfumato.report.results.network import Network
 from sfumato.report.results.observer_labels import labels_for
 
 LABELS = labels_for(Network(star(4), {}))
 
 
-def claim(source: str, claimed: float, rigorous: float, observer: str = "public", why: str = "") -> Claim:
-    return Claim(source, "device:0", observer, claimed, rigorous, why)
+def claim(
+    source: str, claimed: float, rigorous: float, observer: str = "public", why: str = "", **kinds: Any
+) -> Claim:
+    return Claim(source, "device:0", observer, claimed, rigorous, why, **kinds)
 
 
 def test_two_readings_of_one_source_are_not_one_range() -> None:
@@ -25,30 +30,59 @@ def test_two_readings_of_one_source_are_not_one_range() -> None:
     by_rdp = [claim(f"{place}counts x RDP", value, 20.0) for value in (5.25, 8.182)]
     by_text = [claim(f"{place}2 pi^2 alpha/sigma^2", value, 20.0) for value in (10.59, 17.58)]
     (said,) = claims_sentence([*by_rdp, *by_text], LABELS)
-    assert "claims ε = 5.25 to 8.182 (by counts × RDP) or 10.59 to 17.58 (by 2π²α/σ²);" in said
-    assert "by each of these readings it is not proved. Provable: 20 towards the public." in said
+    assert "gives more than one ε, by counts × RDP and by 2π²α/σ²; by each of them it is not proved." in said
+    cells = re.findall("<td[^>]*>(.*?)</td>", claims_by_reading([*by_rdp, *by_text], LABELS))
+    assert cells == ["the public", "5.25 to 8.182: not proved", "10.59 to 17.58: not proved", "20"]
     holding = [claim(f"{place}2 pi^2 alpha/sigma^2", 30.0, 20.0)]
     (said,) = claims_sentence([*by_rdp, *holding], LABELS)
-    assert "; by counts × RDP it is not proved; by 2π²α/σ² it is proved. Provable" in said
+    assert said.endswith("; the table says where each holds.")
+    cells = re.findall("<td[^>]*>(.*?)</td>", claims_by_reading([*by_rdp, *holding], LABELS))
+    assert cells[1:3] == ["5.25 to 8.182: not proved", "30: proved"]
+    assert claims_by_reading(by_rdp, LABELS) == ""
+
+
+def test_what_a_paper_states_of_the_cloud_is_told_apart_from_where_its_rule_is_applied() -> None:
+    found = [
+        claim("HDP Table I, C3: ε/√55", 3.781, 24.93, "cloud"),
+        claim("HDP Table I, C3: ε/√55", 3.781, 2.21, stated=False),
+    ]
+    (said,) = claims_sentence(found, LABELS)
+    assert said == (
+        "HDP Table I states ε = 3.781, towards the cloud: it does not hold there. Provable: 24.93 towards "
+        "the cloud. Towards the public, of whom it says nothing, it holds (2.21)."
+    )
+    (said,) = claims_sentence(found[1:], LABELS)
+    assert said.startswith("HDP Table I would claim ε = 3.781; it holds.")
+
+
+def test_pairs_with_the_same_reasons_share_a_line_and_own_reasons_have_their_formula() -> None:
+    place = "DP-OGL Thm. 1 (17), "
+    both = [
+        claim(f"{place}counts x RDP", 1.0, 2.0, whom, "it counts 3; |N_m| must be public (O7)")
+        for whom in ("device:1", "device:2")
+    ]
+    by_text = [
+        claim(f"{place}2 pi^2 alpha/sigma^2", 1.0, 2.0, "device:1", "it counts 3; too small; |N_m| must be "
+        "public (O7)")
+    ]  # fmt: skip
+    listed = re.findall("<li>(.*?)</li>", claims_table([*both, *by_text]))
+    assert listed == ["It counts 3.", "|N_m| must be public (O7).", "Towards device:1: 2π²α/σ²: too small."]
 
 
 @pytest.mark.parametrize(
-    ("why", "said"),
+    ("draw", "said"),
     [
-        ("mixture over Binomial(1, 0.1) participations", "7.8 towards the public before the draw and"),
-        (
-            "a device drawn in the unit's place is up to twice the sensitivity away (P4)",
-            "7.8 towards the public before the draw, another device taking its place and",
-        ),
-        ("every device takes part", "7.8 towards the public and"),
+        ("unseen", "7.8 towards the public before the draw and"),
+        ("replaced", "7.8 towards the public before the draw, another device taking its place and"),
+        ("none", "7.8 towards the public and"),
     ],
 )
-def test_one_round_says_whether_the_draw_counts(why: str, said: str) -> None:
+def test_one_round_says_whether_the_draw_counts(draw: ClaimedDraw, said: str) -> None:
     source = "PFELS Thm. 3, one round"
     claims = [
-        claim(source, 1.5, 7.8, why=why),
-        claim(source, 1.5, 9.7, "cloud", "this observer sees who is drawn"),
-        claim("PFELS Thm. 3, all 20 rounds", 1.5, 26.9, why=why),
+        claim(source, 1.5, 7.8, one_round=True, draw=draw),
+        claim(source, 1.5, 9.7, "cloud", one_round=True, draw="seen"),
+        claim("PFELS Thm. 3, all 20 rounds", 1.5, 26.9, draw=draw),
     ]
     (sentence,) = claims_sentence(claims, LABELS)
     assert f"Provable for one round: {said} 9.7 towards the cloud for a device that is drawn;" in sentence

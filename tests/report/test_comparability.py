@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from report_factory import claim, guarantee, make_folder, metrics, quickstart_spec
 
-from sfumato.privacy.claim import Claim
+from sfumato.privacy.claim import Claim, ClaimedDraw
 from sfumato.radio.channels import radio_of
 from sfumato.report import compare
-from sfumato.report.figures.claims import claims_figure, claims_sentence, claims_table
+from sfumato.report.figures.claims import claims_figure, claims_table
 from sfumato.report.figures.costs import cost_figures
 from sfumato.report.page.sections import page_of
+from sfumato.report.results.claim_sentences import claims_sentence
 from sfumato.report.results.comparability import notices, radio_model
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
@@ -208,8 +209,14 @@ def test_what_is_wrong_with_a_claim_is_told_with_it_but_once() -> None:
         told(1.5, 52.4, observer="public", why="the proof is void (P1); the draw can be heard"),
         told(1.5, 63.1, observer="cloud", why="the proof is void (P1); this observer sees who is drawn (P3)"),
     ]
-    claims = [replace(one, source="PFELS Thm. 3, one round") for one in claims]
-    claims.append(replace(claims[1], source="PFELS Thm. 3, all 5 rounds", rigorous_epsilon=90.9))
+    draws: tuple[ClaimedDraw, ClaimedDraw] = ("none", "seen")
+    claims = [
+        replace(one, source="PFELS Thm. 3, one round", one_round=True, draw=draw)
+        for one, draw in zip(claims, draws, strict=True)
+    ]
+    claims.append(
+        replace(claims[1], source="PFELS Thm. 3, all 5 rounds", rigorous_epsilon=90.9, one_round=False)
+    )
     (said,) = claims_sentence(claims, LABELS)
     assert "52.4 towards the public and 63.1 towards the cloud for a device that is drawn; " in said
     assert "for all 5 rounds, before the draws: 90.9. The proof is void (P1)." in said
@@ -221,7 +228,9 @@ def test_a_claim_about_a_round_is_told_with_what_is_provable_of_it_and_of_all() 
     figures = {("one round", "public"): 7.83, ("one round", "cloud"): 9.73}
     figures |= {("all 5 rounds", whom): 14.05 for whom in ("public", "cloud")}
     claims = [
-        Claim(f"PFELS Thm. 3, {what}", "device:0", whom, 1.5, epsilon, "", "gdp")
+        Claim(
+            f"PFELS Thm. 3, {what}", "device:0", whom, 1.5, epsilon, "", "gdp", one_round=what == "one round"
+        )
         for (what, whom), epsilon in figures.items()
     ]
     (said,) = claims_sentence(claims, LABELS)

@@ -100,7 +100,7 @@ def test_what_is_told_of_noise_is_the_plan_s(name: str) -> None:
         assert figure is not None
         assert _marked(figure, "device that adds noise") == devices
         assert _marked(figure, "device") == {f"device:{n}" for n in range(plan.tree.device_count)} - devices
-        assert _marked(figure, "adds noise") == nodes
+        assert _marked(figure, "aggregator that adds noise") == nodes
         links = {trace["name"] for trace in figure.data if trace["mode"] == "lines"}
         sends_raw = len(devices) < plan.tree.device_count and not on_air
         assert ("messages without noise go up" in links) == sends_raw

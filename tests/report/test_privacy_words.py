@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.report.figures.curves import score_figures
-from sfumato.report.page.device_word import with_device_word
+from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.sections import page_of
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.cost_of_privacy import cost_of_privacy
@@ -205,10 +205,10 @@ def test_sites_are_called_so_and_a_range_of_records_has_its_reason(
 
 def test_a_device_is_renamed_in_text_alone() -> None:
     html = '<p title="a device">A device:0 of topology.devices; Devices (unit: device).</p><pre>device</pre>'
-    (said,) = with_device_word([html], "site")
+    (said,) = with_words_for_parties([html], "site")
     kept = '<p title="a device">A device:0 of topology.devices; Sites (unit: device).</p><pre>device</pre>'
     assert said == kept
-    assert with_device_word([html], "device") == [html]
+    assert with_words_for_parties([html], "device") == [html]
 
 
 def test_a_person_brings_one_row_to_a_step() -> None:

@@ -211,7 +211,7 @@ def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
     table = metrics(15, epsilons={"edge:0": INF})
     page = page_of(run_folder("one", quickstart_spec(), frame=table))
     assert "epsilon" not in figures_of(page)
-    assert "The largest ε of a device towards edge 0 is ∞, so it has no curve." in page
+    assert "Towards edge 0 the worst device has ε = ∞ in every round: no curve." in page
 
 
 def test_how_many_have_a_finite_epsilon_towards_a_cloud_without_a_curve(run_folder: Make) -> None:
@@ -223,7 +223,7 @@ def test_how_many_have_a_finite_epsilon_towards_a_cloud_without_a_curve(run_fold
     ]
     frame = metrics(15, epsilons={"cloud": INF})
     page = page_of(run_folder("one", quickstart_spec(), frame=frame, privacy=privacy))
-    assert "Towards the cloud 70 of 100 devices have a finite one." in page
+    assert "70 of 100 devices have a finite ε towards the cloud, at most 2.643." in page
 
 
 def test_several_runs_are_compared_first(run_folder: Make) -> None:

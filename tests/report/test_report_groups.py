@@ -22,7 +22,7 @@ from sfumato.report.drawings.group_graph import group_graph_figure, spread_html
 from sfumato.report.figures.figure import EPSILON_ENDS, NO_GUARANTEE, Figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.worker_heatmap import pairs_of_cells, worker_heatmap_figure, workers_html
-from sfumato.report.page.device_word import with_device_word
+from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.who_adds_noise import sentence_of_participation, training_of
 from sfumato.report.results.dp_ogl_plus import lead_of_run
 from sfumato.report.results.grouped_run import GroupedRun, grouped_run
@@ -213,9 +213,11 @@ def test_the_verdict_on_dp_ogl_plus_has_the_epsilon_of_the_sound_protocol(groupe
 
 
 def test_workers_are_numbered_as_in_drawings() -> None:
-    shown = with_device_word(["<p>device:0 towards device:12, a device</p><pre>device:0</pre>"], "worker")
+    shown = with_words_for_parties(
+        ["<p>device:0 towards device:12, a device</p><pre>device:0</pre>"], "worker"
+    )
     assert shown == ["<p>worker 0 towards worker 12, a worker</p><pre>device:0</pre>"]
-    assert with_device_word(["<p>device:0, a device</p>"], "site") == ["<p>device:0, a site</p>"]
+    assert with_words_for_parties(["<p>device:0, a device</p>"], "site") == ["<p>device:0, a site</p>"]
 
 
 def test_the_models_of_all_workers_are_scored_and_not_one(grouped: Callable[..., Path]) -> None:

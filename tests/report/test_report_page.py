@@ -186,7 +186,7 @@ def test_large_networks_are_drawn_in_part(run_folder: Make, tmp_path: Path) -> N
     assert "… and 980 more edges" in words
     assert words.count("+988") == 20
     looks = {t["name"]: len(t["x"]) for t in network["data"] if "markers" in t["mode"]}
-    assert looks["trusted with raw updates"] == looks["adds noise"] == 10
+    assert looks["trusted with raw updates"] == looks["aggregator that adds noise"] == 10
     hovers = [h for t in network["data"] for h in t.get("hovertext", ())]
     assert any("noise multiplier 1.5 at the global step<br>noise multiplier 0.8 at edge aggregations" in h
                for h in hovers)  # fmt: skip

@@ -86,9 +86,9 @@ def test_a_claim_about_some_devices_names_them(run_folder: Make) -> None:
 @pytest.mark.parametrize(
     ("sources", "trusted", "said"),
     [
-        (["cloud"], [], "the cloud and edges"),
-        (["cloud", "edge:0/devices:0", "edge:1/devices:0"], [], "edges"),  # an average has the noise of some
-        (["edge:0", "edge:1"], [], "edges"),
+        (["cloud"], [], "the cloud and edges 0, 1"),
+        (["cloud", "edge:0/devices:0", "edge:1/devices:0"], [], "edges 0, 1"),  # an average has some's noise
+        (["edge:0", "edge:1"], [], "edges 0, 1"),
         (["edge:0", "edge:1"], [0, 1], ""),
         (["cloud"], [0, 1], "the cloud"),
         (["edge:0", "edge:1/devices"], [0], ""),
@@ -101,13 +101,13 @@ def test_raw_updates_to_whom_nobody_trusts_are_told_with_the_drawing(
     spec = quickstart_spec(topology=tree, trust={"trusted_edges": trusted}, **noise(*sources))
     figure = topology_figure(read_network(spec))
     assert figure is not None
-    orange = f"Not trusted, and yet sent updates without noise (orange): {said}."
+    orange = f"Not trusted, and yet sent messages without noise (orange): {said}."
     assert (orange in figure.caption) == bool(said)
     assert ("Not trusted" in figure.caption) == bool(said)
     star = quickstart_spec(topology={"kind": "star", "devices": 3}, trust={}, **noise("cloud"))
     drawn = topology_figure(read_network(star))
     assert drawn is not None
-    assert drawn.caption.count("Not trusted, and yet sent updates without noise (orange): the cloud.") == 1
+    assert drawn.caption.count("Not trusted, and yet sent messages without noise (orange): the cloud.") == 1
 
 
 @pytest.mark.parametrize(
@@ -159,14 +159,16 @@ def test_that_nothing_was_learned_is_told_first_and_once(run_folder: Make) -> No
     assert first.count(said) == 1
 
 
-def test_findings_count_the_pairs_without_a_guarantee(run_folder: Make) -> None:
+def test_a_finding_says_what_protects_pairs_without_a_guarantee(run_folder: Make) -> None:
     rows = [
         guarantee("device:0", "cloud", INF, 120, relation="cloud"),
         guarantee("device:0", "edge:0", INF, 30, relation="own edge", trusted=True),
         guarantee("device:40", "cloud", 3.0, 80, relation="cloud"),
     ]
-    said = "120 pairs of a device and an observer that it does not trust have no guarantee (ε = ∞): add "
-    said += "noise before it, in privacy.noise."  # trust would give none
+    said = (
+        "Where there is no guarantee (∞), let a party add noise (privacy.noise) before the message reaches "
+    )
+    said += "the observer."  # the edge is trusted already
     assert said in first_of(shown(run_folder(privacy={"delta": 1e-5, "guarantees": rows, "claims": []})))
     other = {"delta": 1e-5, "guarantees": rows[1:], "claims": []}
     assert "does not trust" not in first_of(shown(run_folder("other", privacy=other)))

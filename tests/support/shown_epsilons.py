@@ -343,8 +343,21 @@ def _report(found: Found, truth: Truth, run: sf.Run) -> None:
                     pytest.approx(max(ends), rel=1e-12),
                 )
     found.same("report", "excuse", "counts all that might have been sent" in page, False)
-    for row in truth.report.guarantees[:20]:
+    for row in _largest_of_a_relation(truth.report.guarantees[:20]):
         found.same("report", f"ε of {row.unit}", f">{upper_bound(row.epsilon)}<" in page, True)
+
+
+def _largest_of_a_relation(rows: Sequence[Guarantee]) -> list[Guarantee]:
+    """Of the rows of one unit with one relation, which share a cell of a report, the one with the largest ε.
+
+    A cell has the least and the largest ε of its pairs.
+    """
+    largest: dict[tuple[str, str, bool], Guarantee] = {}
+    for row in rows:
+        key = row.unit, row.relation.words, row.trusted
+        if key not in largest or row.epsilon > largest[key].epsilon:
+            largest[key] = row
+    return list(largest.values())
 
 
 def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:

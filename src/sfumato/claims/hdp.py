@@ -115,6 +115,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
     Case 3 promises epsilon over sqrt(m) at a supernode whose m clients add the noise. Where clients are
     elected supernodes, the paper lets clients see the noised update, so its ε is claimed towards peers, too.
+    Table I states what is viewed at the central aggregator; of the public it says nothing (`Claim.stated`).
 
     () where noise is not one multiplier placed by zone, which is what the table is about.
     """
@@ -144,6 +145,7 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
                     f"{_explain_claim(plan, pair, claimed, rigorous)}{aside}; {number(each)} is ε by the "
                     "paper's accountant for one party that adds noise, with this spec's multiplier and "
                     "rounds, and the paper divides it by the root of the number of such parties.",
+                    stated=what != _RULE and pair.relation.kind != "public",
                 )
             )
     return tuple(found)

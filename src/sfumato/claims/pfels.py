@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sfumato.privacy.accountant import compose
 from sfumato.privacy.charges import bound_epsilon, ways_to_charge
-from sfumato.privacy.claim import Claim
+from sfumato.privacy.claim import Claim, ClaimedDraw
 from sfumato.privacy.guarantee import EpsilonBound, smallest
 from sfumato.privacy.noise_scale import noise_scale_for
 from sfumato.privacy.observers import PairClass
@@ -18,6 +18,7 @@ from sfumato.schedule.air.power_control import AirPlan
 from sfumato.schedule.tree import TreePlan
 
 _THEOREM = "PFELS Thm. 3"
+_ONE_ROUND = "one round"
 
 
 def pfels_claims(plan: TreePlan, air: AirPlan, claimed: float, delta: float) -> tuple[Claim, ...]:
@@ -51,7 +52,7 @@ def _claims_of_pair(
     if not hidden:
         one = tuple(exposure.without_draws() for exposure in one)
     all_rounds = plan.releases.exposures(pair.unit, (pair.observer,))
-    for exposures, what in ((one, "one round"), (all_rounds, f"all {rounds:,} rounds")):
+    for exposures, what in ((one, _ONE_ROUND), (all_rounds, f"all {rounds:,} rounds")):
         bounds: dict[str, EpsilonBound] = {
             e.bound_name: bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures
         }
@@ -66,7 +67,32 @@ def _claims_of_pair(
             f"{best.how}, composed by {best.method}{_describe_grid(exposure, best)}; "
             f"{aside}{_describe_needed_noise(exposure, claimed, factor)}."
         )
-        yield Claim(f"{_THEOREM}, {what}", unit, observer, claimed, best.epsilon, why, best.method, surrogate)
+        one_round = what == _ONE_ROUND
+        yield Claim(
+            f"{_THEOREM}, {what}",
+            unit,
+            observer,
+            claimed,
+            best.epsilon,
+            why,
+            best.method,
+            surrogate,
+            one_round=one_round,
+            draw=_draw_of(plan, all_rounds[0], hidden=hidden),
+        )
+
+
+def _draw_of(plan: TreePlan, exposure: Exposure, *, hidden: bool) -> ClaimedDraw:
+    """How the draw of participants enters the ε of one round of an ``exposure`` of all rounds.
+
+    ``hidden``: whether the observer does not see it.
+    """
+    if all(drawn.sampling.kind == "all" for drawn in exposure.draws):
+        return "none"
+    if not hidden:
+        return "seen"
+    replaced = exposure.draws[0].sampling.kind == "fixed" and not plan.releases.steps[-1].reveals_draw
+    return "replaced" if replaced else "unseen"
 
 
 def _describe_multipliers(releases: Sequence[Release]) -> str:
@@ -86,7 +112,7 @@ def _explain_claim(
     parts = []
     if claimed >= domain:
         parts.append(f"the proof holds for ε below 2r/N = {domain:.4g} only (P1)")
-    if what != "one round":
+    if what != _ONE_ROUND:
         parts.append("the theorem speaks of one round and says nothing of their composition (P2)")
     if not hidden:
         parts.append(
@@ -95,8 +121,8 @@ def _explain_claim(
         )
     elif plan.releases.steps[-1].reveals_draw:
         parts.append(
-            "the strength of the received sum (beta) depends on who is drawn and can be heard, so drawing "
-            "amplifies nothing"
+            "the strength of the received sum depends on who is drawn and can be heard, so drawing amplifies "
+            "nothing"
         )
     elif exposure.draws[0].sampling.kind == "fixed":
         parts.append("a device drawn in the unit's place is up to twice the sensitivity away (P4)")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sfumato.explore.accounted_setting import AccountedSetting
+from sfumato.report.drawings.network_canvas import ADDS_NOISE
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.figure import PALETTE, Figure
 from sfumato.report.figures.heatmap import heatmap_figure
@@ -46,7 +47,7 @@ def network_figure(accounted: AccountedSetting, *, unit: str, coalition: Sequenc
 def _party_positions(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]]:
     """Yield (name, (x, y)) of every party that is drawn; (x, y) in coordinates of the figure."""
     for trace in figure.data:
-        if "customdata" in trace and trace["name"] != "adds noise":
+        if "customdata" in trace and trace["name"] != ADDS_NOISE:
             yield from zip(trace["customdata"], zip(trace["x"], trace["y"], strict=True), strict=True)
 
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from sfumato.privacy.guarantee import json_number
+
+ClaimedDraw: TypeAlias = Literal["none", "seen", "unseen", "replaced"]
+"""How the draw of participants enters the rigorous ε of one round.
+
+There is none; or the observer sees it, and ε is of a unit that is drawn; else ε is before the draw, and with
+``replaced`` another device takes the unit's place.
+"""
 
 
 def claim_holds(claimed: float, rigorous: float) -> bool:
@@ -19,7 +26,7 @@ class Claim:
     """What a source says about one pair, and what is true of it.
 
     Attributes:
-        source: paper and statement.
+        source: paper, the place in it and, after a comma, the formula or the rounds.
         unit: e.g. ``device:0``.
         observer: e.g. ``edge:0``.
         claimed_epsilon: the paper's.
@@ -27,6 +34,9 @@ class Claim:
         why: one sentence.
         method: how the rigorous figure was composed, where it is said.
         surrogate_epsilon: of a simpler sampling than the real one, where it is instructive; no guarantee.
+        one_round: whether both ε are of one round, of which alone the source speaks.
+        draw: how the draw of participants enters the rigorous ε of one round.
+        stated: whether the source speaks of this observer; else its rule is applied to it.
     """
 
     source: str
@@ -37,6 +47,14 @@ class Claim:
     why: str
     method: str | None = None
     surrogate_epsilon: float | None = None
+    one_round: bool = False
+    draw: ClaimedDraw = "none"
+    stated: bool = True
+
+    @property
+    def paper(self) -> str:
+        """The name of the paper, such as ``DP-OGL``: the first word of the source."""
+        return self.source.partition(" ")[0]
 
     @property
     def holds(self) -> bool:
@@ -58,6 +76,12 @@ class Claim:
             row["method"] = self.method
         if self.surrogate_epsilon is not None:
             row["surrogate_epsilon"] = json_number(self.surrogate_epsilon)
+        if self.one_round:
+            row["one_round"] = True
+        if self.draw != "none":
+            row["draw"] = self.draw
+        if not self.stated:
+            row["stated"] = False
         return row
 
     @classmethod
@@ -65,6 +89,7 @@ class Claim:
         """Read a claim from a row of ``claims`` in ``privacy.json``.
 
         ``holds``, ``method`` and ``surrogate_epsilon`` are not read; the last two are ``None`` in the result.
+        ``one_round``, ``draw`` and ``stated`` have their default where the row leaves them out.
 
         Raises:
             KeyError: a key other than ``why`` is missing.
@@ -78,4 +103,7 @@ class Claim:
             claimed_epsilon=float(row["claimed_epsilon"]),
             rigorous_epsilon=float(row["rigorous_epsilon"]),
             why=str(row.get("why", "")),
+            one_round=bool(row.get("one_round", False)),
+            draw=row.get("draw", "none"),
+            stated=bool(row.get("stated", True)),
         )

@@ -41,7 +41,8 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
             canvas.word(group, 0, shortened_to_fit(title, slots), xanchor="right", xshift=-16, yshift=12)
         if noise:
             canvas.mark("noise", group, 22, f"{title} adds noise", noise, party=master)
-        kinds = ("secure", "secure raw") if "devices_to_master" in network.secure else ("noised", "raw")
+        raw = "entrusted" if trusted else "raw"
+        kinds = ("secure", "secure raw") if "devices_to_master" in network.secure else ("noised", raw)
         canvas.link(kinds[0 if at_workers else 1], (group, 0), (group, 50))
         describe = partial(_worker_details, groups, members, at_workers)
         low = max(low, canvas.dots(group, 64, len(members), slots, describe))

@@ -23,6 +23,8 @@ _LEAST_WIDTH = 680  # in a narrower drawing marks would overlap
 _SWARM = 0.26  # of a slot: half the width of one swarm of the most devices, with a margin
 _WIDEST_SWARM = 560
 _NARROW = 300  # with room for the legend
+ADDS_NOISE = "aggregator that adds noise"
+"""Name of the marks beside aggregators that add noise."""
 TRUST_WORDS = {True: "trusted with raw updates", False: "not trusted"}
 _MARKS: dict[str, tuple[str, Json]] = {
     "trusted": ("trusted with raw updates", {"symbol": "square", "size": 26, "color": TRUSTED}),
@@ -36,12 +38,13 @@ _MARKS: dict[str, tuple[str, Json]] = {
         {"symbol": "diamond", "size": 9, "color": NOISE, "line": {"color": "#6B4B00", "width": 0.8}},
     ),
     "noise": (
-        "adds noise",
+        ADDS_NOISE,
         {"symbol": "diamond", "size": 12, "color": NOISE, "line": {"color": "#6B4B00", "width": 1}},
     ),
 }
 _LINKS: dict[str, tuple[str, Json]] = {
     "raw": ("messages without noise go up", {"color": RAW, "width": 2}),
+    "entrusted": ("messages without noise go up to who is trusted", {"color": TRUSTED, "width": 2}),
     "noised": ("messages with noise go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
     "secure": ("only the sum arrives, with noise (secure aggregation)", {"color": SECURE, "width": 3}),
     "secure raw": ("only the sum arrives, without noise (secure aggregation)", {"color": RAW, "width": 3}),
@@ -76,8 +79,8 @@ class Canvas:
     marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
     links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
     words: list[Json] = field(default_factory=list)
-    exposed_to: dict[str, None] = field(default_factory=dict)
-    """Kinds of parties that receive raw updates though they are not trusted, in the order of drawing."""
+    exposed_to: dict[str, list[int]] = field(default_factory=dict)
+    """Numbers of the aggregators that receive messages without noise though they are not trusted, by kind."""
 
     def mark(
         self,

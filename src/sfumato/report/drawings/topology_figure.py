@@ -72,8 +72,9 @@ def _caption(network: Network, tree: Tree, canvas: Canvas) -> str:
     parties = text.join_names(["the cloud", *tiers, devices], 9)
     trusted = _trust_sentence(tree)
     if canvas.exposed_to:
-        whom = text.join_names(list(canvas.exposed_to), 9)
-        trusted += f" Not trusted, and yet sent updates without noise (orange): {whom}."
+        whom = text.join_names([_numbered(*one) for one in canvas.exposed_to.items()], 9)
+        sums = " (only sums)" if "raw" not in canvas.links else ""
+        trusted += f" Not trusted, and yet sent messages without noise (orange): {whom}{sums}."
     return f"{parties}; {trusted} {noise_sentence(network)}"
 
 
@@ -246,9 +247,18 @@ def _draw_devices(
 
 
 def _note_exposure(canvas: Canvas, tree: Tree, depth: int, index: int, way: str) -> None:
-    """Note the kind of an aggregator that is not trusted, where what comes the ``way`` to it has no noise."""
+    """Note an aggregator that is not trusted, where what comes the ``way`` to it has no noise."""
     if way in ("raw", "secure raw") and not tree.tiers[depth].trusted[index]:
-        canvas.exposed_to["the cloud" if depth == 0 else text.pluralise(tree.tiers[depth].name)] = None
+        found = canvas.exposed_to.setdefault("the cloud" if depth == 0 else tree.tiers[depth].name, [])
+        if index not in found:
+            found.append(index)
+
+
+def _numbered(kind: str, indices: Sequence[int]) -> str:
+    """Aggregators of one kind with their numbers: "edges 0, 4"; the cloud has none."""
+    if kind == "the cloud":
+        return kind
+    return f"{text.pluralise(kind, len(indices))} {text.ranges_text(sorted(indices))}"
 
 
 def _sends_noise(network: Network, tree: Tree, depth: int, index: int) -> bool:

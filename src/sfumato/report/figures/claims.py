@@ -1,229 +1,20 @@
-"""The papers' claims of ε beside the rigorous ε."""
+"""The papers' claims of ε beside the rigorous ε: a figure, and why they hold or do not."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
-from sfumato.privacy.claim import Claim, claim_holds
+from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis, tick_label
-from sfumato.report.results.claim_words import by_source, claim_in_words, held_in_words
+from sfumato.report.results.claim_pairs import MOST_NAMED, PairNames
+from sfumato.report.results.claim_words import claim_in_words, formula_in_words, held_in_words
 from sfumato.report.results.observer_labels import ObserverLabels
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
 _MOST_PAIRS = 20
-_MOST_NAMED = 4
-_SEES_DRAWS = "this observer sees who is drawn"  # as reasons say it
-_BEFORE_THE_DRAW = "mixture over Binomial"  # as reasons say it
-_TAKES_THE_PLACE = "drawn in the unit's place"  # as reasons say it
-_ABOUT_RECORDS = "H2FDP"  # whose Definition 2.1 is about one element of a device's data
-_ONE_ROUND = "one round"  # as sources of claims say it
 _HOLDS_WHERE = "Rigorous: the smallest ε that Sfumato proves. A claim {} where this does not exceed it."
-
-
-class _PairNames(NamedTuple):
-    """Names the pairs that claims are about: classes of units, and how observers are placed towards them.
-
-    Attributes:
-        labels: of the run's network.
-        units: of all claims of the run.
-        coalitions: of devices with the aggregator of a unit, which a threat model tolerates.
-    """
-
-    labels: ObserverLabels
-    units: tuple[str, ...]
-    coalitions: Sequence[WorstCoalition] = ()
-
-    @classmethod
-    def of(
-        cls, claims: Sequence[Claim], labels: ObserverLabels, coalitions: Sequence[WorstCoalition]
-    ) -> _PairNames:
-        return cls(labels, tuple(dict.fromkeys(claim.unit for claim in claims)), coalitions)
-
-    def colluders_against(self, claims: Sequence[Claim]) -> int:
-        """The fewest devices with which its own edge breaks one of the ``claims``; 0 where none are known."""
-        return min(
-            (
-                row.size
-                for claim in claims
-                if self.labels.column(claim.unit, claim.observer).kind == "own-edge"
-                for row in self.coalitions
-                if row.unit == claim.unit and not claim_holds(claim.claimed_epsilon, row.supernode_epsilon)
-            ),
-            default=0,
-        )
-
-    def towards(self, claim: Claim) -> str:
-        """The observer of a claim in a sentence, such as ``towards their own edge``.
-
-        For one round, who sees the draw is charged as of a device that is drawn; others for the chance
-        that it is, and where a fixed number is drawn unseen as if another device took its place.
-        """
-        drawn = _SEES_DRAWS in claim.why and _ONE_ROUND in claim.source
-        towards = self.labels.column(claim.unit, claim.observer).towards
-        if drawn:
-            return f"{towards} for a device that is drawn"
-        if _ONE_ROUND not in claim.source:
-            return towards
-        if _TAKES_THE_PLACE in claim.why:
-            return f"{towards} before the draw, another device taking its place"
-        return f"{towards} before the draw" if _BEFORE_THE_DRAW in claim.why else towards
-
-    def whose(self, claims: Sequence[Claim]) -> str:
-        """The classes of units that claims are about; "" where the run has none about others."""
-        about = {claim.unit for claim in claims}
-        titles = dict.fromkeys(self.labels.row(unit).title for unit in self.units if unit in about)
-        return "" if len(about) == len(self.units) else text.join_names(list(titles), _MOST_NAMED)
-
-    def pair(self, claim: Claim) -> str:
-        """The classes of unit and observer of a claim, for the axis of a figure."""
-        column = self.labels.column(claim.unit, claim.observer)
-        return f"{self.labels.row(claim.unit).title} → {column.title}"
-
-    def told_apart(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
-        """The name of each pair of ``claims``; of pairs with the same name also who the observer is."""
-        named = {(claim.unit, claim.observer): self.pair(claim) for claim in claims}
-        many = Counter(named.values())
-        return {
-            (unit, observer): name if many[name] == 1 else f"{name} ({self.labels.observer_title(observer)})"
-            for (unit, observer), name in named.items()
-        }
-
-
-def claims_sentence(
-    claims: Sequence[Claim],
-    labels: ObserverLabels,
-    told: Sequence[str] = (),
-    coalitions: Sequence[WorstCoalition] = (),
-) -> list[str]:
-    """Sentences on each published claim: the claimed ε, for whom, whether it holds, and the rigorous ε.
-
-    Claims from the same place of a paper share their sentences, also if their ε differ. [] without claims.
-
-    Args:
-        claims: all of a run.
-        labels: of its network.
-        told: reasons for failed claims that the page states elsewhere and that are not repeated.
-        coalitions: the worst coalitions of devices, where the run's threat model tolerates colluders.
-    """
-    names = _PairNames.of(claims, labels, coalitions)
-    return [
-        " ".join([_sentence_of_source(source, about, names), *_common_reason(about, told)])
-        for source, about in by_source(claims).items()
-    ]
-
-
-def _sentence_of_source(source: str, claims: Sequence[Claim], names: _PairNames) -> str:
-    """A sentence such as "H2FDP Prop. 3.1 claims ε = 1; it does not hold. Provable: towards the cloud 9."."""
-    first = [claim for claim in claims if _ONE_ROUND in claim.source]
-    later = [claim for claim in claims if _ONE_ROUND not in claim.source]
-    claimed = _span([claim.claimed_epsilon for claim in first or claims], text.number)
-    whose = names.whose(claims)
-    of = f" for {whose}, and nothing for others" if whose else ""
-    if first and later:
-        worst = text.epsilon(max(claim.rigorous_epsilon for claim in later))
-        before = ", before the draws" if any(_SEES_DRAWS in claim.why for claim in claims) else ""
-        return (
-            f"{source} claims ε = {claimed} a round{of}; {_holding(first, names)}. Provable for one round: "
-            f"{_provable(first, names, whose)}; for {later[0].source.rpartition(', ')[2]}{before}: {worst}."
-        )
-    provable = _provable(claims, names, whose)
-    if source.startswith(_ABOUT_RECORDS):
-        of = f" for one data point{of}"
-    return f"{source} claims {_readings(claims, names, of)}. Provable: {provable}."
-
-
-def _readings(claims: Sequence[Claim], names: _PairNames, of: str) -> str:
-    """The ε that claims of one source state and where they hold, by each formula (reading) of the source.
-
-    Args:
-        claims: of one source.
-        names: of the run.
-        of: words on whom they are about, after the last ε.
-    """
-    by_formula: dict[str, list[Claim]] = {}
-    for claim in claims:
-        by_formula.setdefault(claim_in_words(claim.source).rpartition(", ")[2], []).append(claim)
-    spans = {
-        formula: _span([claim.claimed_epsilon for claim in found], text.number)
-        for formula, found in by_formula.items()
-    }
-    holding = [_holding(found, names) for found in by_formula.values()]
-    if len(spans) == 1:
-        whole = "for a device as a whole " if _is_read_of_devices(claims) else ""
-        return f"ε = {next(iter(spans.values()))}{of}; {whole}{holding[0]}"
-    stated = [f"{span} (by {formula})" for formula, span in spans.items()]
-    if len(set(holding)) == 1:
-        return f"ε = {' or '.join(stated)}{of}; by each of these readings {holding[0]}"
-    said = [f"by {formula} {words}" for formula, words in zip(spans, holding, strict=True)]
-    return f"ε = {' or '.join(stated)}{of}; {'; '.join(said)}"
-
-
-def _is_read_of_devices(claims: Sequence[Claim]) -> bool:
-    """Whether claims of a paper about one record are set beside the ε of whole devices."""
-    return all(one.source.startswith(_ABOUT_RECORDS) and one.unit.startswith("device:") for one in claims)
-
-
-def _common_reason(claims: Sequence[Claim], told: Sequence[str]) -> list[str]:
-    """The first reason that all claims of a source share, as a sentence; [] where any of them holds."""
-    shared = [set(claim.why.rstrip(".").split("; ")) for claim in claims]
-    first = claims[0].why.rstrip(".").split("; ")[0]
-    if not first or any(first in said for said in told) or any(claim.holds for claim in claims):
-        return []
-    return [text.sentence(first)] if all(first in reasons for reasons in shared) else []
-
-
-def _provable(claims: Sequence[Claim], names: _PairNames, told: str) -> str:
-    """The rigorous ε of claims towards each kind of observer, each the range over the units.
-
-    With the classes of units, where these are neither all nor those that were ``told``.
-    """
-    by_kind: dict[str, list[Claim]] = {}
-    for claim in claims:
-        by_kind.setdefault(names.towards(claim), []).append(claim)
-    said = []
-    for towards, found in by_kind.items():
-        whose = names.whose(found)
-        only = f" ({whose})" if whose not in ("", told) else ""
-        said.append(f"{_span([claim.rigorous_epsilon for claim in found], text.epsilon)} {towards}{only}")
-    return text.join_names(said)
-
-
-def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
-    """The least and the largest of ``values`` as text; one number where they are written alike."""
-    return " to ".join(dict.fromkeys(map(written, (min(values), max(values)))))
-
-
-def _holding(claims: Sequence[Claim], names: _PairNames) -> str:
-    """A clause on where claims hold: everywhere, nowhere, or towards which kinds of observers.
-
-    Of groups a claim that does not hold is only said to be not proved: see `held_in_words`.
-    """
-    holds, not_held = held_in_words(claims[0])
-    if all(claim.holds for claim in claims):
-        colluders = names.colluders_against(claims)
-        if not colluders:
-            return f"it {holds}"
-        alone = text.join_names(list(dict.fromkeys(map(names.towards, claims))))
-        return f"it {holds} {alone} alone, not with {text.how_many(colluders, 'colluding device')}"
-    if not any(claim.holds for claim in claims):
-        return f"it {not_held}"
-    kinds = list(dict.fromkeys(map(names.towards, claims)))
-    where = [k for k in kinds if all(c.holds for c in claims if names.towards(c) == k)]
-    fails = [k for k in kinds if not any(c.holds for c in claims if names.towards(c) == k)]
-    if len(where) + len(fails) == len(kinds):
-        colluders = names.colluders_against([claim for claim in claims if claim.holds])
-        also = f", nor with {text.how_many(colluders, 'device')} that collude with it" if colluders else ""
-        nowhere = text.join_names(fails).replace(" and ", " or ")
-        return f"it {holds} {text.join_names(where)}, not {nowhere}{also}"
-    pairs = {(claim.unit, claim.observer) for claim in claims}
-    failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
-    return (
-        f"it {holds} for {text.whole(len(pairs) - len(failing))} of {text.whole(len(pairs))} classes of pairs"
-    )
 
 
 def claims_figure(
@@ -240,21 +31,22 @@ def claims_figure(
     """
     if not claims:
         return None
-    one_round = [claim for claim in claims if _ONE_ROUND in claim.source]
+    one_round = [claim for claim in claims if claim.one_round]
     shown = one_round or list(claims)
     pairs = list(dict.fromkeys((claim.unit, claim.observer) for claim in shown))[:_MOST_PAIRS]
     shown = [claim for claim in shown if (claim.unit, claim.observer) in pairs]
-    names = _PairNames.of(claims, labels, coalitions)
+    names = PairNames.of(claims, labels, coalitions)
     named = names.told_apart(shown)
     sources = list(dict.fromkeys(claim.source for claim in shown))
     data, axis = _claim_marks(shown, pairs, sources)
     height = 120 + 44 * len(pairs) + 20 * len(sources)
     ticks = [text.wrapped(named[pair], 28) for pair in pairs]
     rigorous = _HOLDS_WHERE.format(held_in_words(claims[0])[0])
+    endless = ["Red: no guarantee (∞)."] if any(c.rigorous_epsilon == math.inf for c in shown) else []
     legend = {"orientation": "h", "x": 0, "y": -70 / (44 * len(pairs)), "yanchor": "top"}
     return Figure(
         title="Claimed and rigorous ε" + (f": {claim_in_words(sources[0])}" if len(sources) == 1 else ""),
-        caption=" ".join([*_count_sentences(shown, names), rigorous]) + _all_rounds_note(claims),
+        caption=" ".join([*_count_sentences(shown, names), rigorous, *endless]) + _all_rounds_note(claims),
         description=" ".join(
             f"{claim_in_words(c.source)}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, "
             f"rigorous {text.epsilon(c.rigorous_epsilon)}."
@@ -310,24 +102,24 @@ def _claim_marks(
     return data, axis | {"tickvals": [*kept, beyond], "ticktext": [*map(tick_label, kept), "∞"]}
 
 
-def _count_sentences(claims: Sequence[Claim], names: _PairNames) -> list[str]:
+def _count_sentences(claims: Sequence[Claim], names: PairNames) -> list[str]:
     """For each statement (source and, of one source, each formula) a sentence on of whom and where it
     holds.
     """
-    by_source: dict[str, list[Claim]] = {}
+    by_statement: dict[str, list[Claim]] = {}
     for claim in claims:
-        by_source.setdefault(claim.source, []).append(claim)
+        by_statement.setdefault(claim.source, []).append(claim)
     said = []
-    for source, about in by_source.items():
+    for source, about in by_statement.items():
         whose = names.whose(about)
         of = f", of {whose} alone" if whose else ""
-        said.append(f"{claim_in_words(source)}{of}: {_holding(about, names)}.")
+        said.append(f"{claim_in_words(source)}{of}: {names.holding(about)}.")
     return said
 
 
 def _all_rounds_note(claims: Sequence[Claim]) -> str:
     """A sentence on all rounds, of which a paper that states ε for one round says nothing; else ""."""
-    later = [claim.rigorous_epsilon for claim in claims if _ONE_ROUND not in claim.source]
+    later = [claim.rigorous_epsilon for claim in claims if not claim.one_round]
     if len(later) == len(claims) or not later:
         return ""
     return (
@@ -357,33 +149,49 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
 
 
 def _reasons_html(claims: Sequence[Claim]) -> str:
-    """An HTML list of all reasons, each once, with the claims that it is about unless it is about all."""
-    about: dict[str, list[str]] = {}
+    """An HTML list of the reasons: first those that all claims share, then a line for each pair.
+
+    Pairs with the same reasons share a line; what concerns one of a pair's claims has its formula before it.
+    """
+    clauses = {claim: [one for one in claim.why.rstrip(".").split("; ") if one] for claim in claims}
+    common = [one for one in clauses[claims[0]] if all(one in others for others in clauses.values())]
+    pairs: dict[tuple[str, str], list[Claim]] = {}
+    for claim in claims:
+        pairs.setdefault((claim.unit, claim.observer), []).append(claim)
     one_unit = len({claim.unit for claim in claims}) == 1
-    own = _own_words([claim_in_words(claim.source) for claim in claims])
-    for claim, source in zip(claims, own, strict=True):
-        pair = f"towards {claim.observer}" if one_unit else _pair_as_text(claim)
-        which = " ".join(filter(None, [source, pair])) if one_unit or source else f"for {pair}"
-        for clause in claim.why.rstrip(".").split("; "):
-            if clause:
-                about.setdefault(clause, []).append(which)
-    items = []
-    for clause, whom in about.items():
-        only = "" if len(whom) == len(claims) else f"{text.join_names(whom, _MOST_NAMED)}: "
-        items.append(f"<li>{text.escape(text.sentence(only + clause))}</li>")
+    lines: dict[str, list[str]] = {}
+    for about in pairs.values():
+        named = f"towards {about[0].observer}" if one_unit else _pair_as_text(about[0])
+        lines.setdefault(_reasons_of_pair(about, clauses, common), []).append(named)
+    items = [text.sentence(one) for one in common]
+    items += [
+        text.sentence(f"{text.join_names(who, MOST_NAMED)}: {why}") for why, who in lines.items() if why
+    ]
     if not items:
         return ""
-    listed = f'<ul class="reasons">{"".join(items)}</ul>'
-    return f"<details><summary>Why they hold or do not</summary>{listed}</details>"
+    listed = "".join(f"<li>{text.escape(item)}</li>" for item in items)
+    return f'<details><summary>Why they hold or do not</summary><ul class="reasons">{listed}</ul></details>'
 
 
-def _own_words(sources: Sequence[str]) -> list[str]:
-    """Of each source the parts (between commas) that follow those with which all of them begin."""
-    parts = [source.split(", ") for source in sources]
-    same = 0
-    while len({tuple(words[: same + 1]) for words in parts}) == 1 and any(len(w) > same for w in parts):
-        same += 1
-    return [", ".join(words[same:]) for words in parts]
+def _reasons_of_pair(
+    claims: Sequence[Claim], clauses: Mapping[Claim, Sequence[str]], told: Sequence[str]
+) -> str:
+    """The reasons of the claims about one pair as text: those of all, then those of each by its formula.
+
+    Args:
+        claims: about the pair.
+        clauses: the reasons of each claim.
+        told: reasons that are left out.
+    """
+    shared = [one for one in clauses[claims[0]] if all(one in clauses[claim] for claim in claims)]
+    parts, sentences = [one for one in shared if one not in told], list[str]()
+    for claim in claims:
+        own = [one for one in clauses[claim] if one not in shared]
+        if own:
+            formula = formula_in_words(claim.source)
+            prefix = "" if own[0].startswith(formula) else f"{formula}: "
+            sentences.append(text.sentence(f"{prefix}{'; '.join(own)}"))
+    return " ".join([*([text.sentence("; ".join(parts))] if parts else []), *sentences])
 
 
 def _pair_as_text(claim: Claim) -> str:

@@ -25,7 +25,7 @@ from sfumato.report.figures.figure import (
 from sfumato.report.results.comparability import by_score_and_data, on_data
 from sfumato.report.results.cost_of_privacy import OVER, values_in_mean
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
-from sfumato.report.results.series import Curve, Series
+from sfumato.report.results.series import BoolArray, Curve, Series
 from sfumato.report.results.summary import guess_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline
 
@@ -51,6 +51,11 @@ class RunCurve(NamedTuple):
     dash: str = "solid"
     every: int = 1
     over: int = 1
+
+    @property
+    def released(self) -> BoolArray:
+        """Which values are of released models, ``[rounds]``; all, where the curve is not over rounds."""
+        return np.asarray((self.curve.rounds % self.every == 0) | (self.every == 1))
 
     @property
     def last(self) -> float:
@@ -158,11 +163,7 @@ def _score_figure(
         guess: the accuracy of guessing; NaN where it is not known or not the same for all.
     """
     title = text.title(score.name)
-    described = (
-        f"{name}: {score.text(float(curve.mean[0]))} at round {curve.rounds[0]:.0f}, "
-        f"{score.text(float(curve.mean[-1]))} at round {curve.rounds[-1]:.0f}."
-        for _, name, curve, *_ in curves
-    )
+    described = (_ends_in_words(score, one) for one in curves)
     if any(one.over > 1 for one in curves):
         notes += f" Thin: every value; bold: the mean of the last {OVER}{_mean_in_the_end(score, curves)}."
     level = guess if score is ACCURACY and _comes_near(guess, curves) else math.nan
@@ -181,6 +182,20 @@ def _score_figure(
         table=_curve_table(curves, score.name, score),
         kind="accuracy" if score is ACCURACY else "score",
     )
+
+
+def _ends_in_words(score: Headline, one: RunCurve) -> str:
+    """The first and the last value of a curve in a sentence: of models that are released, where not all are;
+    the others by their range.
+    """
+    curve = one.curve.only(one.released) if one.released.any() else one.curve
+    first, last = (score.text(float(curve.mean[at])) for at in (0, -1))
+    ends = f"{one.name}: {first} at round {curve.rounds[0]:.0f}, {last} at round {curve.rounds[-1]:.0f}"
+    if one.released.all() or not one.released.any():
+        return f"{ends}."
+    between = one.curve.only(~one.released).mean
+    least, most = (score.text(float(value)) for value in (between.min(), between.max()))
+    return f"{ends} (released models). Models in between, without noise: {least} to {most}."
 
 
 def _mean_in_the_end(score: Headline, curves: Sequence[RunCurve]) -> str:
@@ -232,7 +247,7 @@ def personal_figure(series: Sequence[Series]) -> Figure | None:
 def curve_traces(one: RunCurve) -> list[Json]:
     """The band and the line of a curve, with markers if there are few rounds, and dots between releases."""
     hue = colour(one.number)
-    released = (one.curve.rounds % one.every == 0) | (one.every == 1)  # x is no round in other figures
+    released = one.released
     curve = one.curve.only(released)
     common: Json = {
         "type": "scatter",
@@ -270,6 +285,9 @@ def _curve_table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
         for _, name, curve, *_ in curves
         for r, m, low, high in evenly_spaced_rows(curve.rounds, curve.mean, curve.low, curve.high)
     ]
+    heads = ["run", "round", what, "± (95 %)"]
+    shown = len(heads) if any(row[-1] for row in rows) else len(heads) - 1  # of one seed no interval is known
     return text.html_table(
-        ["run", "round", what, "± (95 %)"], rows, caption=f"{what} by run and round", numeric=(1, 2, 3)
-    )
+        heads[:shown], [row[:shown] for row in rows], caption=f"{what} by run and round",
+        numeric=tuple(range(1, shown)),
+    )  # fmt: skip

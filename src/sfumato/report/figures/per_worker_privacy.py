@@ -96,7 +96,10 @@ def _note_on_rounds(at_rounds: Sequence[int]) -> str:
     if len(at_rounds) == at_rounds[-1]:
         return ""
     marked = text.join_names(list(map(text.whole, at_rounds)), len(at_rounds))
-    return f" Computed after rounds {marked}; lines only join these, and ε may jump in between."
+    return (
+        f" Computed after rounds {marked}. Before each of them the step has its ε, which no earlier round "
+        "exceeds."
+    )
 
 
 def _layout(last_round: int, finite: Sequence[float], message: str) -> Json:
@@ -123,10 +126,11 @@ def _layout(last_round: int, finite: Sequence[float], message: str) -> Json:
 
 
 def _rounds_shown(run: GroupedRun) -> list[int]:
-    """At most twelve rounds (from 1), with the last one; fewer with sampling, where ε takes long to
-    compute.
+    """Rounds (from 1) with the last one: at most twelve, and the rounds before and after merging.
+
+    Fewer with sampling, where ε takes long to compute; there and where groups merge often, some of these.
     """
-    rounds = run.releases.rounds
+    rounds, every = run.releases.rounds, run.releases.merge_every
     if run.plan.is_sampled:
         pairs = len(run.rows)
         most = 5 if pairs <= 16 else 3 if pairs <= 60 else 2
@@ -136,7 +140,10 @@ def _rounds_shown(run: GroupedRun) -> list[int]:
         return []
     if rounds <= most:
         return list(range(1, rounds + 1))
-    return sorted({max(1, round(rounds * i / most)) for i in range(1, most + 1)})
+    spread = {max(1, round(rounds * i / most)) for i in range(1, most + 1)}
+    # what a merge passes on arrives in the round after it, where ε jumps
+    jumps = {number + after for number in range(every, rounds, every) for after in (0, 1)}
+    return sorted(spread | jumps if len(jumps) <= most else spread)
 
 
 def _spreads(run: GroupedRun, at_rounds: Sequence[int], model: Literal[1, 2]) -> list[_RoundSpread]:
@@ -174,15 +181,16 @@ def _epsilon_band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Js
     low, middle, high = ([one.values[i] for one in drawn] for i in range(3))
     common: Json = {"type": "scatter", "x": [one.round_number for one in drawn], "legendgroup": name}
     common |= {"mode": "lines", "hovertemplate": "%{text}"}
+    line_shape = {"shape": "vh"}  # ε never falls, so the step up to a round bounds all rounds before it
 
     def line(what: str, values: list[float], look: Json) -> Json:
         texts = list(map(text.epsilon, values))
         return common | {"name": f"{name}, {what}", "y": values, "text": texts} | look
 
     worst: Json = {"mode": "lines+markers", "fill": "tonexty", "fillcolor": transparent(hue, 0.16)}
-    worst |= {"line": {"color": hue, "width": 2}, "marker": {"color": hue, "size": 6}}
+    worst |= {"line": line_shape | {"color": hue, "width": 2}, "marker": {"color": hue, "size": 6}}
     return [
-        line("least", low, {"line": {"width": 0.5, "color": hue}, "showlegend": False}),
+        line("least", low, {"line": line_shape | {"width": 0.5, "color": hue}, "showlegend": False}),
         line("worst worker", high, worst),
-        line("median", middle, {"line": {"color": hue, "width": 1.5, "dash": "dash"}}),
+        line("median", middle, {"line": line_shape | {"color": hue, "width": 1.5, "dash": "dash"}}),
     ]

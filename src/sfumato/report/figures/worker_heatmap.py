@@ -19,7 +19,7 @@ from sfumato.report.figures.figure import (
     Json,
     epsilon_shade,
 )
-from sfumato.report.results.claim_words import claim_in_words
+from sfumato.report.results.claim_words import formula_in_words
 from sfumato.report.results.grouped_run import GroupedRun, WorkerPair
 
 Pairs: TypeAlias = list[list[WorkerPair | None]]
@@ -136,7 +136,7 @@ def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json]) -> Json
         shown = {view: [trace["name"] == view for trace in data] for view in ["rigorous", *run.claims]}
         buttons = [
             {
-                "label": text.label(_claim_label(view)),
+                "label": text.label(formula_in_words(view)),
                 "method": "restyle",
                 "args": [{"visible": visible}],
             }
@@ -229,11 +229,6 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
     return f"{facts}<br>claimed {claimed}" if claimed else facts
 
 
-def _claim_label(view: str) -> str:
-    """The formula of a claim, which the menu tells it by: all are of one theorem."""
-    return claim_in_words(view).rpartition(", ")[2]
-
-
 def _range_as_text(z: Any) -> tuple[str, str]:
     """The least and the largest value that is not NaN, as text; "nothing" twice where all are."""
     measured = z[~np.isnan(z)]
@@ -264,7 +259,7 @@ def _pair_table(run: GroupedRun) -> str:
     left = len(rows) - 100
     titles = ("groups of the worker", "of the observer", "distance", "releases", "bound", "ε")
     return text.html_table(
-        [*titles, *(f"ε, {_claim_label(name)}" for name in run.claims)],
+        [*titles, *(f"ε, {formula_in_words(name)}" for name in run.claims)],
         [
             (
                 *groups, "–" if pair.hops is None else pair.hops, text.whole(pair.releases), pair.bound,

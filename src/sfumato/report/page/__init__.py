@@ -3,11 +3,11 @@
 Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
 
     comparison       several runs: which is best at what, and where their specs differ
-    device_word      devices called sites, or workers, on a whole page
     first_screen     the first screen: who learns what, at what cost, is it worth it
     html             the HTML page and its figures
     not_accounted    what the ε do not speak of, and that a simulation's noise follows from its seed
     papers           links from the places of papers that a page names to a list at its end
+    party_words      parties called by words on a whole page
     sections         the report of runs: its sections in order
     who_adds_noise   who adds how much noise, who takes part and what is clipped
 """

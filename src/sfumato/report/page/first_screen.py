@@ -11,7 +11,6 @@ from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
 from sfumato.report.drawings.network_canvas import noise_sentence
-from sfumato.report.figures.claims import claims_sentence
 from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
 from sfumato.report.figures.heatmap import BY_TRUST
@@ -19,6 +18,7 @@ from sfumato.report.page.comparison import best_runs, comparison, largest_epsilo
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.page.not_accounted import seed_sentence
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
+from sfumato.report.results.claim_sentences import claims_by_reading, claims_sentence
 from sfumato.report.results.comparability import (
     asks_for_energy,
     radio_model,
@@ -118,8 +118,8 @@ def _each_run_html(series: Sequence[Series], matrices: Sequence[Matrix]) -> str:
     for one, matrix in zip(series, matrices, strict=True):
         for said in warnings_of_run(one, matrix):
             found.setdefault(said, []).append(one.name)
-        sentences = _paragraphs([*_leakage_paragraphs(one, matrix), *stop_reasons(one)])
-        told.append(under_name_of_run(one, series, sentences))
+        said = _leakage_html(one, matrix) + _further_html(one, matrix) + _paragraphs(stop_reasons(one))
+        told.append(under_name_of_run(one, series, said))
     findings = _findings_html({said: who if len(who) < len(series) else [] for said, who in found.items()})
     words = "<summary>What each run guarantees, in words</summary>"
     return f"{findings}<details>{words}{''.join(told)}</details>"
@@ -155,12 +155,16 @@ def _paragraphs(lines: Iterable[str]) -> str:
     return "".join(f"<p>{line}</p>" for line in joined)
 
 
-def _leakage_paragraphs(one: Series, matrix: Matrix) -> list[str]:
-    """Paragraphs on who learns how much in the runs of a series: guarantees, whose noise, claims, attacks."""
+def _leakage_html(one: Series, matrix: Matrix) -> str:
+    """HTML of who is protected how well in the runs of a series: ε is for which moves, and towards whom."""
+    return _paragraphs([*moved_sentence(one.network), *protection_paragraphs(one, matrix)])
+
+
+def _further_html(one: Series, matrix: Matrix) -> str:
+    """HTML of what the guarantees of a run rest on: noise, secure aggregation; then claims and attacks."""
     attacked = attacked_run(one)
     tried = [] if attacked is None else [verdict(observers_of(attacked))]
     network = one.network
-    moved = moved_sentence(network)
     privacy, secure = one.first.privacy, network.secure
     receivers = text.join_names(sorted({_receiver(hop) for hop in secure}))
     summed = [f"By secure aggregation only the sum of the messages arrives at {receivers}."] if secure else []
@@ -168,15 +172,17 @@ def _leakage_paragraphs(one: Series, matrix: Matrix) -> list[str]:
     placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
     told = protocol_warnings(one.first.spec_dict)
     noise = [*([_who_adds_noise(one, network)] if placed else []), *budget_sentence(one), *seed_sentence(one)]
+    labels = labels_for(network)
     paragraphs = [
-        moved,
-        *([said] for said in protection_paragraphs(one, matrix)),
         noise,
         [*summed, *sentences_on_colluders(one, matrix)],
-        *([said] for said in claims_sentence(privacy.claims, labels_for(network), told, privacy.coalitions)),
-        tried,
+        *([said] for said in claims_sentence(privacy.claims, labels, told, privacy.coalitions)),
     ]
-    return [" ".join(sentences) for sentences in paragraphs if sentences]
+    return (
+        _paragraphs(" ".join(sentences) for sentences in paragraphs if sentences)
+        + claims_by_reading(privacy.claims, labels)
+        + _paragraphs(tried)
+    )
 
 
 def _who_adds_noise(one: Series, network: Network) -> str:
@@ -214,7 +220,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     beside = scores_beside(one.first.metrics)
     final = _tiles_html([_Tile(f"Final {each.name}", score_text(each, one)) for each in (score, *beside)])
     columns = {
-        "Who learns what": [*epsilons, _paragraphs(_leakage_paragraphs(one, matrix))],
+        "Who learns what": [*epsilons, _leakage_html(one, matrix)],
         "At what cost": [
             _tiles_html(costs),
             _paragraphs(power_limit_sentences(one)),
@@ -231,24 +237,29 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
     nothing, others = findings_of_run(one)
     others = [said for said in others if said not in protocol_warnings(one.first.spec_dict)]
-    findings = _findings_html(dict.fromkeys([*_bare_pairs(one), *others], ()))
+    findings = _findings_html(dict.fromkeys([*_advice_for_bare_pairs(one), *others], ()))
     lead = _lead_html([*lead_of_run(one.first), *map(text.sentence, nothing)])
-    return f'{lead}<div class="answers">{blocks}</div>{findings}'
+    further = f'<div class="further">{_further_html(one, matrix)}</div>'
+    return f'{lead}<div class="answers">{blocks}</div>{findings}{further}'
 
 
-def _bare_pairs(one: Series) -> list[str]:
-    """A finding on pairs without a guarantee; [] where there are none, and where there are no others."""
+def _advice_for_bare_pairs(one: Series) -> list[str]:
+    """A finding on what protects pairs without a guarantee; [] where there are none, or no others.
+
+    Also [] where the warning on the protocol says what to do. Which pairs they are is told before.
+    """
     rows = of_main_unit(one.first.privacy.guarantees)
     endless = [row for row in rows if row.epsilon == math.inf and not row.trusted]
-    if not endless or len(endless) == len(rows):
+    if not endless or len(endless) == len(rows) or protocol_warnings(one.first.spec_dict):
         return []
-    pairs, kind = sum(row.stands_for for row in endless), endless[0].unit_kind
-    have = "has" if pairs == 1 else "have"
-    other = protocol_warnings(one.first.spec_dict)  # says what to do instead
-    advice = "" if other else ": add noise before it, in privacy.noise"
+    own = any(row.relation.kind == "own-edge" for row in endless)
+    key = "trust.trusted_aggregators" if one.network.device_word == "worker" else "trust.trusted_edges"
+    trust = (
+        f", or, where devices trust their own {_name_of_aggregator(one)}, write so in {key}" if own else ""
+    )
     return [
-        f"{text.how_many(pairs, 'pair')} of a {kind} and an observer that it does not trust {have} no "
-        f"guarantee (ε = ∞){advice}"
+        "where there is no guarantee (∞), let a party add noise (privacy.noise) before the message reaches "
+        f"the observer{trust}"
     ]
 
 
@@ -290,9 +301,7 @@ def _energy_tile(one: Series, energy_j: float) -> _Tile:
 
 def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
     """A tile with the largest ε for each kind of observer."""
-    grouped = not math.isnan(summary.epsilon_peers)
-    network = one.network
-    edge = "master" if grouped else _name_of_edges(network.shape)
+    network, edge = one.network, _name_of_aggregator(one)
     others = {"worker": "other workers", "site": "another site"}.get(network.device_word, "other devices")
     raw = one.first.privacy.raw_to_trusted_edge
     some_raw = has_edges(one) and bool(raw)
@@ -316,9 +325,12 @@ def look_of_epsilon(epsilon: float) -> str:
     return "unprotected" if epsilon == math.inf else "warn" if epsilon > LARGE_EPSILON else ""
 
 
-def _name_of_edges(shape: Tree | GroupNetwork | str) -> str:
-    """What the lowest aggregators of a tree are called."""
-    return shape.tiers[-1].name if isinstance(shape, Tree) and shape.depth > 1 else "edge"
+def _name_of_aggregator(one: Series) -> str:
+    """What the aggregators of devices are called: masters of groups, or as the lowest tier of a tree."""
+    shape = one.network.shape
+    if isinstance(shape, Tree):
+        return shape.tiers[-1].name if shape.depth > 1 else "edge"
+    return "master" if isinstance(shape, GroupNetwork) else "edge"
 
 
 def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:

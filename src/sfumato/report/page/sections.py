@@ -27,7 +27,6 @@ from sfumato.report.figures.heatmap import after_run_table, heatmap_figure
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
 from sfumato.report.figures.worker_heatmap import workers_html
-from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.first_screen import first_screen
 from sfumato.report.page.html import (
     PlacedFigures,
@@ -40,6 +39,7 @@ from sfumato.report.page.html import (
 )
 from sfumato.report.page.not_accounted import not_accounted
 from sfumato.report.page.papers import with_papers_explained
+from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
 from sfumato.report.results.comparability import asks_for_energy, data_of, has_no_radio
@@ -118,7 +118,9 @@ def page_of(series: Sequence[Series], place: Path) -> str:
         ),
     ]  # fmt: skip
     words = {one.network.device_word for one in series}
-    told = with_papers_explained(with_device_word(sections, words.pop() if len(words) == 1 else "device"))
+    told = with_papers_explained(
+        with_words_for_parties(sections, words.pop() if len(words) == 1 else "device")
+    )
     return render_page(title, _subtitle_html(series), told, figures, shared=shared_script(place))
 
 
@@ -210,7 +212,7 @@ def _without_finite_epsilon(series: Sequence[Series]) -> str:
     if not endless:
         return "No largest ε towards a watched observer is finite, so none is drawn over rounds."
     whom = text.join_names([parties_in_words(series[0].network.titled(observer)) for observer in endless])
-    worst = f"the largest ε of a {unit_of_run(series[0].first)} towards {whom} is ∞, so it has no curve"
+    worst = f"towards {whom} the worst {unit_of_run(series[0].first)} has ε = ∞ in every round: no curve"
     return " ".join([text.sentence(worst), *filter(None, map(partial(_how_many_finite, series[0]), endless))])
 
 
@@ -223,7 +225,8 @@ def _how_many_finite(one: Series, observer: str) -> str:
     many, every = (sum(row.stands_for for row in some) for some in (finite, rows))
     have = "has" if many == 1 else "have"
     of = text.how_many(every, rows[0].unit_kind)
-    return f"Towards the {observer} {text.whole(many)} of {of} {have} a finite one."
+    most = text.epsilon(max(row.epsilon for row in finite))
+    return f"{text.whole(many)} of {of} {have} a finite ε towards the {observer}, at most {most}."
 
 
 def _control_html(one: Series, figures: PlacedFigures) -> str:

@@ -13,16 +13,16 @@ def claim_in_words(source: str) -> str:
     return written.replace(" x ", " × ")
 
 
-def source_without_formula(source: str) -> str:
-    """The place of a paper in the source of a claim, without the formula or the rounds that follow it."""
-    return source.rpartition(", ")[0] or source
+def formula_in_words(source: str) -> str:
+    """The formula or the rounds of a claim's source, which follow the place of the paper."""
+    return claim_in_words(source).rpartition(", ")[2]
 
 
 def by_source(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
-    """The claims of each place of a paper (`source_without_formula`), in their order."""
+    """The claims of each place of a paper, in their order; the place is without formula and rounds."""
     found: dict[str, list[Claim]] = {}
     for claim in claims:
-        found.setdefault(source_without_formula(claim.source), []).append(claim)
+        found.setdefault(claim.source.rpartition(", ")[0] or claim.source, []).append(claim)
     return found
 
 
@@ -31,6 +31,4 @@ def held_in_words(claim: Claim) -> tuple[str, str]:
 
     The rigorous ε over groups is the least of several upper bounds, so that a smaller claim is not refuted.
     """
-    if claim.source.startswith("DP-OGL"):
-        return "is proved", "is not proved"
-    return "holds", "does not hold"
+    return ("is proved", "is not proved") if claim.paper == "DP-OGL" else ("holds", "does not hold")

@@ -21,9 +21,11 @@ def epsilon_in_words(kind: str, value: float) -> str:
     """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
     sure = sure_in_words(value, 0.5)
     most = sure if sure == _ALMOST_CERTAIN else f"at most {sure} sure, leaving δ aside"
-    weak = (
-        ": hardly any protection" if value > LARGE_EPSILON else ": little protection" if value > _WEAK else ""
-    )
+    weak = ": hardly any protection" if value > LARGE_EPSILON else ": little protection"
+    if sure == _ALMOST_CERTAIN:
+        weak = ": no protection in practice"
+    elif value <= _WEAK:
+        weak = ""
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
         f"used can become {most}{weak}."

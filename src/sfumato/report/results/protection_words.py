@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from sfumato.large_epsilons import LARGE_EPSILON
-from sfumato.report.formatting import epsilon, join_names, number, sentence, whole
+from sfumato.report.formatting import epsilon, join_names, number, sentence, title, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import (
     after_run_sentence,
@@ -80,14 +80,24 @@ def _worker_sentences(series: Series, matrix: Matrix, main: str, at: str) -> lis
     protected = [value for value in workers if value < math.inf]
     if not protected:
         return []
-    largest = f"ε = {epsilon(max(protected))}{at}"
+    whom = _finite_workers(matrix) if len(protected) < len(workers) else "towards another worker"
     return [
-        f"Towards some other workers there is no guarantee (∞); towards the rest none exceeds {largest}."
-        if len(protected) < len(workers)
-        else f"Towards another worker none exceeds {largest}.",
+        f"{title(whom)} none exceeds ε = {epsilon(max(protected))}{at}.",
         *_class_sentences(matrix),
         epsilon_in_words("worker" if main == "device" else main, max(protected)),
     ]
+
+
+def _finite_workers(matrix: Matrix) -> str:
+    """A phrase on the kinds of other workers towards whom every class has a finite ε, such as ``towards
+    workers 1 group away``; on all with a guarantee where no kind is such.
+    """
+    found: dict[int, bool] = {}
+    for (_, column), cell in sorted(matrix.cells.items()):
+        if matrix.columns[column].kind in ("peer", "other-device"):
+            found[column] = found.get(column, True) and cell.epsilon < math.inf
+    towards = [matrix.columns[column].towards for column, finite in found.items() if finite]
+    return join_names(towards) or "towards other workers, where there is a guarantee,"
 
 
 def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str]:
@@ -109,11 +119,11 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
         whom = _everybody(series, kind) if alike else f"the {observer}"
         having = f", of those {kind}s that have a guarantee," if len(finite) < len(rows) else ""
         ranged = range_sentence(finite, f" towards the {observer}{having}")
-        by_class = _towards_classes(matrix, kind, observer) if len(series.runs) == 1 else []
+        by_class = _towards_classes(matrix, kind, observer, at) if len(series.runs) == 1 else []
         in_words = kind == every[0].unit_kind and most <= LARGE_EPSILON  # a finding says what more means
+        largest = f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}."
         return [
-            f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}.",
-            *(by_class or ranged),
+            *(by_class or [largest, *ranged]),
             *(_why_sites_differ(series, kind) if ranged else []),
             *([_ALL_SEE_DRAWS] if alike and all(_SEEN in row.why for row in of_kind) else []),
             *([_ALL_FROM_GRADIENTS] if alike and series.network.step_noise else []),
@@ -157,11 +167,11 @@ def _everybody(series: Series, kind: str) -> str:
     return f"anybody but its own {series.network.device_word}"
 
 
-def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:
+def _towards_classes(matrix: Matrix, kind: str, observer: str, at: str) -> list[str]:
     """One sentence with the largest ε of every class of units towards the cloud or the public.
 
     Of many classes only those with the least and the largest. Those without a guarantee are left out. []
-    where ε hardly differs, and for classes of named sites.
+    where ε hardly differs, and for classes of named sites. ``at``: text with δ.
     """
     found, bare = [], False
     for (row, column), cell in sorted(matrix.cells.items()):
@@ -182,8 +192,8 @@ def _towards_classes(matrix: Matrix, kind: str, observer: str) -> list[str]:
     ]
     if len(values) > len(found):
         having = ", where there is a guarantee," if bare else ""
-        return [f"Towards the {observer} it goes{having} from {each[0]} to {each[1]}."]
-    return [f"Towards the {observer}: {join_names(each)}."]
+        return [f"Towards the {observer}{at} ε goes{having} from {each[0]} to {each[1]}."]
+    return [f"Towards the {observer}{at}: {join_names(each)}."]
 
 
 def _class_sentences(matrix: Matrix) -> list[str]:
@@ -206,6 +216,9 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
     trusted = _without_guarantee(matrix, trusted=True)
     if not trusted:
         return []
+    whom = {phrase for phrases in trusted.values() for phrase in phrases}
+    if len(trusted) == len(matrix.rows) > 1 and whom == {"towards their own master"}:
+        return ["All workers trust their own masters with raw updates: there is no guarantee towards these."]
     pairs = _unprotected_pairs_phrase(matrix, trusted, str(raw) if raw else None)
     return [f"No guarantee towards an observer that is trusted with raw updates: {pairs}."]
 

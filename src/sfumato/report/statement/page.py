@@ -11,9 +11,9 @@ from string import Template
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
-from sfumato.report.page.device_word import with_device_word
 from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
+from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.who_adds_noise import noise_part
 from sfumato.report.results.epsilon_words import after_run_sentence, sure_in_words
 from sfumato.report.results.summary import range_sentence
@@ -45,7 +45,7 @@ def statement_page(statement: Statement) -> str:
         section("What is not protected", [_protection_html(statement, delta)]),
         section("What is taken on trust", [_assumptions_html(statement.assumptions)]),
         section("Who is trusted with raw updates", [_trust_html(statement)]),
-        *with_device_word(
+        *with_words_for_parties(
             [
                 section("Who adds noise", [_noise_html(statement)]),
                 section("What this does not cover", [bullet_list(statement.not_covered)]),

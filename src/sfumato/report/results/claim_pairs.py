@@ -1,0 +1,123 @@
+"""Names of the pairs of units and observers that published claims are about, and where claims hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sfumato.privacy.claim import Claim, ClaimedDraw, claim_holds
+from sfumato.report import formatting as text
+from sfumato.report.results.claim_words import held_in_words
+from sfumato.report.results.observer_labels import ObserverLabels
+from sfumato.run_folder.recorded_privacy import WorstCoalition
+
+MOST_NAMED = 4
+_CHARGED: Mapping[ClaimedDraw, str] = {
+    "none": "",
+    "seen": "for a device that is drawn",
+    "unseen": "before the draw",
+    "replaced": "before the draw, another device taking its place",
+}
+
+
+class PairNames(NamedTuple):
+    """Names the pairs that claims are about: classes of units, and how observers are placed towards them.
+
+    Attributes:
+        labels: of the run's network.
+        units: of all claims of the run.
+        coalitions: of devices with the aggregator of a unit, which a threat model tolerates.
+    """
+
+    labels: ObserverLabels
+    units: tuple[str, ...]
+    coalitions: Sequence[WorstCoalition] = ()
+
+    @classmethod
+    def of(
+        cls, claims: Sequence[Claim], labels: ObserverLabels, coalitions: Sequence[WorstCoalition]
+    ) -> PairNames:
+        """The names for all ``claims`` of a run; ``coalitions`` as of the class."""
+        return cls(labels, tuple(dict.fromkeys(claim.unit for claim in claims)), coalitions)
+
+    def towards(self, claim: Claim) -> str:
+        """The observer of a claim in a sentence, such as ``towards their own edge``.
+
+        For one round with what its ε supposes of the draw: who sees it is charged as of a device that is
+        drawn, others for the chance that it is.
+        """
+        towards = self.labels.column(claim.unit, claim.observer).towards
+        charged = _CHARGED[claim.draw] if claim.one_round else ""
+        return f"{towards} {charged}".rstrip()
+
+    def all_towards(self, claims: Sequence[Claim]) -> str:
+        """The observers of ``claims`` in a sentence, each kind once."""
+        return text.join_names(list(dict.fromkeys(map(self.towards, claims))))
+
+    def whose(self, claims: Sequence[Claim]) -> str:
+        """The classes of units that claims are about; "" where the run has none about others."""
+        about = {claim.unit for claim in claims}
+        titles = dict.fromkeys(self.labels.row(unit).title for unit in self.units if unit in about)
+        return "" if len(about) == len(self.units) else text.join_names(list(titles), MOST_NAMED)
+
+    def told_apart(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
+        """The name of each pair of ``claims``, for the axis of a figure; of pairs with the same name also
+        who the observer is.
+        """
+        named = {
+            (one.unit, one.observer): f"{self.labels.row(one.unit).title} → "
+            f"{self.labels.column(one.unit, one.observer).title}"
+            for one in claims
+        }
+        many = Counter(named.values())
+        return {
+            (unit, observer): name if many[name] == 1 else f"{name} ({self.labels.observer_title(observer)})"
+            for (unit, observer), name in named.items()
+        }
+
+    def holding(self, claims: Sequence[Claim]) -> str:
+        """A clause on where claims hold: everywhere, nowhere, or towards which kinds of observers.
+
+        Of groups a claim that does not hold is only said to be not proved: see `held_in_words`.
+        """
+        holds, not_held = held_in_words(claims[0])
+        if all(claim.holds for claim in claims):
+            colluders = self._colluders_against(claims)
+            return f"it {holds} {self._with_colluders(claims, colluders)}" if colluders else f"it {holds}"
+        if not any(claim.holds for claim in claims):
+            return f"it {not_held}"
+        kinds = list(dict.fromkeys(map(self.towards, claims)))
+        where = [k for k in kinds if all(c.holds for c in claims if self.towards(c) == k)]
+        fails = [k for k in kinds if not any(c.holds for c in claims if self.towards(c) == k)]
+        if len(where) + len(fails) == len(kinds):
+            colluders = self._colluders_against([claim for claim in claims if claim.holds])
+            also = (
+                f", nor with {text.how_many(colluders, 'device')} that collude with it" if colluders else ""
+            )
+            nowhere = text.join_names(fails).replace(" and ", " or ")
+            return f"it {holds} {text.join_names(where)}, not {nowhere}{also}"
+        pairs = {(claim.unit, claim.observer) for claim in claims}
+        failing = {(claim.unit, claim.observer) for claim in claims if not claim.holds}
+        held = text.whole(len(pairs) - len(failing))
+        return f"it {holds} for {held} of {text.whole(len(pairs))} classes of pairs"
+
+    def _with_colluders(self, claims: Sequence[Claim], fewest: int) -> str:
+        """Towards whom claims hold that ``fewest`` devices break which collude with the unit's edge."""
+        alone = self.all_towards(claims)
+        if fewest == 1:
+            return f"{alone} alone, not with 1 colluding device"
+        return f"{alone}, also with up to {text.how_many(fewest - 1, 'colluding device')}, not with more"
+
+    def _colluders_against(self, claims: Sequence[Claim]) -> int:
+        """The fewest devices with which its own edge breaks one of the ``claims``; 0 where none are known."""
+        return min(
+            (
+                row.size
+                for claim in claims
+                if self.labels.column(claim.unit, claim.observer).kind == "own-edge"
+                for row in self.coalitions
+                if row.unit == claim.unit and not claim_holds(claim.claimed_epsilon, row.supernode_epsilon)
+            ),
+            default=0,
+        )

@@ -1,0 +1,195 @@
+"""Published claims on the first screen: sentences, and a table of claims that a paper states in two ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sfumato.privacy.claim import Claim
+from sfumato.report import formatting as text
+from sfumato.report.results.claim_pairs import PairNames
+from sfumato.report.results.claim_words import by_source, formula_in_words, held_in_words
+from sfumato.report.results.observer_labels import ObserverLabels
+from sfumato.run_folder.recorded_privacy import WorstCoalition
+
+
+def claims_sentence(
+    claims: Sequence[Claim],
+    labels: ObserverLabels,
+    told: Sequence[str] = (),
+    coalitions: Sequence[WorstCoalition] = (),
+) -> list[str]:
+    """Sentences on each published claim: the claimed ε, for whom, whether it holds, and the rigorous ε.
+
+    Claims from the same place of a paper share their sentences, also if their ε differ. [] without claims.
+
+    Args:
+        claims: all of a run.
+        labels: of its network.
+        told: reasons for failed claims that the page states elsewhere and that are not repeated.
+        coalitions: the worst coalitions of devices, where the run's threat model tolerates colluders.
+    """
+    names = PairNames.of(claims, labels, coalitions)
+    return [
+        " ".join([_sentences_of_source(source, about, names), *_common_reason(about, told)])
+        for source, about in by_source(claims).items()
+    ]
+
+
+def claims_by_reading(claims: Sequence[Claim], labels: ObserverLabels) -> str:
+    """HTML tables of the places of papers with several formulas: ε by each, by kind of observer.
+
+    "" where no paper states its ε in two ways. Cells have the range over the pairs, and whether it holds.
+
+    Args:
+        claims: all of a run.
+        labels: of its network.
+    """
+    names = PairNames.of(claims, labels, ())
+    return "".join(
+        _table_of_readings(source, about, names)
+        for source, about in by_source(claims).items()
+        if _has_readings(about)
+    )
+
+
+def _has_readings(claims: Sequence[Claim]) -> bool:
+    """Whether claims of one place are by several formulas, and not of one round and of all."""
+    formulas = {formula_in_words(claim.source) for claim in claims}
+    return len(formulas) > 1 and not any(claim.one_round for claim in claims)
+
+
+def _table_of_readings(source: str, claims: Sequence[Claim], names: PairNames) -> str:
+    """The table of one place of a paper: a row for each kind of observer, a column for each formula."""
+    formulas = list(dict.fromkeys(formula_in_words(claim.source) for claim in claims))
+    rows = []
+    for kind in dict.fromkeys(map(names.towards, claims)):
+        found = [claim for claim in claims if names.towards(claim) == kind]
+        cells = [_cell([one for one in found if formula_in_words(one.source) == each]) for each in formulas]
+        rows.append((kind.removeprefix("towards "), *cells, _span(_rigorous(found), text.epsilon)))
+    heads = [f"claimed, {formula}" for formula in formulas]
+    return text.html_table(
+        ["towards", *heads, "provable"], rows, caption=f"ε by {source}", numeric=range(1, 2 + len(heads))
+    )
+
+
+def _cell(claims: Sequence[Claim]) -> str:
+    """The claimed ε of one formula towards one kind of observer, and for how many pairs it holds."""
+    holds, not_held = (words.removeprefix("is ") for words in held_in_words(claims[0]))
+    held = sum(claim.holds for claim in claims)
+    some = f"{holds} for {held} of {len(claims)} classes"
+    verdict = holds if held == len(claims) else some if held else not_held
+    return f"{_span([claim.claimed_epsilon for claim in claims], text.number)}: {verdict}"
+
+
+def _sentences_of_source(source: str, claims: Sequence[Claim], names: PairNames) -> str:
+    """Sentences such as "H2FDP Prop. 3.1 claims ε = 1; it does not hold. Provable: towards the cloud 9."."""
+    if any(claim.one_round for claim in claims):
+        return _sentence_on_one_round(source, claims, names)
+    if _has_readings(claims):
+        return _sentence_on_readings(source, claims, names)
+    whose = names.whose(claims)
+    of = f" for {whose}, and nothing for others" if whose else ""
+    stated = [claim for claim in claims if claim.stated]
+    if stated and len(stated) < len(claims):
+        return _sentences_on_stated(source, stated, [one for one in claims if not one.stated], names, of)
+    if claims[0].paper == "H2FDP":  # whose Definition 2.1 is about one element of a device's data
+        of = f" for one data point{of}"
+    states = "claims" if stated else "would claim"
+    whole = "for a device as a whole " if _is_read_of_devices(claims) else ""
+    claimed = _span([claim.claimed_epsilon for claim in claims], text.number)
+    return (
+        f"{source} {states} ε = {claimed}{of}; {whole}{names.holding(claims)}. "
+        f"Provable: {_provable(claims, names, whose)}."
+    )
+
+
+def _sentence_on_readings(source: str, claims: Sequence[Claim], names: PairNames) -> str:
+    """A sentence on a claim that a paper states by several formulas, whose ε are in a table."""
+    formulas = list(dict.fromkeys(formula_in_words(claim.source) for claim in claims))
+    holding = {
+        names.holding([claim for claim in claims if formula_in_words(claim.source) == formula])
+        for formula in formulas
+    }
+    verdict = f"by each of them {holding.pop()}" if len(holding) == 1 else "the table says where each holds"
+    by = text.join_names([f"by {formula}" for formula in formulas])
+    return f"{source} gives more than one ε, {by}; {verdict}."
+
+
+def _sentence_on_one_round(source: str, claims: Sequence[Claim], names: PairNames) -> str:
+    """A sentence on a claim of which a paper speaks for one round only, and on what all rounds add up to."""
+    first = [claim for claim in claims if claim.one_round]
+    later = [claim for claim in claims if not claim.one_round]
+    whose = names.whose(claims)
+    of = f" for {whose}, and nothing for others" if whose else ""
+    claimed = _span([claim.claimed_epsilon for claim in first], text.number)
+    said = (
+        f"{source} claims ε = {claimed} a round{of}; {names.holding(first)}. "
+        f"Provable for one round: {_provable(first, names, whose)}"
+    )
+    if not later:
+        return f"{said}."
+    before = ", before the draws" if any(claim.draw == "seen" for claim in claims) else ""
+    rounds, worst = formula_in_words(later[0].source), text.epsilon(max(_rigorous(later)))
+    return f"{said}; for {rounds}{before}: {worst}."
+
+
+def _sentences_on_stated(
+    source: str, stated: Sequence[Claim], others: Sequence[Claim], names: PairNames, of: str
+) -> str:
+    """Sentences on a claim that a paper states of some observers, and on its ε towards others.
+
+    Args:
+        source: the place of the paper.
+        stated: the claims of which the paper speaks.
+        others: those towards observers of whom it does not.
+        names: of the run.
+        of: words on whom the claims are about, after an ε.
+    """
+    whom, elsewhere = names.all_towards(stated), names.all_towards(others)
+    claimed = _span([claim.claimed_epsilon for claim in [*stated, *others]], text.number)
+    return (
+        f"{source} states ε = {claimed}{of}, {whom}: {names.holding(stated)} there. "
+        f"Provable: {_provable(stated, names, names.whose(stated))}. "
+        f"{text.title(elsewhere)}, of whom it says nothing, {names.holding(others)} "
+        f"({_span(_rigorous(others), text.epsilon)})."
+    )
+
+
+def _is_read_of_devices(claims: Sequence[Claim]) -> bool:
+    """Whether claims of a paper about one record are set beside the ε of whole devices."""
+    return all(one.paper == "H2FDP" and one.unit.startswith("device:") for one in claims)
+
+
+def _common_reason(claims: Sequence[Claim], told: Sequence[str]) -> list[str]:
+    """The first reason that all claims of a source share, as a sentence; [] where any of them holds."""
+    shared = [set(claim.why.rstrip(".").split("; ")) for claim in claims]
+    first = claims[0].why.rstrip(".").split("; ")[0]
+    if not first or any(first in said for said in told) or any(claim.holds for claim in claims):
+        return []
+    return [text.sentence(first)] if all(first in reasons for reasons in shared) else []
+
+
+def _provable(claims: Sequence[Claim], names: PairNames, told: str) -> str:
+    """The rigorous ε of claims towards each kind of observer, each the range over the units.
+
+    With the classes of units, where these are neither all nor those that were ``told``.
+    """
+    by_kind: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_kind.setdefault(names.towards(claim), []).append(claim)
+    said = []
+    for towards, found in by_kind.items():
+        whose = names.whose(found)
+        only = f" ({whose})" if whose not in ("", told) else ""
+        said.append(f"{_span(_rigorous(found), text.epsilon)} {towards}{only}")
+    return text.join_names(said)
+
+
+def _rigorous(claims: Sequence[Claim]) -> list[float]:
+    """The rigorous ε of each claim."""
+    return [claim.rigorous_epsilon for claim in claims]
+
+
+def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
+    """The least and the largest of ``values`` as text; one number where they are written alike."""
+    return " to ".join(dict.fromkeys(map(written, (min(values), max(values)))))
