@@ -17,6 +17,7 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     observer_labels   names of classes of devices, and of observers relative to a device
     power_limit       over the air: messages that the power limit made weaker
     protection_words  who is protected how well, who trusts whom, and who has no guarantee and why
+    score_by_epsilon  what each step of ε brings in accuracy
     secure_sums       how many messages a sum under secure aggregation needs, and who may be missing
     series            one entry of a report: a run, or several seeds with mean and interval
     spec_sections     sections of a resolved spec, with defaults
