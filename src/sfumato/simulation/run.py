@@ -118,6 +118,7 @@ def run(
     """Train ``spec`` and write everything to a run folder, which `sfumato.load_run` reads.
 
     All guarantees are those of all rounds of the spec, and hold for fewer.
+    ``device``, ``resume``, ``force``, ``record_views`` and ``track`` are those of `run_rounds`.
 
     Args:
         spec: as loaded.
@@ -128,7 +129,6 @@ def run(
             spec holds.
         on_round: called after every round; where it returns True, or raises, the run stops, to be resumed.
         out: the run folder; default ``runs/NAME``.
-        device, resume, force, record_views, track: as of `run_rounds`.
         progress: whether a bar is drawn, on a terminal and in a notebook.
         seeds: how many seeds are trained, from the spec's on, in ``out/seed-N``; ``None``: only the spec's.
         baseline: whether the twin without noise (same data, seed, schedule, clip) is trained too, in
