@@ -162,7 +162,9 @@ def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
     if s == t:
         taken = (rate + of_shared) * _exp_times_normal(levels, z - s)
     else:
-        taken = rate * _exp_times_normal(levels, z - s) + of_shared * _exp_times_normal(levels, z - t)
+        taken = rate * _exp_times_normal(levels, z - s)
+        if rate < 1:  # else B has no weight, and e^ε Φ(z - t) may be no float
+            taken += of_shared * _exp_times_normal(levels, z - t)
     return np.asarray(np.maximum(rate * special.ndtr(z) - taken, 0.0), dtype=np.float64)
 
 
