@@ -53,6 +53,7 @@ from sfumato.privacy.sampling import Sampling
 
 TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
 _NEWTON_STEPS, _SETTLED = 12, 1e-7
+_BISECTIONS = 64
 _LARGEST_POWER, _LEAST_NORMAL = 700.0, -37.0  # e to the one, and Φ of the other, are normal floats
 
 
@@ -230,9 +231,6 @@ def _settled(start: Array, log_other: Array, log_shared: Array, move: DrawnShift
         places, z = places[moving], after[moving]
         log_other, log_shared = log_other[moving], log_shared[moving]
     return found
-
-
-_BISECTIONS = 64
 
 
 @lru_cache(maxsize=64)
