@@ -166,3 +166,17 @@ def test_at_the_probability_of_a_seen_draw_epsilon_meets_delta(terms):
     for delta in (1e-5 * (1 - 1e-9), 1e-5, 1e-5 * (1 + 1e-9)):
         for direction in loss._directions:
             assert direction.delta(direction.epsilon(delta)) <= delta * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_epsilon_where_delta_is_the_mass_above_0_to_the_last_digit(seed):
+    """Sums by blocks and by points round differently: whichever is above δ, there is an ε and it meets δ."""
+    chances = np.random.default_rng(seed).random(9000) ** 5
+    chances /= chances.sum() * 2
+    losses = 40.0 + 0.25 * np.arange(9000)
+    tilted = composition._Tilted(losses, chances, 0.0, 1e-300, 0.0)
+    by_points, whole = float(np.add.accumulate(chances[::-1])[-1]), tilted.delta(0.0)
+    for delta in (by_points, whole, *(whole * (1 + ulps * 2e-16) for ulps in range(-30, 31))):
+        found = tilted.epsilon(delta)
+        assert found >= 0
+        assert tilted.delta(found) <= delta * (1 + 1e-13)

@@ -153,3 +153,23 @@ def test_profiles_are_as_accurate_where_weights_are_no_floats(away):
     assert (np.diff(found) <= 1e-15).all()
     quick = one_release.profile_of_shift(levels[:1000], 0.3, move)
     np.testing.assert_allclose(quick, found[:1000], rtol=1e-10, atol=1e-15)
+
+
+@pytest.mark.parametrize("away", [0.5, 2.0])
+def test_a_shared_part_that_is_never_released_weighs_nothing_where_its_ratio_is_no_float(away):
+    """At rate 1 the profile is that of N(0, 1) against N(s, 1), also where e^ε Φ(z - t) is above e^710."""
+    levels = np.arange(4_000) * 0.5
+    found = one_release.profile_of_shift(levels, 1.0, one_release.DrawnShift(1.0, 60.0, 60.0 * away))
+    np.testing.assert_allclose(
+        found, gaussian.delta(epsilon=levels, mu=np.array(60.0)), rtol=1e-9, atol=1e-15
+    )
+
+
+def test_a_replaced_unit_that_is_always_drawn_has_no_less_than_its_noise_s_scales_tell():
+    """Half of the releases have μ = 60: δ at ε = 800, far below μ²/2, is their probability, and no less."""
+    sampling = Sampling.poisson(1.0, apart=0.5, scales=((0.5, 1.0), (0.3, 0.4)))
+    loss = PrivacyLoss([GaussianTerm(1 / 60, 1, sampling)], 1.0)
+    assert not loss.is_within(800.0, 0.4)
+    assert 0.5 - 1e-9 <= loss.delta(800.0) <= 0.5 + 1e-9
+    exact = gaussian.epsilon(delta=2e-5, mu=60.0)
+    assert exact <= loss.epsilon(1e-5) <= exact + 1.0

@@ -13,7 +13,7 @@ from sfumato import account
 from sfumato.privacy.accountant import composed_epsilon
 from sfumato.privacy.charges import Composition
 from sfumato.privacy.noise_scale import is_surely_enough, scale_for
-from sfumato.privacy.sampling import GaussianTerm, Sampling
+from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling
 from sfumato.schedule.noise import shared_factors
 from sfumato.schedule.noise.shared_factors import MOST_EXCESS, FactorsFound
 from sfumato.schedule.resolve import resolve
@@ -86,9 +86,17 @@ def test_shared_noise_that_several_sources_add_meets_the_target(monkeypatch: pyt
     )
 
 
-def charged(multiplier: float, *, sample: int = 2, count: int = 3, fails: float = 0.0) -> Composition:
+def charged(
+    multiplier: float,
+    *,
+    sample: int = 2,
+    count: int = 3,
+    fails: float = 0.0,
+    terms: int = 1,
+    neighbours: Neighbours = "zero-out",
+) -> Composition:
     term = GaussianTerm(multiplier, count, Sampling.without_replacement(12, sample, (2.0, 1.0)))
-    return Composition((term,), "zero-out", "", fails)
+    return Composition((term,) * terms, neighbours, "", fails)
 
 
 def test_pairs_without_noise_are_judged_anew() -> None:
@@ -107,6 +115,8 @@ def test_pairs_without_noise_are_judged_anew() -> None:
         (((charged(2.0),), (charged(6.0, count=4),)), False),
         (((charged(2.0),), (charged(6.0, fails=1e-9),)), False),
         (((charged(2.0),), (charged(6.0), charged(7.0))), False),
+        (((charged(2.0),), (charged(6.0, terms=2),)), False),
+        (((charged(2.0),), (charged(6.0, neighbours="replace"),)), False),
         (((charged(2.0),),), False),
     ],
 )

@@ -112,7 +112,8 @@ class _Tilted:
         weighed = np.add.accumulate(np.append(math.exp(above.log_weighed + least), weights))
         after = mass[:-1] - weighed[:-1] * np.exp(losses - least)  # δ at every point of the block
         count = int(np.count_nonzero(after <= delta))  # ε lies below so many of them
-        return math.log(mass[count] - delta) + least - math.log(weighed[count])
+        excess = max(mass[count] - delta, _UNIT * delta)  # sums by blocks and by points round differently
+        return max(0.0, math.log(excess) + least - math.log(weighed[count]))
 
     def _sums_through(self, number: int, above: _SumsFromAbove) -> _SumsFromAbove:
         """The sums over the points of block ``number`` and of those ``above`` it; every result is kept."""
@@ -143,7 +144,8 @@ class _Tilted:
     @cached_property
     def _step(self) -> float:
         """Distance of the points; where there is one only, any."""
-        return float(self.losses[1] - self.losses[0]) if len(self.losses) > 1 else _SPAN
+        count = len(self.losses) - 1
+        return float(self.losses[-1] - self.losses[0]) / count if count else _SPAN
 
 
 class _SumsFromAbove(NamedTuple):

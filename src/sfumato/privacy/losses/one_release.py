@@ -53,6 +53,7 @@ from sfumato.privacy.sampling import Sampling
 
 TAIL = 9.5  # standard deviations beyond which losses count as infinite or least: probability 1e-21
 _NEWTON_STEPS, _SETTLED = 12, 1e-7
+_BISECTIONS = 64
 _LARGEST_POWER, _LEAST_NORMAL = 700.0, -37.0  # e to the one, and Φ of the other, are normal floats
 
 
@@ -162,7 +163,9 @@ def profile_of_shift(levels: Array, rate: float, move: DrawnShift) -> Array:
     if s == t:
         taken = (rate + of_shared) * _exp_times_normal(levels, z - s)
     else:
-        taken = rate * _exp_times_normal(levels, z - s) + of_shared * _exp_times_normal(levels, z - t)
+        taken = rate * _exp_times_normal(levels, z - s)
+        if rate < 1:  # else B has no weight, and e^ε Φ(z - t) may be no float
+            taken += of_shared * _exp_times_normal(levels, z - t)
     return np.asarray(np.maximum(rate * special.ndtr(z) - taken, 0.0), dtype=np.float64)
 
 
@@ -228,9 +231,6 @@ def _settled(start: Array, log_other: Array, log_shared: Array, move: DrawnShift
         places, z = places[moving], after[moving]
         log_other, log_shared = log_other[moving], log_shared[moving]
     return found
-
-
-_BISECTIONS = 64
 
 
 @lru_cache(maxsize=64)
