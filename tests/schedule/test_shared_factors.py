@@ -108,8 +108,8 @@ def test_pairs_without_noise_are_judged_anew() -> None:
     ("later", "met"),
     [
         (((charged(2.0),), (charged(6.0),)), True),
-        (((charged(2.0 * (1 + 1e-12)),), (charged(6.0),)), True),
-        (((charged(2.0),), (charged(6.0 * (1 - 1e-6)),)), False),
+        (((charged(2.0 * (1 + 1e-13)),), (charged(6.0),)), True),
+        (((charged(2.0),), (charged(6.0 * (1 - 1e-10)),)), False),
         (((charged(2.0),), (charged(6.0 * (1 + 1e-6)),)), False),
         (((charged(2.0),), (charged(6.0, sample=3),)), False),
         (((charged(2.0),), (charged(6.0, count=4),)), False),

@@ -47,7 +47,7 @@ from sfumato.privacy.dominance import (
 from sfumato.privacy.noise_scale import is_surely_enough
 from sfumato.schedule.noise.least_noise import TOLERANCE
 
-_SAME = 1e-9  # multipliers within this share of each other are the same, up to rounding
+_SAME = 1e-12  # multipliers within this share of each other are the same, up to rounding
 MOST_ROOTS = 60
 """So many different charges have a factor of their own each."""
 MOST_EXCESS = 0.02
