@@ -170,7 +170,7 @@ def _note_on_rounds(lines: Sequence[_EpsilonLine]) -> str:
 
 def _is_stepped(line: _EpsilonLine) -> bool:
     """Whether rounds between the first and the last of a line are left out."""
-    return len(line.rounds) < line.rounds[-1] - line.rounds[0] + 1
+    return bool(len(line.rounds) < line.rounds[-1] - line.rounds[0] + 1)
 
 
 def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:
