@@ -35,7 +35,7 @@ def test_two_readings_of_one_source_are_not_one_range() -> None:
     assert cells == ["the public", "5.25 to 8.182: not proved", "10.59 to 17.58: not proved", "20"]
     holding = [claim(f"{place}2 pi^2 alpha/sigma^2", 30.0, 20.0)]
     (said,) = claims_sentence([*by_rdp, *holding], LABELS)
-    assert said.endswith("; the table says where each holds.")
+    assert said.endswith("; the table says where each is proved.")
     cells = re.findall("<td[^>]*>(.*?)</td>", claims_by_reading([*by_rdp, *holding], LABELS))
     assert cells[1:3] == ["5.25 to 8.182: not proved", "30: proved"]
     assert claims_by_reading(by_rdp, LABELS) == ""
@@ -65,8 +65,12 @@ def test_pairs_with_the_same_reasons_share_a_line_and_own_reasons_have_their_for
         claim(f"{place}2 pi^2 alpha/sigma^2", 1.0, 2.0, "device:1", "it counts 3; too small; |N_m| must be "
         "public (O7)")
     ]  # fmt: skip
-    listed = re.findall("<li>(.*?)</li>", claims_table([*both, *by_text]))
-    assert listed == ["It counts 3.", "|N_m| must be public (O7).", "Towards device:1: 2π²α/σ²: too small."]
+    listed = re.findall("<li>(.*?)</li>", claims_table([*both, *by_text], LABELS))
+    assert listed == [
+        "It counts 3.",
+        "|N_m| must be public (O7).",
+        "Towards other devices: 2π²α/σ²: too small.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -149,11 +149,11 @@ def test_reasons_of_claims_are_told_once_with_whom_they_are_about() -> None:
         told(1.0, 8.0, observer="cloud", why="all see it (H1); only the cloud"),
         told(1.0, 9.0, observer="public", why="all see it (H1)."),
     ]
-    shown = unescape(claims_table(claims, " (δ = 1e-5)"))
-    assert "<li>All see it (H1).</li><li>Towards cloud: only the cloud.</li>" in shown
+    shown = unescape(claims_table(claims, LABELS, " (δ = 1e-5)"))
+    assert "<li>All see it (H1).</li><li>Towards the cloud: Only the cloud.</li>" in shown
     assert "errata" not in shown
     twice = [replace(claims[0], source="one round"), replace(claims[0], source="all rounds", why="late")]
-    assert "<li>All rounds towards cloud: late.</li>" in claims_table(twice)
+    assert "One round: all see it (H1); only the cloud. All rounds: late.</li>" in claims_table(twice, LABELS)
 
 
 def test_claims_at_few_observers_are_told_one_by_one() -> None:
@@ -177,7 +177,7 @@ def test_claims_at_few_observers_are_told_one_by_one() -> None:
     assert "it holds for 1 of 2 classes of pairs." in claims_sentence(mixed, LABELS)[0]
 
 
-def test_a_claim_that_colluders_break_holds_towards_the_edge_alone() -> None:
+def test_a_claim_that_colluders_break_says_with_how_many_it_holds() -> None:
     claims = [told(3.78, 2.643, unit="device:40", observer="edge:1", why="")]
     pooled = [
         WorstCoalition("device:40", size, 1.0, 0, beside, 0)
@@ -185,14 +185,17 @@ def test_a_claim_that_colluders_break_holds_towards_the_edge_alone() -> None:
     ]
     (said,) = claims_sentence(claims, LABELS, coalitions=pooled)
     assert (
-        "; for a device as a whole it holds towards their own edge alone, not with 5 colluding devices."
-        in said
+        "; for a device as a whole it holds towards their own edge, also with up to 4 colluding devices, "
+        "not with more." in said
     )
     (said,) = claims_sentence(claims, LABELS, coalitions=pooled[:1])
     assert "; for a device as a whole it holds. " in said
     figure = claims_figure(claims, LABELS, pooled)
     assert figure is not None
-    assert "it holds towards their own edge alone, not with 5 colluding devices." in figure.caption
+    assert (
+        "it holds towards their own edge, also with up to 4 colluding devices, not with more."
+        in figure.caption
+    )
 
 
 def test_rows_of_claims_with_the_same_name_say_who_observes() -> None:

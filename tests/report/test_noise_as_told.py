@@ -106,7 +106,7 @@ def test_what_is_told_of_noise_is_the_plan_s(name: str) -> None:
         assert ("messages without noise go up" in links) == sends_raw
         assert ("No party adds noise" in figure.caption) == (not anybody)
         assert ("at every local step" in figure.caption) == at_steps
-        assert ("noise of the radio channel" in figure.caption) == on_air
+        assert ("the receiver's noise" in figure.caption) == on_air
     for number in range(plan.tree.device_count):
         detail = labels_for(network).row(f"device:{number}").detail
         leaf = plan.tree.leaf_of(number)
@@ -114,7 +114,7 @@ def test_what_is_told_of_noise_is_the_plan_s(name: str) -> None:
         beside = {f"device:{n}" for n in range(plan.tree.device_count) if plan.tree.leaf_of(n) == leaf}
         assert ("no noise" in detail) == (not (path & nodes or beside & devices or on_air))
         assert ("at every local step" in detail) == at_steps
-        assert ("noise of the radio channel" in detail) == on_air
+        assert ("noise of the receiver" in detail) == on_air
     said = noise_part(noise_of(spec, network), training_of(spec, network), persons=False)
     assert ("at every local step" in said) == at_steps
     assert ("<table>" in said) == anybody

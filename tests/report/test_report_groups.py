@@ -80,7 +80,7 @@ def test_example_2_worker_by_worker(grouped: Make) -> None:
     claimed = figure.data[1]
     assert claimed["z"][0][2] == EPSILON_ENDS[0]
     assert claimed["text"][0][2] == "0"
-    assert claimed["customdata"][0][2].endswith("the claim is too low")
+    assert claimed["customdata"][0][2].endswith("the claim is not proved")
 
 
 def test_it_agrees_with_privacy_json(grouped: Make) -> None:

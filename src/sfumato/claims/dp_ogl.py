@@ -113,9 +113,12 @@ def _explain_count(
     if neighbours == "replace":
         said.append("its neighbours zero a worker out, the exact figure replaces it")
     elif counted < truth and holds:
-        said.append("a looser composition, or a cheaper set of releases, makes up for it")
+        said.append(
+            "the claim is still proved, because its composition is looser, or because another set of "
+            "releases has a smaller ε"
+        )
     elif method == BY_RDP and holds and not said[0].endswith("(O1)") and counted:
-        said.append("composing by Rényi divergences is looser than exactly; |N_m| must be public (O7)")
+        said.append("composing by Rényi divergences is looser than composing exactly")
     return "; ".join(said) + "."
 
 

@@ -52,6 +52,7 @@ def _claims_of_pair(
     if not hidden:
         one = tuple(exposure.without_draws() for exposure in one)
     all_rounds = plan.releases.exposures(pair.unit, (pair.observer,))
+    draw = _draw_of(plan, all_rounds[0], hidden=hidden)
     for exposures, what in ((one, _ONE_ROUND), (all_rounds, f"all {rounds:,} rounds")):
         bounds: dict[str, EpsilonBound] = {
             e.bound_name: bound_epsilon(e, delta=delta, neighbours=neighbours) for e in exposures
@@ -61,9 +62,9 @@ def _claims_of_pair(
         surrogate, aside = _surrogate(plan, exposure, delta)
         factor = noise_scale_for(exposures, epsilon=claimed, delta=delta, neighbours=neighbours)
         why = (
-            f"{_explain_claim(plan, air, exposure, what, claimed, hidden=hidden)}; "
-            f"the strongest signal that the channel allows is observed at noise multiplier "
-            f"{_describe_multipliers(exposure.releases)}, "
+            f"{_explain_claim(plan, air, what, claimed, draw)}; "
+            f"the strongest signal that {_describe_limit(plan, air, pair.unit)} is observed at noise "
+            f"multiplier {_describe_multipliers(exposure.releases)}, "
             f"{best.how}, composed by {best.method}{_describe_grid(exposure, best)}; "
             f"{aside}{_describe_needed_noise(exposure, claimed, factor)}."
         )
@@ -78,7 +79,7 @@ def _claims_of_pair(
             best.method,
             surrogate,
             one_round=one_round,
-            draw=_draw_of(plan, all_rounds[0], hidden=hidden),
+            draw=draw,
         )
 
 
@@ -95,6 +96,14 @@ def _draw_of(plan: TreePlan, exposure: Exposure, *, hidden: bool) -> ClaimedDraw
     return "replaced" if replaced else "unseen"
 
 
+def _describe_limit(plan: TreePlan, air: AirPlan, unit: int) -> str:
+    """A clause on what limits the strongest signal of a unit's leaf: the rule for β, a fixed β, or power."""
+    leaf = plan.tree.leaf_of(unit)
+    if air.envelope[leaf] < air.max_alignment[leaf]:
+        return "the power limit allows on any channel"
+    return "the fixed β allows" if air.has_fixed_beta else "the paper's privacy rule allows (β = ε/C2)"
+
+
 def _describe_multipliers(releases: Sequence[Release]) -> str:
     """The range of noise multipliers of ``releases`` as text, over what the unit's own message moves."""
     found = [r.mu_squared("zero-out") ** -0.5 for r in releases if r.depends_on_unit]
@@ -104,9 +113,7 @@ def _describe_multipliers(releases: Sequence[Release]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _explain_claim(
-    plan: TreePlan, air: AirPlan, exposure: Exposure, what: str, claimed: float, *, hidden: bool
-) -> str:
+def _explain_claim(plan: TreePlan, air: AirPlan, what: str, claimed: float, draw: ClaimedDraw) -> str:
     """A sentence on what is wrong with the claim, by the errata's numbers (docs/errata.md)."""
     domain = 2 * float((air.participants / plan.tree.devices).min())
     parts = []
@@ -114,17 +121,17 @@ def _explain_claim(
         parts.append(f"the proof holds for ε below 2r/N = {domain:.4g} only (P1)")
     if what != _ONE_ROUND:
         parts.append("the theorem speaks of one round and says nothing of their composition (P2)")
-    if not hidden:
+    if draw == "seen":
         parts.append(
             "this observer sees who is drawn, so drawing amplifies nothing: one round is one that the device "
             "takes part in (P3)"
         )
-    elif plan.releases.steps[-1].reveals_draw:
+    elif draw == "unseen" and plan.releases.steps[-1].reveals_draw:
         parts.append(
             "the strength of the received sum depends on who is drawn and can be heard, so drawing amplifies "
             "nothing"
         )
-    elif exposure.draws[0].sampling.kind == "fixed":
+    elif draw == "replaced":
         parts.append("a device drawn in the unit's place is up to twice the sensitivity away (P4)")
     return "; ".join(parts) or "the rounds are composed as they are"
 

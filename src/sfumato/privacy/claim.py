@@ -16,6 +16,14 @@ There is none; or the observer sees it, and ε is of a unit that is drawn; else 
 """
 
 
+_DRAW_BY_TEXT: Mapping[str, ClaimedDraw] = {
+    "this observer sees who is drawn": "seen",
+    "drawn in the unit's place": "replaced",
+    "mixture over Binomial": "unseen",
+}
+"""Words in reasons of claims, as files have them, and the draw that they tell; the first that is found."""
+
+
 def claim_holds(claimed: float, rigorous: float) -> bool:
     """Whether the ``rigorous`` ε is at most the ``claimed`` one, up to rounding."""
     return rigorous <= claimed * (1 + 1e-9)
@@ -89,13 +97,15 @@ class Claim:
         """Read a claim from a row of ``claims`` in ``privacy.json``.
 
         ``holds``, ``method`` and ``surrogate_epsilon`` are not read; the last two are ``None`` in the result.
-        ``one_round``, ``draw`` and ``stated`` have their default where the row leaves them out.
+        Rows that leave out ``one_round``, ``draw`` and ``stated`` have them by their
+        text: `_facts_by_text`.
 
         Raises:
             KeyError: a key other than ``why`` is missing.
             TypeError: an ε is no number and no string.
             ValueError: an ε is a string that is no number.
         """
+        facts = {**_facts_by_text(row), **row}
         return cls(
             source=str(row["source"]),
             unit=str(row["unit"]),
@@ -103,7 +113,23 @@ class Claim:
             claimed_epsilon=float(row["claimed_epsilon"]),
             rigorous_epsilon=float(row["rigorous_epsilon"]),
             why=str(row.get("why", "")),
-            one_round=bool(row.get("one_round", False)),
-            draw=row.get("draw", "none"),
-            stated=bool(row.get("stated", True)),
+            one_round=bool(facts["one_round"]),
+            draw=facts["draw"],
+            stated=bool(facts["stated"]),
         )
+
+
+def _facts_by_text(row: Mapping[str, Any]) -> dict[str, Any]:
+    """``one_round``, ``draw`` and ``stated`` of a claim by its source, its observer and its reason.
+
+    Folders of earlier versions do not have these keys. Rows with them say the same by their text.
+    """
+    source, why = str(row["source"]), str(row.get("why", ""))
+    draw = next((draw for said, draw in _DRAW_BY_TEXT.items() if said in why), "none")
+    rule = source.startswith("HDP Sec. V, rule of Case 3")
+    of_public = source.startswith("HDP Table I") and row["observer"] == "public"
+    return {
+        "one_round": source.endswith(", one round"),
+        "draw": draw if source.startswith("PFELS") else "none",
+        "stated": not (rule or of_public),
+    }

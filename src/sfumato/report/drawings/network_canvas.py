@@ -79,8 +79,9 @@ class Canvas:
     marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
     links: dict[str, list[tuple[float, float, float, float]]] = field(default_factory=dict)
     words: list[Json] = field(default_factory=list)
-    exposed_to: dict[str, list[int]] = field(default_factory=dict)
-    """Numbers of the aggregators that receive messages without noise though they are not trusted, by kind."""
+    exposed_to: dict[tuple[str, bool], list[int]] = field(default_factory=dict)
+    """Numbers of the aggregators that receive messages without noise though they are not trusted, by kind and
+    whether secure aggregation leaves them only sums."""
 
     def mark(
         self,
@@ -160,7 +161,7 @@ def width_beside_each_other(names: Sequence[str]) -> int:
 
 def noise_sentence(network: Network) -> str:
     """A sentence on which parties add noise, counted by kind of party."""
-    received = "the received signals contain the noise of the radio channel"
+    received = "the received signals contain the receiver's noise"
     if not network.has_noise:
         return f"No party adds noise of its own; {received}." if network.over_air else "No party adds noise."
     said = [AT_STEPS] if network.step_noise else _noisy_parties(network)

@@ -72,9 +72,8 @@ def _caption(network: Network, tree: Tree, canvas: Canvas) -> str:
     parties = text.join_names(["the cloud", *tiers, devices], 9)
     trusted = _trust_sentence(tree)
     if canvas.exposed_to:
-        whom = text.join_names([_numbered(*one) for one in canvas.exposed_to.items()], 9)
-        sums = " (only sums)" if "raw" not in canvas.links else ""
-        trusted += f" Not trusted, and yet sent messages without noise (orange): {whom}{sums}."
+        whom = text.join_names([_exposed(*one) for one in canvas.exposed_to.items()], 9)
+        trusted += f" Not trusted, and yet sent messages without noise (orange): {whom}."
     return f"{parties}; {trusted} {noise_sentence(network)}"
 
 
@@ -249,16 +248,18 @@ def _draw_devices(
 def _note_exposure(canvas: Canvas, tree: Tree, depth: int, index: int, way: str) -> None:
     """Note an aggregator that is not trusted, where what comes the ``way`` to it has no noise."""
     if way in ("raw", "secure raw") and not tree.tiers[depth].trusted[index]:
-        found = canvas.exposed_to.setdefault("the cloud" if depth == 0 else tree.tiers[depth].name, [])
+        kind = "the cloud" if depth == 0 else tree.tiers[depth].name
+        found = canvas.exposed_to.setdefault((kind, way == "secure raw"), [])
         if index not in found:
             found.append(index)
 
 
-def _numbered(kind: str, indices: Sequence[int]) -> str:
-    """Aggregators of one kind with their numbers: "edges 0, 4"; the cloud has none."""
-    if kind == "the cloud":
-        return kind
-    return f"{text.pluralise(kind, len(indices))} {text.ranges_text(sorted(indices))}"
+def _exposed(kind_and_sums: tuple[str, bool], indices: Sequence[int]) -> str:
+    """Aggregators as of `Canvas.exposed_to`, with their numbers: "edges 0, 4 (only sums)", "the cloud"."""
+    kind, only_sums = kind_and_sums
+    numbers = f" {text.ranges_text(sorted(indices))}" if kind != "the cloud" else ""
+    named = text.pluralise(kind, len(indices)) if numbers else kind
+    return f"{named}{numbers}{' (only sums)' if only_sums else ''}"
 
 
 def _sends_noise(network: Network, tree: Tree, depth: int, index: int) -> bool:

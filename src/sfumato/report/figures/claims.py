@@ -48,8 +48,8 @@ def claims_figure(
         title="Claimed and rigorous ε" + (f": {claim_in_words(sources[0])}" if len(sources) == 1 else ""),
         caption=" ".join([*_count_sentences(shown, names), rigorous, *endless]) + _all_rounds_note(claims),
         description=" ".join(
-            f"{claim_in_words(c.source)}, {_pair_as_text(c)}: claimed {text.number(c.claimed_epsilon)}, "
-            f"rigorous {text.epsilon(c.rigorous_epsilon)}."
+            f"{claim_in_words(c.source)}, {named[c.unit, c.observer]}: "
+            f"claimed {text.number(c.claimed_epsilon)}, rigorous {text.epsilon(c.rigorous_epsilon)}."
             for c in shown
         ),
         data=data,
@@ -128,16 +128,21 @@ def _all_rounds_note(claims: Sequence[Claim]) -> str:
     )
 
 
-def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
+def claims_table(claims: Sequence[Claim], labels: ObserverLabels, delta: str = "") -> str:
     """HTML with the reasons why claims hold or not, and a folded table of all claims.
 
-    ``delta``: text that follows "ε of this run" in the caption, such as `` (δ = 1e-5)``.
+    Args:
+        claims: all of a run, at least one.
+        labels: of its network.
+        delta: text that follows "ε of this run" in the caption, such as `` (δ = 1e-5)``.
     """
+    names = PairNames.of(claims, labels, ())
     table = text.html_table(
-        ["claim", "unit", "observer", "claimed ε", "rigorous ε", "the claim"],
+        ["claim", "of", "towards", "claimed ε", "rigorous ε", "the claim"],
         [
             (
-                claim_in_words(c.source), c.unit, c.observer, text.number(c.claimed_epsilon),
+                claim_in_words(c.source), labels.row(c.unit).title, labels.column(c.unit, c.observer).title,
+                text.number(c.claimed_epsilon),
                 text.epsilon(c.rigorous_epsilon), held_in_words(c)[0 if c.holds else 1],
             )
             for c in claims
@@ -145,10 +150,10 @@ def claims_table(claims: Sequence[Claim], delta: str = "") -> str:
         caption=f"Published claims and the rigorous ε of this run{delta}",
         numeric=(3, 4),
     )  # fmt: skip
-    return f"{_reasons_html(claims)}<details><summary>Show all claims</summary>{table}</details>"
+    return f"{_reasons_html(claims, names)}<details><summary>Show all claims</summary>{table}</details>"
 
 
-def _reasons_html(claims: Sequence[Claim]) -> str:
+def _reasons_html(claims: Sequence[Claim], names: PairNames) -> str:
     """An HTML list of the reasons: first those that all claims share, then a line for each pair.
 
     Pairs with the same reasons share a line; what concerns one of a pair's claims has its formula before it.
@@ -158,19 +163,22 @@ def _reasons_html(claims: Sequence[Claim]) -> str:
     pairs: dict[tuple[str, str], list[Claim]] = {}
     for claim in claims:
         pairs.setdefault((claim.unit, claim.observer), []).append(claim)
-    one_unit = len({claim.unit for claim in claims}) == 1
     lines: dict[str, list[str]] = {}
     for about in pairs.values():
-        named = f"towards {about[0].observer}" if one_unit else _pair_as_text(about[0])
-        lines.setdefault(_reasons_of_pair(about, clauses, common), []).append(named)
+        whose, towards = names.whose(about[:1]), names.labels.column(about[0].unit, about[0].observer).towards
+        lines.setdefault(_reasons_of_pair(about, clauses, common), []).append(f"{whose} {towards}".lstrip())
     items = [text.sentence(one) for one in common]
     items += [
-        text.sentence(f"{text.join_names(who, MOST_NAMED)}: {why}") for why, who in lines.items() if why
+        text.sentence(f"{text.join_names(list(dict.fromkeys(who)), MOST_NAMED)}: {why}")
+        for why, who in lines.items()
+        if why
     ]
     if not items:
         return ""
     listed = "".join(f"<li>{text.escape(item)}</li>" for item in items)
-    return f'<details><summary>Why they hold or do not</summary><ul class="reasons">{listed}</ul></details>'
+    verdicts = " or ".join(held_in_words(claims[0])).replace("holds or does not hold", "hold or do not")
+    why = f"Why they {verdicts.replace('is proved or is not proved', 'are proved or not')}"
+    return f'<details><summary>{why}</summary><ul class="reasons">{listed}</ul></details>'
 
 
 def _reasons_of_pair(
@@ -192,8 +200,3 @@ def _reasons_of_pair(
             prefix = "" if own[0].startswith(formula) else f"{formula}: "
             sentences.append(text.sentence(f"{prefix}{'; '.join(own)}"))
     return " ".join([*([text.sentence("; ".join(parts))] if parts else []), *sentences])
-
-
-def _pair_as_text(claim: Claim) -> str:
-    """The unit and the observer of a claim as text."""
-    return f"{claim.unit} towards {claim.observer}"

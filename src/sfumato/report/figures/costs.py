@@ -188,7 +188,8 @@ def _cost_figure(
         scaled = Curve(curve.rounds, curve.mean / size, curve.low / size, curve.high / size)
         drawn.append(RunCurve(i, name, scaled, DASHES[columns.index(column)]))
     axis_title = f"{title.lower()}, {unit}" if unit else title.lower()
-    ends = (f"{one.name}: {text.number(one.last)} {unit} in the last round." for one in drawn)
+    when = "after all rounds" if cumulative else "in the last round"
+    ends = (f"{one.name}: {text.number(one.last)} {unit} {when}." for one in drawn)
     return curve_figure(
         drawn,
         title=title,

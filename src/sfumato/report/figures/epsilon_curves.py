@@ -97,8 +97,10 @@ def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], tit
     return Figure(
         title=title + alone,
         caption=(
-            f"Privacy loss up to each round: the worst {lines[0].unit} towards each watched observer"
-            f"{_notes(lines, series)}, at δ = {deltas}.{_note_on_budget(lines)}"
+            f"Privacy loss up to each round of the {lines[0].unit} whose ε towards an observer is the "
+            f"largest after all rounds{_notes(lines, series)}, at δ = {deltas}."
+            f"{_note_on_others(lines, series)}"
+            f"{_note_on_rounds(lines)}{_note_on_budget(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -145,6 +147,32 @@ def _notes(lines: Sequence[_EpsilonLine], series: Sequence[Series]) -> str:
     return seeds + (" (∞: no guarantee)" if endless else "")
 
 
+def _note_on_others(lines: Sequence[_EpsilonLine], series: Sequence[Series]) -> str:
+    """A sentence that in earlier rounds others may have a larger ε, where releases reach some later than
+    others: over groups, and where devices move; else "".
+    """
+    shown = [series[line.number] for line in lines]
+    if any(one.network.family is not None and one.network.family.devices_observe for one in shown):
+        return " In earlier rounds another worker may have a larger one."
+    moves = any(one.first.spec_dict["topology"].get("moves") for one in shown)
+    return f" In earlier rounds another {lines[0].unit} may have a larger one." if moves else ""
+
+
+def _note_on_rounds(lines: Sequence[_EpsilonLine]) -> str:
+    """A sentence on rounds after which ε is not computed, as that takes long; "" where it is after all."""
+    if not any(_is_stepped(line) for line in lines):
+        return ""
+    return (
+        " ε is not computed after every round: in between a curve has the value of the next round that has "
+        "one, which no round before it exceeds."
+    )
+
+
+def _is_stepped(line: _EpsilonLine) -> bool:
+    """Whether rounds between the first and the last of a line are left out."""
+    return bool(len(line.rounds) < line.rounds[-1] - line.rounds[0] + 1)
+
+
 def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:
     """A sentence on the budgets of adaptive control; "" if there is none."""
     if all(math.isnan(line.budget) for line in lines):
@@ -167,6 +195,8 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
             "color": colour(line.number if several else at),
             "dash": DASHES[at % len(DASHES)],
             "width": 2,
+            # ε never falls, so the step up to a round bounds all rounds before it
+            "shape": "vh" if _is_stepped(line) else "linear",
         }
         marker = {"color": style["color"], "size": 6}
         common: Json = {"type": "scatter", "legendgroup": name, "mode": line_mode(line.rounds)}

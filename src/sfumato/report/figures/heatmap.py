@@ -29,6 +29,16 @@ _OF_THE_PLAN = (
 )
 
 
+_COMPOSED = {
+    "flow": "every average is charged that what the observer sees depends on",
+    "cut": "only what the observer sees is charged",
+    "gdp": "the exact ε of Gaussian noise",
+    "pld": "privacy losses on a grid, rounded up",
+    "zero-out": "in the other world the unit sends zeros",
+}
+"""Names that files give to bounds, methods and relations, in words."""
+
+
 def heatmap_figure(
     matrix: Matrix,
     delta: float,
@@ -195,9 +205,20 @@ def _guarantee_table(matrix: Matrix, delta: float, *, controlled: bool) -> str:
         rows,
         caption=f"ε of every cell{text.at_delta(delta)}. Releases: messages that depend on the unit's data"
         f"{_OF_THE_PLAN if controlled else ''}. "
-        "Bound and method: how they were composed. Every pair is in privacy.json",
+        f"Bound and method: how they were composed{_composed_in_words(matrix)}. Every pair is in "
+        "privacy.json",
         numeric=(2, 3, 4, 5),
     )
+
+
+def _composed_in_words(matrix: Matrix) -> str:
+    """What the bounds, methods and neighbours of the worst pairs of all cells mean, in brackets; "" if none
+    has an entry.
+    """
+    worst = [cell.guarantees[0] for cell in matrix.cells.values()]
+    used = {said for row in worst for said in (row.bound, row.method, row.neighbours)}
+    meant = [f"{said}: {meaning}" for said, meaning in _COMPOSED.items() if said in used]
+    return f" ({'; '.join(meant)})" if meant else ""
 
 
 def after_run_table(privacy: RecordedPrivacy) -> str:
@@ -219,15 +240,24 @@ def after_run_table(privacy: RecordedPrivacy) -> str:
     words = (
         "The guarantee is made before the run, when nobody knows who will be drawn or elected, or how strong "
         "a signal over the air will be: it is charged for the strongest that may be. After the run this is "
-        "known, and a draw hides nothing any more. More rounds than expected, or terms of office of peers, "
-        "make ε larger; weaker signals make it smaller. Each row has the device with the largest ε after the "
-        "run among those that it stands for, and the rounds that this device took part in; a device that "
-        "was never drawn has sent nothing. These figures apply to this run only."
+        "known, and a draw hides nothing any more. More rounds than expected, or more rounds in which other "
+        "devices are elected supernode, make ε larger; weaker signals make it smaller. Each row has the "
+        "device with the largest ε after the run among those that it stands for, and the rounds that this "
+        "device took part in; a device that was never drawn has sent nothing. These figures apply to this "
+        f"run only.{_other_observers(privacy)}"
     )
     return (
         "<details><summary>ε after the run, where it differs from the guarantee</summary>"
         f"<p>{text.escape(words)}</p>{table}</details>"
     )
+
+
+def _other_observers(privacy: RecordedPrivacy) -> str:
+    """A sentence, after a space, on observers towards whom ε after the run is not computed; "" if none."""
+    every = dict.fromkeys(row.observer for row in privacy.guarantees)
+    known = {privacy.guarantees[place].observer for place in privacy.after_run}
+    others = [text.label(observer) for observer in every if observer not in known]
+    return f" They are not computed towards {text.join_names(others, 4)}." if others else ""
 
 
 def _heatmap_cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | None]) -> Json:

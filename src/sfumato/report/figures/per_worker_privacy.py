@@ -97,8 +97,8 @@ def _note_on_rounds(at_rounds: Sequence[int]) -> str:
         return ""
     marked = text.join_names(list(map(text.whole, at_rounds)), len(at_rounds))
     return (
-        f" Computed after rounds {marked}. Before each of them the step has its ε, which no earlier round "
-        "exceeds."
+        f" Computed after rounds {marked}. Between two of these rounds the curve has the value of the later "
+        "one, which no round between them exceeds."
     )
 
 

@@ -68,7 +68,8 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
             f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of the paper. "
             "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
             + (
-                " The buttons switch to the paper's claims: a cell that becomes lighter has too low a claim."
+                " The buttons switch to the paper's claims: a cell that becomes lighter has a claim that is "
+                "not proved here."
                 if run.claims
                 else ""
             )
@@ -220,7 +221,7 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
         return ""
     if view != "rigorous":
         holds = claim_holds(pair.claimed.get(view, math.inf), pair.epsilon)
-        return f"rigorous {text.epsilon(pair.epsilon)}{'' if holds else ': the claim is too low'}"
+        return f"rigorous {text.epsilon(pair.epsilon)}{'' if holds else ': the claim is not proved'}"
     if pair.hops is None:
         return "not connected"
     away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.pluralise('group', pair.hops)} away"

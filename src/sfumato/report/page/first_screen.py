@@ -252,11 +252,13 @@ def _advice_for_bare_pairs(one: Series) -> list[str]:
     endless = [row for row in rows if row.epsilon == math.inf and not row.trusted]
     if not endless or len(endless) == len(rows) or protocol_warnings(one.first.spec_dict):
         return []
-    own = any(row.relation.kind == "own-edge" for row in endless)
+    kinds = {row.relation.kind for row in endless}
     key = "trust.trusted_aggregators" if one.network.device_word == "worker" else "trust.trusted_edges"
-    trust = (
-        f", or, where devices trust their own {_name_of_aggregator(one)}, write so in {key}" if own else ""
-    )
+    whom = [
+        *(["the cloud (trust.cloud)"] if "cloud" in kinds else []),
+        *([f"their own {_name_of_aggregator(one)} ({key})"] if "own-edge" in kinds else []),
+    ]
+    trust = f", or, where devices trust {' or '.join(whom)}, write so in the spec" if whom else ""
     return [
         "where there is no guarantee (∞), let a party add noise (privacy.noise) before the message reaches "
         f"the observer{trust}"

@@ -323,10 +323,11 @@ def _noise_html(one: Series, alike: Sequence[Series]) -> str:
 def _claims_html(one: Series, figures: PlacedFigures) -> str:
     """HTML of the published claims beside the rigorous ε; empty without claims."""
     privacy = one.first.privacy
-    figure = claims_figure(privacy.claims, labels_for(one.network), privacy.coalitions)
+    labels = labels_for(one.network)
+    figure = claims_figure(privacy.claims, labels, privacy.coalitions)
     if figure is None:
         return ""
-    return figures.place(figure) + claims_table(privacy.claims, text.at_delta(privacy.delta))
+    return figures.place(figure) + claims_table(privacy.claims, labels, text.at_delta(privacy.delta))
 
 
 def _costs_section(series: Sequence[Series], figures: PlacedFigures) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.report import formatting as text
-from sfumato.report.results.network import AT_STEPS, Network, owners_in_words
+from sfumato.report.results.network import AT_STEPS, GroupNetwork, Network, owners_in_words
 from sfumato.report.results.secure_sums import drops_in_words
 from sfumato.report.results.spec_sections import stated_participation
 from sfumato.rounding import number
@@ -65,6 +65,7 @@ def training_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     found |= {"interval": training["merge_every"]} if spec["protocol"] in BY_INTERVAL else {}
     drops = drops_in_words(spec, network)
     found |= {"dropouts": drops} if drops else {}
+    found |= {"groups": True} if isinstance(network.shape, GroupNetwork) else {}
     return found | ({"star": True} if spec["topology"].get("kind") == "star" else {})
 
 
@@ -76,7 +77,8 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
         shown = " or ".join(sorted({number(rate) for rate in rates}))
         interval = training.get("interval") or 1
         when = f"an interval of {interval} rounds" if interval > 1 else "a round"
-        return f"Each device takes part in {when} with probability {shown}, by a draw of its own."
+        each = " for each of its groups" if training.get("groups") else ""
+        return f"Each device takes part in {when} with probability {shown}, by a draw of its own{each}."
     if part["kind"] == "fixed":
         count = part["count"]
         many = " or ".join(map(str, sorted(set(count)))) if isinstance(count, list) else count

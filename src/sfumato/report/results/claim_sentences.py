@@ -110,7 +110,8 @@ def _sentence_on_readings(source: str, claims: Sequence[Claim], names: PairNames
         names.holding([claim for claim in claims if formula_in_words(claim.source) == formula])
         for formula in formulas
     }
-    verdict = f"by each of them {holding.pop()}" if len(holding) == 1 else "the table says where each holds"
+    where = f"the table says where each {held_in_words(claims[0])[0]}"
+    verdict = f"by each of them {holding.pop()}" if len(holding) == 1 else where
     by = text.join_names([f"by {formula}" for formula in formulas])
     return f"{source} gives more than one ε, {by}; {verdict}."
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report.formatting import epsilon, join_names, number, sentence, title, whole
@@ -28,12 +29,14 @@ from sfumato.run_folder.recorded_privacy import RawDevices
 
 _MOST_CLASSES = 3  # of devices to name in a sentence
 _MOST_SITES = 6
+_NUMBERED = re.compile(r"\b(edge|group|zone)[: ]\d")
 _SEEN = ", seen"  # of a draw, in the accountant's reasons
 _ALL_FROM_GRADIENTS = (
     "No less is proven towards any of them, as noise is in every gradient: whatever anybody receives follows "
     "from noised gradients."
 )
 
+_STRONGEST = "It is charged for the strongest signal that may arrive in every round."
 _ALL_SEE_DRAWS = "It is the same towards all, as each is charged as if it saw who is drawn."
 
 
@@ -125,6 +128,7 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
         return [
             *(by_class or [largest, *ranged]),
             *(_why_sites_differ(series, kind) if ranged else []),
+            *([_STRONGEST] if series.network.over_air else []),
             *([_ALL_SEE_DRAWS] if alike and all(_SEEN in row.why for row in of_kind) else []),
             *([_ALL_FROM_GRADIENTS] if alike and series.network.step_noise else []),
             *([epsilon_in_words(kind, most)] if in_words else []),
@@ -288,7 +292,16 @@ def reasons_without_guarantee(matrix: Matrix) -> list[str]:
         if cell.epsilon == math.inf and not worst.trusted:
             pair = f"{matrix.rows[row].title} {matrix.columns[column].towards}"
             reasons.setdefault(_without_full_stop(worst.why or "there is no protection"), {})[pair] = None
-    return [f"No guarantee for {join_names(list(who), 3)}: {why}." for why, who in reasons.items()]
+    return [
+        f"No guarantee for {join_names(list(who), 3)}: {why}.{_for_others_alike(why, who)}"
+        for why, who in reasons.items()
+    ]
+
+
+def _for_others_alike(why: str, whose: Iterable[str]) -> str:
+    """A sentence, after a space, that a reason with one aggregator's number stands for others; else ""."""
+    several = any("edges " in who or " group" in who for who in whose)
+    return " It is the same for the others that are named here." if several and _NUMBERED.search(why) else ""
 
 
 def _without_full_stop(said: str) -> str:

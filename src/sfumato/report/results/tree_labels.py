@@ -176,7 +176,7 @@ class TreeLabels(ObserverLabels):
         places = ["every local step"] if devices.at_steps else places
         places += [name for node, name in above if self.network.adds_noise(node)]
         said = [f"noise at {join_names(places)}"] if places else []
-        said += ["noise of the radio channel"] if self.network.over_air else []
+        said += ["noise of the receiver"] if self.network.over_air else []
         return ", ".join(said) or "no noise"
 
 

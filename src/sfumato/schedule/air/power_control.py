@@ -146,6 +146,11 @@ class AirPlan:
         return math.inf if csi.max_error_std is None else 1.0 + csi.max_error_std * csi.gain_error
 
     @property
+    def has_fixed_beta(self) -> bool:
+        """Whether the spec states ``air.beta``, which then is that of every round."""
+        return self._air.beta is not None
+
+    @property
     def everybody_sends(self) -> bool:
         """Whether every device that takes part sends: no channel can have a gain below ``air.min_gain``."""
         return (self._air.min_gain or 0.0) <= self._least_gain
