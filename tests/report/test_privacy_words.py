@@ -39,7 +39,7 @@ def test_words_for_known_values() -> None:
     assert [certainty(epsilon) for epsilon in (0, 1, 8, 10)] == ["50 %", "73.2 %", "99.97 %", "99.996 %"]
     assert [certainty(epsilon) for epsilon in (26.5, 400)] == ["99.9999999997 %", "100 %"]
     assert epsilon_in_words("record", 40.0).endswith(
-        "whether a record's data were used can become almost certain: hardly any protection."
+        "whether a record's data were used can become almost certain: no protection in practice."
     )
     assert epsilon_in_words("record", 4.0).endswith("can become at most 98.3 % sure, leaving δ aside.")
     assert epsilon_in_words("record", 8.0).endswith(" sure, leaving δ aside: little protection.")
@@ -206,7 +206,7 @@ def test_sites_are_called_so_and_a_range_of_records_has_its_reason(
 def test_a_device_is_renamed_in_text_alone() -> None:
     html = '<p title="a device">A device:0 of topology.devices; Devices (unit: device).</p><pre>device</pre>'
     (said,) = with_words_for_parties([html], "site")
-    kept = '<p title="a device">A device:0 of topology.devices; Sites (unit: device).</p><pre>device</pre>'
+    kept = '<p title="a device">A device 0 of topology.devices; Sites (unit: device).</p><pre>device</pre>'
     assert said == kept
     assert with_words_for_parties([html], "device") == [html]
 

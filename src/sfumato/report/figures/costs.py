@@ -83,12 +83,12 @@ def even_costs_table(one: Series) -> str:
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
-            rows.append((name, form(float(values.max())), "about the same in " + _rounds_that_cost(values)))
+            rows.append((name, f"{form(float(values.max()))}{_rounds_that_cost(values)}", "–"))
     if not rows:
         return ""
     caption = (
-        "Costs that are about the same in every round, and values that do not change. Clipping, noise and "
-        "time are measured by the simulator only."
+        "What is about the same in every round; –: does not add up over rounds. Clipping, noise and time are "
+        "measured by the simulator only."
     )
     return text.html_table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
 
@@ -107,9 +107,9 @@ def _what_has_noise(one: Series) -> str:
 
 
 def _rounds_that_cost(values: FloatArray) -> str:
-    """The text "N rounds, else 0" where some but not all ``values`` are 0; else "every round"."""
+    """The text " in N rounds, else 0" where some but not all ``values`` are 0; else ""."""
     some = int(np.count_nonzero(values))
-    return "every round" if some in (0, len(values)) else f"{text.whole(some)} rounds, else 0"
+    return "" if some in (0, len(values)) else f" in {text.whole(some)} rounds, else 0"
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:
