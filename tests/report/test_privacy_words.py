@@ -208,7 +208,7 @@ def test_a_device_is_renamed_in_text_alone() -> None:
     (said,) = with_words_for_parties([html], "site")
     kept = '<p title="a device">A device 0 of topology.devices; Sites (unit: device).</p><pre>device</pre>'
     assert said == kept
-    assert with_words_for_parties([html], "device") == [html]
+    assert with_words_for_parties([html], "device") == [html.replace("A device:0", "A device 0")]
 
 
 def test_a_person_brings_one_row_to_a_step() -> None:
