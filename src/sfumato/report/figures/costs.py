@@ -61,7 +61,9 @@ def stays_the_same(one: Series, column: str) -> bool:
 
 
 def even_costs_table(one: Series) -> str:
-    """An HTML table of costs that are the same in every round: of one round and of all. "" where none is."""
+    """An HTML table of costs that grow about evenly and of the time of the simulation: the mean over rounds,
+    and of all; and of values that do not change. "" where there is none.
+    """
     spec, rounds, rows = one.first.spec_dict, max(1, one.rounds_played), list[tuple[str, str, str]]()
     for name, column, units in (
         ("traffic up", "bytes_up", text.BYTES),
@@ -87,10 +89,12 @@ def even_costs_table(one: Series) -> str:
     if not rows:
         return ""
     caption = (
-        "What is about the same in every round; –: does not add up over rounds. Clipping, noise and time are "
-        "measured by the simulator only."
+        "Totals with their mean over rounds, and values that do not change, which do not add up (–). "
+        "Clipping, noise and time are measured by the simulator only."
     )
-    return text.html_table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
+    return text.html_table(
+        ["", "a round, on average", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2)
+    )
 
 
 def _what_is_clipped(series: Sequence[Series]) -> str:
