@@ -138,7 +138,7 @@ def _statement_of_run(folder: Path) -> Statement:
     )
     versions, today = run.spec_dict.get("versions") or {}, date.today().isoformat()
     held = held_in_run(run, run.spec_dict["privacy"].get("unit", "device"))
-    tested = sum((read_test_labels(folder) or {}).values())
+    labels = read_test_labels(folder) or {}
     state = f"A run ({state})"
-    apart = tested, read_test_persons(folder)
+    apart = sum(labels.values()), read_test_persons(folder), tuple(labels)
     return Statement(run.spec_dict, run.privacy, state, versions, today, played, held, *apart)

@@ -80,7 +80,7 @@ def test_a_slider_wins_over_the_number_beside_it():
     [
         ("rounds", 0, "Rounds: got 0; must be a whole number"),
         ("rounds", 2.5, "Rounds: got 2.5; must be a whole number"),
-        ("noise", -1, "ε target towards cloud: got -1"),
+        ("noise", -1, "ε target towards the cloud: got -1"),
         ("batch", None, "Examples in a batch: is empty or no number"),
     ],
 )
@@ -182,7 +182,7 @@ def test_a_plan_meets_its_targets():
     found = with_planned_noise(setting, "cloud=2; own-edge=6")
     assert found.problem == ""
     assert found.done.startswith(
-        "Planned: the least noise that keeps ε = 2 towards cloud and ε = 6 towards own-"
+        "Planned: the least noise that keeps ε = 2 towards the cloud and ε = 6 towards "
     )
     accounted = account_setting(found.setting)
     assert accounted.report.epsilon(0, "cloud") <= 2

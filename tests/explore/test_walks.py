@@ -82,7 +82,7 @@ def test_by_keyboard_alone_and_with_a_screen_reader(page):
     expect(box).to_be_focused()
     page.keyboard.press("Space")
     expect(page.locator("#network-caption")).to_contain_text("2 of 3 edges")
-    number = page.get_by_label("ε target towards cloud")
+    number = page.get_by_label("ε target towards the cloud")
     for _ in range(20):
         if number.evaluate("element => element === document.activeElement"):
             break
@@ -140,7 +140,7 @@ def test_a_wrong_number_is_said_and_the_figures_stay(page):
 def test_two_settings_side_by_side(page):
     page.get_by_role("button", name="Keep this setting").click()
     expect(page.get_by_role("heading", name="The kept setting")).to_be_visible()
-    noise = page.get_by_label("ε target towards cloud")
+    noise = page.get_by_label("ε target towards the cloud")
     noise.fill("4")
     differences = page.locator("#differences")
     expect(differences).to_contain_text("The largest ε towards cloud falls from 8 to 4.")
@@ -175,7 +175,7 @@ def test_a_plan_becomes_the_setting(page):
     page.get_by_label("Targets of ε for a plan").fill("cloud=3")
     page.get_by_role("button", name="Plan the noise").click()
     expect(page.locator("#summary")).to_contain_text("cloud3public")
-    expect(page.get_by_label("ε target towards cloud")).to_be_hidden()
+    expect(page.get_by_label("ε target towards the cloud")).to_be_hidden()
 
 
 def test_a_run_is_started_followed_and_reported(page):

@@ -44,7 +44,7 @@ def test_own_edges_are_told_apart_by_trust(unit: str, edge: int, title: str) -> 
 def test_who_moves_is_said() -> None:
     (said,) = moved_sentence(read_network(moving_spec()))
     assert said == (
-        "1 of 9 devices change their edge; every ε is for exactly these changes, known beforehand and public."
+        "1 of 9 devices changes its edge; every ε is for exactly these changes, known beforehand and public."
         " With other changes the same noise gives another ε."
     )
     assert moved_sentence(read_network(quickstart_spec())) == []
@@ -62,14 +62,14 @@ def test_edges_are_named_in_the_legend_and_in_rows() -> None:
     assert figure is not None
     legend = [trace["name"] for trace in figure.data if trace.get("showlegend")]
     assert legend == ["north", "harbour", "airport", "square: trusted with raw updates in these rounds"]
-    assert "0 to harbour" in figure.table
+    assert "device 0 to harbour" in figure.table
 
 
 def test_a_row_is_of_devices_with_as_many_rounds_at_trusted_edges() -> None:
     """Device 0 is at edge 0 in round 1, at edge 1 in round 2, both trusted, and then at edge 2."""
     labels = labels_for(read_network(moving_spec()))
     rows = [labels.row(f"device:{device}") for device in (0, 1, 3, 6)]
-    titles = ["1 device at trusted edges in 2 of 4 rounds", "5 devices at trusted edges in 4 of 4 rounds"]
+    titles = ["device 0 (2 of 4 rounds at trusted edges)", "5 devices (all 4 rounds at trusted edges)"]
     assert [row.title for row in rows[:3]] == [titles[0], titles[1], titles[1]]
     assert min(rows, key=lambda row: row.order) == rows[3]
 
@@ -81,7 +81,7 @@ def test_shown_devices_are_of_all_edges() -> None:
     assert figure is not None
     shown = figure.layout["yaxis"]["ticktext"]
     assert (shown[0], shown[-1], len(shown)) == ("0", "119", 24)
-    assert "A white square stands in the middle of rounds without a change" in figure.caption
+    assert "A white square: in these rounds, up to the next change, the edge is trusted" in figure.caption
 
 
 def test_devices_that_move_are_shown_first() -> None:
@@ -89,7 +89,9 @@ def test_devices_that_move_are_shown_first() -> None:
     spec["topology"] |= {"devices_per_edge": 40, "moves": {"trace": [[2, 60, 0], [3, 61, 0]]}}
     figure = places_figure(read_network(spec))
     assert figure is not None
-    assert {"60", "61"} <= set(figure.layout["yaxis"]["ticktext"])
+    assert figure.layout["yaxis"]["ticktext"][:2] == ["60", "61"]
+    shown = "24 of 120 devices are shown: first the 2 that move, then 22 of the others, evenly spaced"
+    assert shown in figure.caption
     assert len(figure.layout["yaxis"]["ticktext"]) == 24
 
 

@@ -117,8 +117,7 @@ class TestWords:
         (figure,) = figures_of(written).values()
         assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards an edge, if not trusted"
         assert (
-            "∞ towards their own edge, which they trust, for 120 of 200 devices: that is not drawn."
-            in written
+            "Not drawn: ε is ∞ towards their own edge, which they trust, for 120 of 200 devices." in written
         )
         assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
         mixed = [points[0], replace(points[1], raw_to_trusted_edge="0 of 200")]

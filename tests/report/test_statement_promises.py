@@ -199,8 +199,11 @@ def test_what_delta_and_a_change_of_contents_allow_is_told():
     twice = certainty(epsilon + math.log(2))
     assert f"odds become at most twice as large ({certainty(epsilon)} is then at most {twice})" in words
     contents = certainty(2 * epsilon)
-    asked = "A guess of 50 : 50 on which of two values a certain record has (ill or not ill) becomes at most"
-    assert f"{asked} {contents}." in words
+    asked = "A guess of 50 : 50 on which of two values a certain record has (such as ill or not ill) becomes"
+    assert f"{asked} at most {contents}." in words
+    named = words_of(replace(found, labels=("benign", "malignant")))
+    assert named.count("which of two values a certain record has (benign or malignant)") == 2
+    assert "ill or not ill" not in named
     assert f"{certainty(epsilon)}{contents}" in words  # two cells of the table
     larger = upper_bound(2 * (1 + math.exp(epsilon)) * 1e-5, 2)
     assert f"in the last column 2(1 + e^ε)δ, at most {larger}" in words

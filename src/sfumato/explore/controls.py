@@ -9,6 +9,7 @@ from typing import Any
 
 from sfumato.data.builtin_datasets import BUILT_IN
 from sfumato.explore.edited_spec import EditedSpec
+from sfumato.report.results.network import towards_in_words
 from sfumato.spec.document import Spec
 from sfumato.spec.topology import StarTopology, TreeTopology
 from sfumato.spec.used_keys import WITHOUT_NOISE
@@ -149,7 +150,7 @@ def _noise_control(spec: Spec) -> Iterator[InputControl]:
     if spec.protocol in WITHOUT_NOISE:
         return
     if noise.kind == "target":
-        label = f"ε target towards {noise.towards}"
+        label = f"ε target {towards_in_words(noise.towards)}"
         yield InputControl("noise", "privacy.noise.epsilon", label, noise.epsilon, 0.1, 100.0)
     elif noise.kind == "formula":
         label = f"ε in the formula of {noise.formula}"

@@ -20,6 +20,7 @@ from sfumato.explore.edited_spec import EditedSpec, with_name_suffix
 from sfumato.explore.trust import trusted_names, why_trust_is_fixed, with_trust_toggled, with_trusted
 from sfumato.planning import plan
 from sfumato.report.formatting import join_names, number, title
+from sfumato.report.results.network import towards_in_words
 from sfumato.spec.words_of_keys import key_in_words
 
 TRUST, COALITION, UNIT = "trust", "coalition", "unit"
@@ -155,7 +156,9 @@ def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
         account_setting(done)
     except SfumatoError as error:
         return EditResult(setting, choices, problem_in_words(setting, error))
-    met = join_names([f"ε = {number(value)} towards {observer}" for observer, value in wanted.items()])
+    met = join_names(
+        [f"ε = {number(value)} {towards_in_words(observer)}" for observer, value in wanted.items()]
+    )
     said = (
         f"Planned: the least noise that keeps {met}. This setting is now the planned one: a noise multiplier "
         "for each party, in place of the noise it had. Undo the last change returns to that."

@@ -47,7 +47,8 @@ def _who_moves(network: Network) -> str:
     moved, count = int((places != places[0]).any(axis=0).sum()), places.shape[1]
     if not moved:
         return f"No device changes its {name}, but trust changes"
-    return f"{text.whole(moved)} of {text.how_many(count, 'device')} change their {name}"
+    change = "changes its" if moved == 1 else "change their"
+    return f"{text.whole(moved)} of {text.how_many(count, 'device')} {change} {name}"
 
 
 def places_figure(network: Network) -> Figure | None:
@@ -64,8 +65,7 @@ def places_figure(network: Network) -> Figure | None:
     shown = places[:, chosen]
     starts = [first + 1 for first, _ in trees]
     bounds = [start - 0.5 for start in [*starts, network.rounds + 1]]
-    some = f" {text.whole(len(chosen))} of {text.whole(count)} devices are shown, those that move first."
-    shorter = some if count > len(chosen) else ""
+    shorter = _shown_sentence(places, chosen) if count > len(chosen) else ""
     marks = _trusted_marks(network, shown, bounds)
     said = (
         f"{_who_moves(network)}. "
@@ -97,15 +97,29 @@ def places_figure(network: Network) -> Figure | None:
 
 
 def _shown_devices(places: IntArray) -> IntArray:
-    """Numbers of the devices that are drawn, ascending, `_MOST_DEVICES` at most: evenly spaced among those
-    that move, and where these are fewer also among the others.
+    """Numbers of the devices that are drawn, `_MOST_DEVICES` at most: first those that move, evenly spaced,
+    then, where these are fewer, some of the others, evenly spaced.
 
     ``places``: edge by era and device, ``[eras, devices]``.
     """
     moves = (places != places[0]).any(axis=0)
     moving = _evenly_spaced(np.flatnonzero(moves), _MOST_DEVICES)
     others = _evenly_spaced(np.flatnonzero(~moves), _MOST_DEVICES - len(moving))
-    return np.sort(np.concatenate([moving, others]))
+    return np.concatenate([moving, others])
+
+
+def _shown_sentence(places: IntArray, chosen: IntArray) -> str:
+    """A sentence, after a space, on which devices are drawn; arguments as of `_place_trace`, all devices."""
+    moves = (places != places[0]).any(axis=0)
+    moving, drawn = int(moves.sum()), int(moves[chosen].sum())
+    said = f" {text.whole(len(chosen))} of {text.how_many(len(moves), 'device')} are shown"
+    if not moving:
+        return f"{said}, evenly spaced by number."
+    if drawn < moving:
+        return f"{said}: of the {text.whole(moving)} that move, evenly spaced by number."
+    others = len(chosen) - drawn
+    rest = f", then {text.whole(others)} of the others, evenly spaced by number" if others else ""
+    return f"{said}: first the {text.whole(moving)} that move{rest}."
 
 
 def _evenly_spaced(numbers: IntArray, most: int) -> IntArray:
@@ -118,10 +132,7 @@ def _meaning_of_squares(marks: Sequence[Json], name: str) -> str:
     """A sentence, after a space, on the squares of `_trusted_marks`; "" without any."""
     if not marks:
         return ""
-    return (
-        f" A white square stands in the middle of rounds without a change, in all of which that {name} is "
-        "trusted with raw updates."
-    )
+    return f" A white square: in these rounds, up to the next change, the {name} is trusted with raw updates."
 
 
 def _legend_traces(titles: Sequence[str], *, trusted: bool) -> list[Json]:
@@ -196,7 +207,7 @@ def _era_table(network: Network, places: IntArray, starts: list[int], name: str)
             ", ".join(titles[edge] for edge in np.flatnonzero(tree.tiers[-1].trusted).tolist()) or "none"
         )
         went = np.flatnonzero(places[era] != places[era - 1]).tolist() if era else []
-        moves = ", ".join(f"{device} to {titles[places[era, device]]}" for device in went[:12])
+        moves = ", ".join(f"device {device} to {titles[places[era, device]]}" for device in went[:12])
         rows.append((str(starts[era]), sizes, trusted, moves + (" …" if len(went) > 12 else "")))
     heads = ["from round", f"devices of each {name}", f"trusted {text.pluralise(name)}", "devices that moved"]
     return text.html_table(heads, rows, caption=f"Devices under each {name}, and trust, over the rounds")

@@ -61,7 +61,9 @@ def stays_the_same(one: Series, column: str) -> bool:
 
 
 def even_costs_table(one: Series) -> str:
-    """An HTML table of costs that are the same in every round: of one round and of all. "" where none is."""
+    """An HTML table of costs that grow about evenly and of the time of the simulation: the mean over rounds,
+    and of all; and of values that do not change. "" where there is none.
+    """
     spec, rounds, rows = one.first.spec_dict, max(1, one.rounds_played), list[tuple[str, str, str]]()
     for name, column, units in (
         ("traffic up", "bytes_up", text.BYTES),
@@ -83,14 +85,16 @@ def even_costs_table(one: Series) -> str:
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
-            rows.append((name, form(float(values.max())), "about the same in " + _rounds_that_cost(values)))
+            rows.append((name, f"{form(float(values.max()))}{_rounds_that_cost(values)}", "–"))
     if not rows:
         return ""
     caption = (
-        "Costs that are about the same in every round, and values that do not change. Clipping, noise and "
-        "time are measured by the simulator only."
+        "Totals with their mean over rounds, and values that do not change, which do not add up (–). "
+        "Clipping, noise and time are measured by the simulator only."
     )
-    return text.html_table(["", "a round", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2))
+    return text.html_table(
+        ["", "a round, on average", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2)
+    )
 
 
 def _what_is_clipped(series: Sequence[Series]) -> str:
@@ -107,9 +111,9 @@ def _what_has_noise(one: Series) -> str:
 
 
 def _rounds_that_cost(values: FloatArray) -> str:
-    """The text "N rounds, else 0" where some but not all ``values`` are 0; else "every round"."""
+    """The text " in N rounds, else 0" where some but not all ``values`` are 0; else ""."""
     some = int(np.count_nonzero(values))
-    return "every round" if some in (0, len(values)) else f"{text.whole(some)} rounds, else 0"
+    return "" if some in (0, len(values)) else f" in {text.whole(some)} rounds, else 0"
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:

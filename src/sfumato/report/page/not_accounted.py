@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import KNOWN_MOVES
 from sfumato.report.results.cost_of_privacy import has_noise
 from sfumato.report.results.series import Series
@@ -34,10 +35,20 @@ def seed_sentence(one: Series) -> list[str]:
     ]
 
 
+def _about_test_examples(series: Sequence[Series]) -> list[str]:
+    """A sentence that no ε is about the test examples; [] where it is not known how many there are."""
+    known = {sum((one.test_labels or {}).values()) for one in series} - {0}
+    if not known:
+        return []
+    many = text.how_many(known.pop(), "test example") if len(known) == 1 else "test examples"
+    return [f"No ε is about the {many}: nobody trains on them, and accuracy is measured on them exactly."]
+
+
 def not_accounted(series: Sequence[Series]) -> list[str]:
     """Sentences on what no ε of these runs covers, such as the seed of a simulation or wall time."""
     simulated = [one for one in series if not one.first.deployed]
     lines = [f"{_MEASURED} {_BY_SIMULATOR}" if simulated else _MEASURED]
+    lines += _about_test_examples(series)
     if noisy := [one for one in simulated if has_noise(one)]:
         on_air_only = all(one.network.over_air and not one.network.has_noise for one in noisy)
         lines.append(f"{_FROM_SEED} {_OF_RECEIVERS if on_air_only else _IN_USE}")

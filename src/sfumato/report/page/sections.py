@@ -125,9 +125,17 @@ def page_of(series: Sequence[Series], place: Path) -> str:
 
 
 def _pictures_html(series: Sequence[Series], summaries: Sequence[Summary], figures: PlacedFigures) -> str:
-    """HTML of the figures that compare several runs first: the score against ε; "" for one run."""
+    """HTML of the figures that compare several runs first: the score against ε; "" for one run.
+
+    Those towards other observers than the first are folded away.
+    """
     drawn = score_against_epsilon_figures(series, summaries) if len(series) > 1 else []
-    return f'<div class="panels">{"".join(map(figures.place, drawn))}</div>' if drawn else ""
+    if not drawn:
+        return ""
+    first, *others = (f'<div class="panels">{figures.place(figure)}</div>' for figure in drawn)
+    more = "Show the same against ε towards other observers"
+    folded = f"<details><summary>{more}</summary>{''.join(others)}</details>" if others else ""
+    return f"{first}{folded}"
 
 
 def _subtitle_html(series: Sequence[Series]) -> str:

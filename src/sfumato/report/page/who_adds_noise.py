@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sfumato.report import formatting as text
@@ -13,7 +13,11 @@ from sfumato.report.results.spec_sections import stated_participation
 from sfumato.rounding import number
 from sfumato.schedule.groups import BY_INTERVAL
 
-_CLIPPED = {"update": "Every message", "step": "Every local step", "example": "The gradient of every example"}
+_CLIPPED = {
+    "update": "Every message",
+    "step": "The gradient of every local step",
+    "example": "The gradient of every example",
+}
 _ONE_ROW = "In every local step a person that is drawn brings one of their rows, chosen anew: its gradient"
 _STATED = (
     "rounds", "local_steps", "local_epochs", "edge_every", "edge_at_global", "aggregate_every", "merge_every",
@@ -133,8 +137,9 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
     one_level = _only_global(noise, training) or all(len(set(values)) == 1 for values in written)
     depth = 1 if one_level else max(map(len, written))
     rows = [
-        (owners_in_words(row["parties"], 12), *values[:depth], *["–"] * (depth - len(values)))
+        (owners_in_words(alike, 12), *values[:depth], *["–"] * (depth - len(values)))
         for row, values in zip(noise["parties"], written, strict=True)
+        for alike in _aggregators_and_devices(row["parties"])
     ]
     levels = names_of_levels(depth)
     titles = ["noise multiplier"] if depth == 1 else [f"noise multiplier, {name}" for name in levels]
@@ -145,6 +150,12 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
         caption += ". Global aggregation: up to the cloud; one level below: the cloud does not take part"
     numeric = tuple(range(1, depth + 1))
     return text.paragraphs(said) + text.html_table(["party", *titles], rows, caption=caption, numeric=numeric)
+
+
+def _aggregators_and_devices(parties: Sequence[str]) -> list[list[str]]:
+    """The parties of one source of noise: first aggregators, then devices under some; none is empty."""
+    devices = [party for party in parties if "/devices" in party]
+    return [alike for alike in ([one for one in parties if one not in devices], devices) if alike]
 
 
 def _only_global(noise: Mapping[str, Any], training: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NO_GUARANTEE, Json, log_axis, needs_log_axis
+from sfumato.report.results.network import towards_in_words
 from sfumato.report.results.series import Mean
 from sfumato.run_folder.headline import HEADLINES
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
@@ -19,7 +20,6 @@ SCORES = {score.column: score for score in HEADLINES}
 ACCURACY = "accuracy"
 UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
 _NAMES = {"energy_j": "energy", "delay_s": "delay"}
-_OBSERVERS = {"cloud": "the cloud", "public": "the public", "edge": "an edge", "own-edge": "the own edge"}
 _SPREAD = 3.0  # of ε, from which its axis is logarithmic
 _LABEL = 0.12  # of the axis, which the label of a tick takes
 _STRIP = 0.16  # of the axis, for infinities
@@ -28,8 +28,7 @@ _STRIP = 0.16  # of the axis, for infinities
 def title_of(name: str) -> str:
     """The title of an objective on the page; ``epsilon:cloud`` becomes "ε towards the cloud"."""
     if name.startswith(EPSILON_PREFIX):
-        whom = name.removeprefix(EPSILON_PREFIX)
-        return f"ε towards {_OBSERVERS.get(whom, whom)}"
+        return f"ε {towards_in_words(name.removeprefix(EPSILON_PREFIX))}"
     return SCORES[name].name if name in SCORES else _NAMES[name]
 
 

@@ -101,7 +101,7 @@ def _points_table(swept: ParetoPage) -> str:
     unbounded = "; ∞: no guarantee" if math.inf in values else ""
     first = len(swept.keys)
     return text.html_table(
-        [*swept.keys, "seeds", *map(_column_title, names), "raw to a trusted edge", *front],
+        [*swept.keys, "seeds", *map(_column_title, names), "devices raw to a trusted edge", *front],
         rows,
         caption=f"{_seeds_note(swept)}ε: the worst unit and seed, before training{unbounded}.{told}",
         numeric=tuple(range(first, first + 2 + len(names))),
@@ -169,7 +169,7 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
     strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
     as_first = "" if with_legend else " Colours and symbols: as in the legend of the first figure."
     notes = [] if all(on) else [_FILLED]
-    notes += [f"{trust}: that is not drawn."] if trust else []
+    notes += [f"Not drawn: ε is {trust}."] if trust else []
     notes += [f"Dotted: without noise, {SCORES[up].text(level)}."] if levels else []
     first = title_of(up)
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""

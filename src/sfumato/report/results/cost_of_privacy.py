@@ -111,10 +111,14 @@ class _Compared(NamedTuple):
         return f" (one seed each, {whole(count)} test examples: may be chance)"
 
     def _in_the_last(self) -> str:
-        """A sentence, after a space, on the last round alone, if means of several are compared; else ""."""
+        """A sentence, after a space, on the last round alone, if means of several are compared and differ
+        from it; else "".
+        """
         if self.over == 1:
             return ""
         ends = [self.score.text(each.final(self.score.column).value) for each in (self.one, self.other)]
+        if ends == [self.score.text(self.reached), self.score.text(self.best)]:
+            return ""
         return f" Accuracy jumps from round to round; in the last alone they have {ends[0]} and {ends[1]}."
 
 

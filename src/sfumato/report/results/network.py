@@ -22,6 +22,7 @@ from sfumato.spec import topology as written
 from sfumato.spec.topology import Topology, Trust
 
 _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
+_OBSERVERS = {"cloud": "the cloud", "public": "the public", "edge": "an edge", "own-edge": "the own edge"}
 _NUMBERED = re.compile(r"\b([a-z][a-z0-9_-]*):([0-9]+)\b")  # a party without a title
 
 
@@ -157,6 +158,11 @@ def read_network(spec: Mapping[str, Any]) -> Network:
 def parties_in_words(names: str) -> str:
     """Names of parties, joined by commas or in a text, as drawings name them: "edge 0" for ``edge:0``."""
     return _NUMBERED.sub(r"\1 \2", names)
+
+
+def towards_in_words(observer: str) -> str:
+    """The phrase that follows an ε in a sentence: "towards the cloud"; ``own-edge`` and ``edge``, too."""
+    return f"towards {_OBSERVERS.get(observer, parties_in_words(observer))}"
 
 
 def owner_in_words(owner: str) -> str:

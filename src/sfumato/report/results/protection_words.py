@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report.formatting import epsilon, join_names, number, sentence, title, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import (
@@ -123,7 +122,6 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
         having = f", of those {kind}s that have a guarantee," if len(finite) < len(rows) else ""
         ranged = range_sentence(finite, f" towards the {observer}{having}")
         by_class = _towards_classes(matrix, kind, observer, at) if len(series.runs) == 1 else []
-        in_words = kind == every[0].unit_kind and most <= LARGE_EPSILON  # a finding says what more means
         largest = f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}."
         return [
             *(by_class or [largest, *ranged]),
@@ -131,7 +129,7 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
             *([_STRONGEST] if series.network.over_air else []),
             *([_ALL_SEE_DRAWS] if alike and all(_SEEN in row.why for row in of_kind) else []),
             *([_ALL_FROM_GRADIENTS] if alike and series.network.step_noise else []),
-            *([epsilon_in_words(kind, most)] if in_words else []),
+            *([epsilon_in_words(kind, most)] if kind == every[0].unit_kind else []),
         ]
     return []
 

@@ -205,10 +205,18 @@ class MovingLabels(TreeLabels):
         device = self._device_index(unit)
         if device is None:
             return Row((1 << 60, unit), unit, "")
-        rounds, name = int(self._trusting_rounds[device]), self.tree.tiers[-1].name
-        alike = int((self._trusting_rounds == rounds).sum())
-        where = f"at trusted {pluralise(name)} in {rounds} of {how_many(self.network.rounds, 'round')}"
-        return Row((rounds, ""), f"{how_many(alike, 'device')} {where}", "")
+        rounds, total = int(self._trusting_rounds[device]), self.network.rounds
+        edges, of_all = pluralise(self.tree.tiers[-1].name), how_many(total, "round")
+        share = "no round" if not rounds else f"all {of_all}" if rounds == total else f"{rounds} of {of_all}"
+        alike = np.flatnonzero(self._trusting_rounds == rounds)
+        return Row((rounds, ""), f"{self._who(alike)} ({share} at trusted {edges})", "")
+
+    def _who(self, devices: IntArray) -> str:
+        """The devices of these numbers by name, or how many they are where they are many."""
+        if len(devices) > MOST_NAMES:
+            return how_many(len(devices), "device")
+        names = self.tree.device_names
+        return join_names([names[device] if names else f"device {device}" for device in devices.tolist()])
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for the aggregator or device ``observer``, by whether it ever is above or beside
@@ -227,8 +235,8 @@ class MovingLabels(TreeLabels):
             if int(number) in mine.tolist():
                 own = pluralise(name)
                 if self._is_trusted_by(device, int(number)):
-                    return Column((2, ""), f"trusted {own} they are ever under", "own-edge")
-                return Column((1, ""), f"untrusted {own} they are ever under", "own-edge")
+                    return _ever_above(2, f"trusted {own} they are ever under")
+                return _ever_above(1, f"untrusted {own} they are ever under")
             return Column((22, ""), f"{pluralise(name)} elsewhere", "other-edge")
         return super()._party_column(unit, observer)
 
@@ -236,6 +244,11 @@ class MovingLabels(TreeLabels):
         """Whether the edge is trusted in some round in which the device is under it."""
         trees = zip(self.network.trees, self._places[:, device], strict=True)
         return any(place == edge and bool(tree.tiers[-1].trusted[edge]) for (_, tree), place in trees)
+
+
+def _ever_above(place: int, title: str) -> Column:
+    """The column of aggregators that a moving device is ever under; ``place`` in the order of columns."""
+    return Column((place, ""), title, "own-edge", f"the {title}")
 
 
 def tree_labels(network: Network, tree: Tree) -> TreeLabels:

@@ -82,6 +82,7 @@ class Statement:
         held: how many records or persons devices hold.
         tested: how many examples the model was tested on; 0 for none, or where that is not known.
         test_persons: how many persons they are of; ``None`` where that is not known.
+        labels: labels of these examples; () where there are none, or where they are not known.
     """
 
     spec: Mapping[str, Any]
@@ -93,6 +94,7 @@ class Statement:
     held: HeldCounts = NOT_KNOWN
     tested: int = 0
     test_persons: int | None = None
+    labels: tuple[str, ...] = ()
 
     @cached_property
     def network(self) -> Network:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
@@ -11,7 +12,14 @@ from sfumato.report.statement.assumptions import ATTACKER
 from sfumato.report.statement.content import Statement
 from sfumato.report.statement.gains import TWICE, PrivacyBound, between_contents, chance_of_more
 from sfumato.report.statement.pairs import RelatedPairs
-from sfumato.report.statement.words import IN_SHORT, Promise, holder_phrase, observers_explained, question
+from sfumato.report.statement.words import (
+    IN_SHORT,
+    Promise,
+    holder_phrase,
+    observers_explained,
+    question,
+    two_values,
+)
 from sfumato.rounding import certainty
 
 _MOST_ROWS = 400
@@ -56,7 +64,9 @@ def _gains_html(statement: Statement, promise: Promise, delta: str) -> str:
     rows[:0] = [(text.title(who), "–", *["has the data"] * (len(heads) - 2)) for who in having if who]
     caption = f"How sure an observer can become about one {unit}, at most (δ = {delta}), rounded up"
     table = text.html_table(heads, rows, caption=caption, numeric=range(1, len(heads)), stacked=True)
-    return table + text.paragraphs([_how_to_read(promise), *_with_delta(statement, promise, found)])
+    return table + text.paragraphs(
+        [_how_to_read(promise, statement.labels), *_with_delta(statement, promise, found)]
+    )
 
 
 def _others(row: RelatedPairs) -> str:
@@ -70,8 +80,8 @@ def _contents(row: RelatedPairs, promise: Promise, statement: Statement) -> Priv
     return between_contents(row.worst.epsilon, statement.privacy.delta, promise.relation)
 
 
-def _how_to_read(promise: Promise) -> str:
-    """Sentences on what the table says."""
+def _how_to_read(promise: Promise, labels: Sequence[str]) -> str:
+    """Sentences on what the table says; ``labels``: of the test examples."""
     unit = promise.kind
     said = [
         f"How to read this: somebody wants to know {question(promise.relation, unit)}. They "
@@ -80,8 +90,8 @@ def _how_to_read(promise: Promise) -> str:
     ]
     if promise.relation != "replace":
         said.append(
-            f"The last column is on {question('replace', unit)} (ill or not ill): what they "
-            "receive can change these odds by e^(2ε)."
+            f"The last column is on {question('replace', unit)} ({two_values(labels)}): what they receive "
+            "can change these odds by e^(2ε)."
         )
     return " ".join(said)
 

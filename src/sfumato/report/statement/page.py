@@ -23,7 +23,7 @@ from sfumato.report.statement.gains import between_contents
 from sfumato.report.statement.learned import learned_html
 from sfumato.report.statement.pairs import RelatedPairs
 from sfumato.report.statement.why import why_html
-from sfumato.report.statement.words import RELATIONS, SEVERAL, Promise, question
+from sfumato.report.statement.words import RELATIONS, SEVERAL, Promise, question, two_values
 from sfumato.rounding import certainty
 from sfumato.spec.document import SPEC_HASH
 
@@ -153,7 +153,8 @@ def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, de
     ]
     if promise.relation != "replace":
         contents = between_contents(value, statement.privacy.delta, promise.relation)
-        guess = f"guess of 50 : 50 on {question('replace', promise.kind)} (ill or not ill)"
+        values = two_values(statement.labels)
+        guess = f"guess of 50 : 50 on {question('replace', promise.kind)} ({values})"
         said.append(
             f"For a {guess} there is no limit."
             if contents.epsilon == math.inf

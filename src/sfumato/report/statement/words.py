@@ -76,6 +76,11 @@ def question(relation: str, unit: str) -> str:
     return _QUESTIONS[relation].format(unit=unit)
 
 
+def two_values(labels: Sequence[str]) -> str:
+    """Two values that a unit may have, as an example: the ``labels`` where these are two."""
+    return f"{labels[0]} or {labels[1]}" if len(labels) == 2 else "such as ill or not ill"
+
+
 def place_of(network: Network, kinds: Collection[str]) -> str:
     """The word for a party with data, "site" or "device".
 
