@@ -157,18 +157,14 @@ GROUPS = STAR | {
     [
         (STAR | {"training": FIXED}, "training.participation: got 'fixed'; must be all or poisson"),
         (GROUPS, "topology.kind: got 'groups'; must be star or tree here"),
-        (ROOT / "examples" / "persons" / "clinics.yaml", "privacy.unit: got 'person'; must be device"),
     ],
-    ids=["a fixed number of participants", "groups", "persons"],
+    ids=["a fixed number of participants", "groups"],
 )
 def test_what_is_not_there_yet_is_refused_before_anything_is_written(
-    document: dict[str, Any] | Path, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    document: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = written(tmp_path, STAR, free_addresses("cloud"))
-    if isinstance(document, Path):
-        command[1] = str(document)
-    else:
-        (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(document))
     assert main(command) == 2
     (told,) = capsys.readouterr().err.splitlines()
     assert said in told

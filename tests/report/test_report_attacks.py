@@ -105,7 +105,7 @@ def test_all_of_it_stands_beside_the_promise(run_folder: Make) -> None:
         r'<td>cloud</td><td class="n">8</td><td class="n">3.21</td><td class="n">20.0 %</td>', section
     )
     assert re.search(
-        r'<td>edge:0</td><td class="n">∞</td><td class="n">–</td><td class="n">31.0 %</td>', section
+        r'<td>edge 0</td><td class="n">∞</td><td class="n">–</td><td class="n">31.0 %</td>', section
     )
     assert "the guarantee holds" in section
     assert "heed &lt;this&gt;" in section
@@ -269,7 +269,7 @@ def test_audits_are_drawn_shown_beside_promised(run_folder: Make) -> None:
     assert promised["marker"]["pattern"]["shape"] == ["", "/", ""]
     colours = shown["marker"]["color"]
     assert colours[0] == colours[1] != colours[2]
-    assert "THE GUARANTEE IS REFUTED by an audit, towards public." in page
+    assert "THE GUARANTEE IS REFUTED by an audit, towards the public." in page
 
 
 @pytest.mark.parametrize("audits", [False, True])
@@ -279,8 +279,8 @@ def test_the_first_screen_has_a_verdict(run_folder: Make, *, audits: bool) -> No
     if audits:
         audited(run)
     first = page_of(run).split("</section>")[0]
-    said = "No attack as edge:1 goes beyond the guarantee."
-    with_audit = "No audit refutes the guarantee towards cloud and no attack as edge:1 goes beyond it."
+    said = "No attack as edge 1 goes beyond the guarantee."
+    with_audit = "No audit refutes the guarantee towards the cloud and no attack as edge 1 goes beyond it."
     assert (with_audit if audits else said) in first
 
 

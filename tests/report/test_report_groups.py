@@ -217,7 +217,7 @@ def test_workers_are_numbered_as_in_drawings() -> None:
         ["<p>device:0 towards device:12, a device</p><pre>device:0</pre>"], "worker"
     )
     assert shown == ["<p>worker 0 towards worker 12, a worker</p><pre>device:0</pre>"]
-    assert with_words_for_parties(["<p>device:0, a device</p>"], "site") == ["<p>device:0, a site</p>"]
+    assert with_words_for_parties(["<p>device:0, a device</p>"], "site") == ["<p>device 0, a site</p>"]
 
 
 def test_the_models_of_all_workers_are_scored_and_not_one(grouped: Callable[..., Path]) -> None:

@@ -84,6 +84,8 @@ def _with_faults(*probes: Probe) -> list[Probe]:
 PROBES: list[Probe] = [
     Probe("data.person_column", "whose"),
     Probe("data.person_column", "whose", {"privacy.unit": "person", "training.batches": "poisson"}),
+    Probe("data.row", "a patient"),
+    Probe("data.row", "a patient", {"privacy.unit": "record", "training.batches": "poisson"}),
     *_all("topology", {}, supernodes="elected", zones="random"),
     Probe("topology.device_names", list("abcdef")),
     *_all("topology", {}, group_names=["north", "south", "east"], worker_names=list("abcdef")),
