@@ -17,7 +17,6 @@ import pytest
 import torch
 import yaml
 from handed_over import checked, free_addresses, written
-from places import ROOT
 from rehearsals import STAR, TREE
 
 from sfumato.cli import main

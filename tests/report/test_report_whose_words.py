@@ -73,7 +73,7 @@ def test_a_claim_about_some_devices_names_them(run_folder: Make) -> None:
     ] + [claim(3.0, 2.5, why="", unit="device:40", observer="edge:1") | {"source": of_some}]
     page = shown(run_folder(privacy=privacy))
     who = "80 devices under edges 1, 4"
-    said = f"Case 3 would claim ε = 3 for {who}, and nothing for others; it holds. Provable: 2.5 towards their own"
+    said = f"Case 3 would claim ε = 3 for {who}, and nothing for others; it holds. Provable: 2.5"
     assert said in first_of(page)
     assert "HDP Table I would claim ε = 9; it holds. Provable: 2 towards the public." in first_of(page)
     assert f"{of_all}: it holds. {of_some}, of {who} alone: it holds." in page  # the caption
