@@ -14,6 +14,7 @@ from sfumato.errors import SfumatoError
 from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
+from sfumato.report.results.network import towards_in_words
 from sfumato.report.results.series import Mean, mean
 from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.manifest import MANIFEST_FILE
@@ -226,8 +227,7 @@ def _noise_in_words(spec: Spec) -> str:
     noise = spec.privacy.requested_noise
     match noise.kind:
         case "target":
-            whom = f"the {noise.towards}" if noise.towards in ("cloud", "public") else noise.towards
-            return f"sized for ε = {noise.epsilon:g} towards {whom}"
+            return f"sized for ε = {noise.epsilon:g} {towards_in_words(noise.towards)}"
         case "formula":
             return f"by the formula {noise.formula}"
         case "multiplier":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sfumato.network.groups import BoolArray
 from sfumato.network.tree import IntArray
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, Figure, Json
@@ -44,7 +45,7 @@ def moved_sentence(network: Network) -> list[str]:
 def _who_moves(network: Network) -> str:
     """How many devices ever change their edge; or that only trust changes."""
     places, name = edges_over_time(network), network.trees[0][1].tiers[-1].name
-    moved, count = int((places != places[0]).any(axis=0).sum()), places.shape[1]
+    moved, count = int(_moves(places).sum()), places.shape[1]
     if not moved:
         return f"No device changes its {name}, but trust changes"
     change = "changes its" if moved == 1 else "change their"
@@ -96,13 +97,18 @@ def places_figure(network: Network) -> Figure | None:
     )  # fmt: skip
 
 
+def _moves(places: IntArray) -> BoolArray:
+    """Which devices ever change their edge, ``[devices]``; ``places``: edge by era and device."""
+    return np.asarray((places != places[0]).any(axis=0))
+
+
 def _shown_devices(places: IntArray) -> IntArray:
     """Numbers of the devices that are drawn, `_MOST_DEVICES` at most: first those that move, evenly spaced,
     then, where these are fewer, some of the others, evenly spaced.
 
     ``places``: edge by era and device, ``[eras, devices]``.
     """
-    moves = (places != places[0]).any(axis=0)
+    moves = _moves(places)
     moving = _evenly_spaced(np.flatnonzero(moves), _MOST_DEVICES)
     others = _evenly_spaced(np.flatnonzero(~moves), _MOST_DEVICES - len(moving))
     return np.concatenate([moving, others])
@@ -110,7 +116,7 @@ def _shown_devices(places: IntArray) -> IntArray:
 
 def _shown_sentence(places: IntArray, chosen: IntArray) -> str:
     """A sentence, after a space, on which devices are drawn; arguments as of `_place_trace`, all devices."""
-    moves = (places != places[0]).any(axis=0)
+    moves = _moves(places)
     moving, drawn = int(moves.sum()), int(moves[chosen].sum())
     said = f" {text.whole(len(chosen))} of {text.how_many(len(moves), 'device')} are shown"
     if not moving:

@@ -9,7 +9,12 @@ from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis, tick_label
 from sfumato.report.results.claim_pairs import MOST_NAMED, PairNames
-from sfumato.report.results.claim_words import claim_in_words, formula_in_words, held_in_words
+from sfumato.report.results.claim_words import (
+    claim_in_words,
+    formula_in_words,
+    held_in_words,
+    title_of_reasons,
+)
 from sfumato.report.results.observer_labels import ObserverLabels
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
@@ -176,9 +181,8 @@ def _reasons_html(claims: Sequence[Claim], names: PairNames) -> str:
     if not items:
         return ""
     listed = "".join(f"<li>{text.escape(item)}</li>" for item in items)
-    verdicts = " or ".join(held_in_words(claims[0])).replace("holds or does not hold", "hold or do not")
-    why = f"Why they {verdicts.replace('is proved or is not proved', 'are proved or not')}"
-    return f'<details><summary>{why}</summary><ul class="reasons">{listed}</ul></details>'
+    title = title_of_reasons(claims[0])
+    return f'<details><summary>{title}</summary><ul class="reasons">{listed}</ul></details>'
 
 
 def _reasons_of_pair(

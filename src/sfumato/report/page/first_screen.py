@@ -341,11 +341,8 @@ def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:
     kind = kind_within_devices(one.first) or ("worker" if grouped else "device")
     row = row_in_words(one.first.spec_dict) if kind == "record" else ""
     at = text.at_delta(one.first.privacy.delta)
-    return (
-        f"The largest ε of a {kind}, which is {row}{at}, towards"
-        if row
-        else f"The largest ε of a {kind}{at} towards"
-    )
+    which = f", which is {row}{at}," if row else at
+    return f"The largest ε of a {kind}{which} towards"
 
 
 def _tiles_html(tiles: Iterable[_Tile]) -> str:

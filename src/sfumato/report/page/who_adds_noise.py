@@ -154,8 +154,8 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
 
 def _aggregators_and_devices(parties: Sequence[str]) -> list[list[str]]:
     """The parties of one source of noise: first aggregators, then devices under some; none is empty."""
-    devices = [party for party in parties if "/devices" in party]
-    return [alike for alike in ([one for one in parties if one not in devices], devices) if alike]
+    split = [[party for party in parties if ("/devices" in party) == below] for below in (False, True)]
+    return [alike for alike in split if alike]
 
 
 def _only_global(noise: Mapping[str, Any], training: Mapping[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
@@ -46,27 +46,30 @@ def claims_by_reading(claims: Sequence[Claim], labels: ObserverLabels) -> str:
     """
     names = PairNames.of(claims, labels, ())
     return "".join(
-        _table_of_readings(source, about, names)
+        _table_of_readings(source, readings, names)
         for source, about in by_source(claims).items()
-        if _has_readings(about)
+        if len(readings := _readings(about)) > 1
     )
 
 
-def _has_readings(claims: Sequence[Claim]) -> bool:
-    """Whether claims of one place are by several formulas, and not of one round and of all."""
-    formulas = {formula_in_words(claim.source) for claim in claims}
-    return len(formulas) > 1 and not any(claim.one_round for claim in claims)
+def _readings(claims: Sequence[Claim]) -> dict[str, list[Claim]]:
+    """Claims of one place of a paper by formula, in their order; {} where they are of rounds instead."""
+    found: dict[str, list[Claim]] = {}
+    if not any(claim.one_round for claim in claims):
+        for claim in claims:
+            found.setdefault(formula_in_words(claim.source), []).append(claim)
+    return found
 
 
-def _table_of_readings(source: str, claims: Sequence[Claim], names: PairNames) -> str:
+def _table_of_readings(source: str, readings: Mapping[str, Sequence[Claim]], names: PairNames) -> str:
     """The table of one place of a paper: a row for each kind of observer, a column for each formula."""
-    formulas = list(dict.fromkeys(formula_in_words(claim.source) for claim in claims))
+    kinds = dict.fromkeys(names.towards(claim) for claims in readings.values() for claim in claims)
     rows = []
-    for kind in dict.fromkeys(map(names.towards, claims)):
-        found = [claim for claim in claims if names.towards(claim) == kind]
-        cells = [_cell([one for one in found if formula_in_words(one.source) == each]) for each in formulas]
-        rows.append((kind.removeprefix("towards "), *cells, _span(_rigorous(found), text.epsilon)))
-    heads = [f"claimed, {formula}" for formula in formulas]
+    for kind in kinds:
+        of_kind = [[one for one in claims if names.towards(one) == kind] for claims in readings.values()]
+        provable = _span(_rigorous([claim for claims in of_kind for claim in claims]), text.epsilon)
+        rows.append((kind.removeprefix("towards "), *map(_cell, of_kind), provable))
+    heads = [f"claimed, {formula}" for formula in readings]
     return text.html_table(
         ["towards", *heads, "provable"], rows, caption=f"ε by {source}", numeric=range(1, 2 + len(heads))
     )
@@ -83,12 +86,12 @@ def _cell(claims: Sequence[Claim]) -> str:
 
 def _sentences_of_source(source: str, claims: Sequence[Claim], names: PairNames) -> str:
     """Sentences such as "H2FDP Prop. 3.1 claims ε = 1; it does not hold. Provable: towards the cloud 9."."""
-    if any(claim.one_round for claim in claims):
-        return _sentence_on_one_round(source, claims, names)
-    if _has_readings(claims):
-        return _sentence_on_readings(source, claims, names)
     whose = names.whose(claims)
     of = f" for {whose}, and nothing for others" if whose else ""
+    if any(claim.one_round for claim in claims):
+        return _sentence_on_one_round(source, claims, names, whose, of)
+    if len(readings := _readings(claims)) > 1:
+        return _sentence_on_readings(source, readings, names)
     stated = [claim for claim in claims if claim.stated]
     if stated and len(stated) < len(claims):
         return _sentences_on_stated(source, stated, [one for one in claims if not one.stated], names, of)
@@ -103,25 +106,24 @@ def _sentences_of_source(source: str, claims: Sequence[Claim], names: PairNames)
     )
 
 
-def _sentence_on_readings(source: str, claims: Sequence[Claim], names: PairNames) -> str:
+def _sentence_on_readings(source: str, readings: Mapping[str, Sequence[Claim]], names: PairNames) -> str:
     """A sentence on a claim that a paper states by several formulas, whose ε are in a table."""
-    formulas = list(dict.fromkeys(formula_in_words(claim.source) for claim in claims))
-    holding = {
-        names.holding([claim for claim in claims if formula_in_words(claim.source) == formula])
-        for formula in formulas
-    }
-    where = f"the table says where each {held_in_words(claims[0])[0]}"
+    holding = set(map(names.holding, readings.values()))
+    where = f"the table says where each {held_in_words(next(iter(readings.values()))[0])[0]}"
     verdict = f"by each of them {holding.pop()}" if len(holding) == 1 else where
-    by = text.join_names([f"by {formula}" for formula in formulas])
+    by = text.join_names([f"by {formula}" for formula in readings])
     return f"{source} gives more than one ε, {by}; {verdict}."
 
 
-def _sentence_on_one_round(source: str, claims: Sequence[Claim], names: PairNames) -> str:
-    """A sentence on a claim of which a paper speaks for one round only, and on what all rounds add up to."""
+def _sentence_on_one_round(
+    source: str, claims: Sequence[Claim], names: PairNames, whose: str, of: str
+) -> str:
+    """A sentence on a claim of which a paper speaks for one round only, and on what all rounds add up to.
+
+    ``whose``: the classes of units that the claims are about; ``of``: words on them, after an ε.
+    """
     first = [claim for claim in claims if claim.one_round]
     later = [claim for claim in claims if not claim.one_round]
-    whose = names.whose(claims)
-    of = f" for {whose}, and nothing for others" if whose else ""
     claimed = _span([claim.claimed_epsilon for claim in first], text.number)
     said = (
         f"{source} claims ε = {claimed} a round{of}; {names.holding(first)}. "

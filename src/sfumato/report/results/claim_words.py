@@ -32,3 +32,8 @@ def held_in_words(claim: Claim) -> tuple[str, str]:
     The rigorous ε over groups is the least of several upper bounds, so that a smaller claim is not refuted.
     """
     return ("is proved", "is not proved") if claim.paper == "DP-OGL" else ("holds", "does not hold")
+
+
+def title_of_reasons(claim: Claim) -> str:
+    """The title of the reasons of a claim and of those beside it; see `held_in_words`."""
+    return "Why they are proved or not" if claim.paper == "DP-OGL" else "Why they hold or do not"

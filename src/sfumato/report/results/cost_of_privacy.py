@@ -264,8 +264,10 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
 
 def scores_without_noise(scores: Sequence[Headline], twin: Series | None) -> list[str]:
     """A sentence on the last ``scores`` of the run without noise; [] without one, and for no scores."""
-    told = [] if twin is None else [one for one in scores if one.column in twin.first.metrics]
-    said = [f"{one.name} {one.text(twin.final(one.column).value)}" for one in told] if twin else []
+    if twin is None:
+        return []
+    told = [one for one in scores if one.column in twin.first.metrics]
+    said = [f"{one.name} {one.text(twin.final(one.column).value)}" for one in told]
     return [f"Without noise: {join_names(said, len(said))} after the last round."] if said else []
 
 
