@@ -17,7 +17,7 @@ def computed_kinds(terms: CommonTerms) -> tuple[str, str]:
 
     Where devices draw persons there is no ε of a record, and elsewhere none of a person.
     """
-    return "device", "person" if terms.held_units == "persons" else "record"
+    return "device", "person" if terms.protects_persons else "record"
 
 
 def account_rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:

@@ -134,9 +134,9 @@ class CommonTerms(ABC):
         """The figures that the plan was resolved to; always equally many pieces."""
 
     @property
-    def held_units(self) -> str:
-        """What `examples` counts, in words: ``examples``, or ``persons`` where these are the unit."""
-        return "persons" if self.plan.spec.privacy.unit == "person" else "examples"
+    def protects_persons(self) -> bool:
+        """Whether persons are the unit: devices draw persons then, and `examples` counts them."""
+        return self.plan.spec.privacy.unit == "person"
 
     @property
     def device_count(self) -> int:

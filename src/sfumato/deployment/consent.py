@@ -300,7 +300,7 @@ def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Ag
                 words.append(_raw_in_words(terms, row, device))
             elif row.epsilon >= largest.get((row.unit, row.relation.words), row).epsilon:
                 largest[row.unit, row.relation.words] = row
-    if terms.held_units == "persons":
+    if terms.protects_persons:
         words.append(_PERSON)
     words += [*map(_in_words, largest.values()), *duties(terms, device)]
     cost = RunCost(terms.session, device, relation, consent.delta, worst)

@@ -52,11 +52,12 @@ class OwnRows:
     def __init__(self, device: int, terms: CommonTerms, data: Dataset) -> None:
         plan, self.size = terms.plan, len(data.train_labels)
         self.persons: IntArray | None = None
-        if plan.spec.privacy.unit == "person":
+        if terms.protects_persons:
             data, self.persons = _by_person(data, terms.name(device))
         held = self.size if self.persons is None else len(self.persons) - 1
         if (declared := int(terms.examples[device])) != held:
-            has = f"{terms.name(device)} holds {held:,} {terms.held_units}"
+            units = "persons" if terms.protects_persons else "examples"
+            has = f"{terms.name(device)} holds {held:,} {units}"
             raise DataError(f"{has}; the spec was accounted for with {declared:,}")
         self._model = initial_model(plan.spec, data)
         if masks_of(self._model) is not None:

@@ -31,7 +31,7 @@ def sheet(
     said = [taking_part(terms, number), *duties(terms, number), *_whom_it_meets(terms, number, hops)]
     if number < terms.cloud:
         held = f"{terms.examples[number]:,}"
-        whose = f"rows of {held} persons in" if terms.held_units == "persons" else f"{held} rows of"
+        whose = f"rows of {held} persons in" if terms.protects_persons else f"{held} rows of"
         read = f"It reads the {whose} {data or DATA}"
         said.append(f"{read}, unless its owner names another file in consent.yaml.")
         said.append("Sfumato's engine trains on them, unless its owner names a loop of its own there.")
