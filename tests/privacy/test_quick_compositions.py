@@ -123,7 +123,42 @@ def test_few_of_the_moments_are_computed() -> None:
     part, _ = losses_of_fixed_draw(1.0, Sampling.without_replacement(50, 2, (2.0, 1.0)), INTERVAL)
     composition._moments_of.cache_clear()
     LossComposition([(part, 20)], INTERVAL).epsilon(1e-5)
-    assert len(_moments_of(part, INTERVAL)._known) <= 15 < len(_powers(INTERVAL))
+    assert len(_moments_of(part, INTERVAL)._known) <= 8 < len(_powers(INTERVAL))
+
+
+@settings(max_examples=60, deadline=None)
+@given(count=st.integers(1, 120), least=st.integers(0, 119), steep=st.floats(0.1, 9.0))
+def test_the_least_of_falling_and_rising_figures_is_found_of_few(
+    count: int, least: int, steep: float
+) -> None:
+    least, asked = min(least, count - 1), set[int]()
+
+    def figure(at: int) -> float:
+        asked.add(at)
+        return abs(at - least) * (steep if at > least else 1.0)
+
+    assert _place_of_least(figure, count) == least
+    assert len(asked) <= 4 * math.log2(count + 2) + 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 15, 64, 1000])
+def test_a_power_is_off_by_less_than_is_charged(count: int) -> None:
+    """Of every entry: as many times the machine epsilon as there are factors, and a few."""
+    values = np.linspace(0.8, 1.0, 400) * np.exp(1j * np.linspace(0, 6, 400))
+    exact = np.ones(400, dtype=np.clongdouble)
+    for _ in range(count):
+        exact = exact * values.astype(np.clongdouble)
+    error = np.abs(composition._power(values, count) - exact)
+    assert (error <= 1.2 * (count - 1) * np.finfo(np.float64).eps * np.abs(exact) + 1e-300).all()
+
+
+@pytest.mark.parametrize(("first", "size"), [(-5, 3), (0, 1), (-70, 400), (100, 50_000), (-300_000, 600_000)])
+def test_stretches_are_no_longer_than_a_sixty_fourth_of_their_distance_from_0(first: int, size: int) -> None:
+    starts = composition._starts_of_stretches(first, size)
+    assert starts[0] == 0
+    assert (np.diff(np.append(starts, size)) > 0).all()
+    least, most = first + starts, first + np.append(starts[1:], size) - 1
+    assert (most - least <= np.minimum(np.abs(least), np.abs(most)) / 64 + 1).all()
 
 
 def test_values_on_a_grid_of_which_many_points_have_nothing() -> None:
