@@ -40,6 +40,7 @@ from typing import get_args
 from sfumato.privacy.losses.hidden_draws import (
     COARSEST_INTERVAL,
     PrivacyLoss,
+    delta_of_one_release,
     grid_interval,
     with_fewer_multipliers,
 )
@@ -59,6 +60,7 @@ from sfumato.privacy.sampling import (
 )
 
 _AS_GOOD_AS_CERTAIN = 1e-3
+_SURELY = 1 + 1e-9  # times δ: more than that is no rounding
 _TIMES_WIDER = 8.0  # that a grid of `compose_roughly` is at first
 MOST_ABOVE = 0.02
 """The share by which ε of `compose_roughly` may be above that of `compose`."""
@@ -198,7 +200,8 @@ def compose_roughly(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, de
     charged = merged_terms(terms)
     curve = compose(charged, neighbours=neighbours, coarser=_TIMES_WIDER)
     if curve.discretization is None:  # nothing is on a grid, or this one would be too wide
-        return compose(charged, neighbours=neighbours)
+        seen = all(term.sampling is None or is_seen(term.sampling) for term in charged)
+        return curve if seen else compose(charged, neighbours=neighbours)
     drawn = sum(term.count for term in charged if term.sampling is not None)
     releases = drawn + any(term.sampling is None for term in charged)
     least = max(0.0, curve.epsilon(delta) - releases * curve.discretization)
@@ -244,16 +247,15 @@ def composed_epsilon(
         known: the ε of another bound of the same pair, or ∞ to compute in full. Draws are charged as seen if
             the terms without sampling alone have a larger ε than ``known``, and the draws add little to it.
         roughly: whether ε may be up to 2 % larger (`compose_roughly`). Then draws are charged as seen,
-            whatever that adds, if the terms without sampling or with draws that are seen alone have a larger
-            ε than ``known``.
+            whatever that adds, if the terms without sampling or with draws that are seen, or one release of a
+            hidden draw, alone have a larger ε than ``known``.
 
     Returns:
         ε, ∞ where nothing protects, and the name of the method: ``gdp`` or ``pld``.
     """
     ordered = _merged_in_order(tuple(terms))
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
-    sure = _not_drawn(ordered, or_seen=roughly)
-    if is_drawn and known < math.inf and sure and not is_within_when_told(sure, known, delta):
+    if is_drawn and known < math.inf and _is_surely_above(ordered, known, delta, roughly):
         most = _with_draws_seen(ordered, delta)
         if roughly or most <= _with_draws_seen(_not_drawn(ordered), delta) * (1 + _AS_GOOD_AS_CERTAIN):
             return most, "gdp"
@@ -264,6 +266,17 @@ def composed_epsilon(
 def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...]:
     """``terms`` with equal ones merged, in an order that does not depend on how they came."""
     return tuple(merged_terms(terms))
+
+
+def _is_surely_above(terms: tuple[GaussianTerm, ...], epsilon: float, delta: float, roughly: bool) -> bool:
+    """Whether the terms that the unit is in for certain alone have a larger ε than ``epsilon`` at ``delta``.
+
+    ``roughly``: or those and the draws that are seen, or one release of a hidden draw.
+    """
+    sure = _not_drawn(terms, or_seen=roughly)
+    if sure and not is_within_when_told(sure, epsilon, delta):
+        return True
+    return roughly and any(delta_of_one_release(term, epsilon) > delta * _SURELY for term in terms)
 
 
 def _not_drawn(terms: tuple[GaussianTerm, ...], *, or_seen: bool = False) -> tuple[GaussianTerm, ...]:

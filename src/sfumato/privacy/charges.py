@@ -13,10 +13,12 @@ from functools import cached_property
 
 from sfumato.privacy.accountant import composed_epsilon, is_seen, is_within_when_told
 from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.losses.hidden_draws import delta_of_one_release
 from sfumato.privacy.public_draws import noise_outcomes, round_of_outcomes
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, RoundOutcomes, total_mu_squared
 from sfumato.privacy.sampling import GaussianTerm, Neighbours, Sampling, squared_mu_of_term
 
+_ROUNDING = 1e-9
 _REPLACED = "whatever replaces the unit, both worlds share the draws without it"
 
 
@@ -68,7 +70,9 @@ def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composit
     if exposure.election_events:
         found = tuple(_with_elections(charge, exposure) for charge in found)
     found += tuple(charge for other in exposure.alternatives for charge in ways_to_charge(other, neighbours))
-    return tuple(replace(charge, roughly=True) for charge in found) if exposure.roughly else found
+    if exposure.roughly and not all(charge.roughly for charge in found):
+        return tuple(replace(charge, roughly=True) for charge in found)
+    return found
 
 
 def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
@@ -92,7 +96,8 @@ def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
         else:
             terms += _terms_of_draw(draw, neighbours, hidden=hidden)
     how = _what_amplifies(exposure, neighbours)
-    return Composition(tuple(terms), neighbours, how, failure, _releases_of_terms(exposure))
+    released = _releases_of_terms(exposure)
+    return Composition(tuple(terms), neighbours, how, failure, released, exposure.roughly)
 
 
 def _releases_of_terms(exposure: Exposure) -> tuple[tuple[Release, ...], ...]:
@@ -196,7 +201,8 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
         how = f"amplified by drawing {sample} of {population} without replacement"
         if exposure.groups_draw_separately:
             how = "each group's own draw of a fixed number amplifies what the unit alone moves"
-    return Composition(tuple(terms), neighbours, how, releases=_releases_of_terms(exposure))
+    released = _releases_of_terms(exposure)
+    return Composition(tuple(terms), neighbours, how, 0.0, released, exposure.roughly)
 
 
 def _charge_round_outcomes(
@@ -244,7 +250,7 @@ def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
             sampling = None if certain else Sampling.revealed(event.probability)
             terms.append(GaussianTerm(1 / math.sqrt(more), event.rounds, sampling))
     how = "; ".join([charge.how, *told])
-    return Composition(tuple(terms), charge.neighbours, how, failure, charge.releases)
+    return Composition(tuple(terms), charge.neighbours, how, failure, charge.releases, charge.roughly)
 
 
 def _increase_of_mu_squared(
@@ -338,6 +344,30 @@ def is_surely_within(
             if finite and is_within_when_told(way.terms, epsilon, left):
                 return True
     return False
+
+
+def has_larger_epsilon(exposure: Exposure, epsilon: float, *, delta: float, neighbours: Neighbours) -> bool:
+    """Whether every way to charge ``exposure`` surely has an ε above ``epsilon``; none is composed.
+
+    One release of a hidden draw is compared in place of all of them. ``False`` proves nothing.
+
+    Args:
+        exposure: the releases that one observer is taken to see of one unit.
+        epsilon: ε ≥ 0, finite.
+        delta: δ in (0, 1).
+        neighbours: the neighbouring relation.
+    """
+    return all(_is_way_above(way, epsilon, delta) for way in ways_to_charge(exposure, neighbours))
+
+
+def _is_way_above(way: Composition, epsilon: float, delta: float) -> bool:
+    """Whether ε of ``way`` at ``delta`` is surely above ``epsilon``; ``False`` proves nothing."""
+    left = delta - way.failure_probability
+    if left <= 0:
+        return True
+    if not _hides_draws(way):
+        return not is_within_when_told(way.terms, epsilon, left)
+    return any(delta_of_one_release(term, epsilon) > left * (1 + _ROUNDING) for term in way.terms)
 
 
 def _multiplier_of_release(release: Release, neighbours: Neighbours) -> float:

@@ -1,108 +1,21 @@
-"""What declared releases answer, which units they hold alike, and how one pair is charged.
-
-Observers meet the devices of a class alike, but for the probability q that a record is in a local step. ε
-never falls with q (docs/accounting.md), so the worst unit of a class, as a record and as a device, is the
-device whose records are drawn most often, and no row needs a figure that no device has.
-"""
+"""What declared releases answer, and how one pair of a unit and a coalition is charged."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, Self
 
-import numpy as np
-import numpy.typing as npt
-
-from sfumato.privacy.charges import Composition, smallest_epsilon, ways_to_charge
+from sfumato.privacy.charges import Composition, has_larger_epsilon, smallest_epsilon, ways_to_charge
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.noise_scale import scale_for
 from sfumato.privacy.observers import PairClass, Party
 from sfumato.privacy.records import BatchFacts, RecordCharge, RecordReleases
 from sfumato.privacy.release import Exposure, NoiseLaw, Release, are_unprotected
 from sfumato.privacy.sampling import Neighbours
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class UnitClass:
-    """Devices that observers meet alike.
-
-    Attributes:
-        unit: the one whose records are drawn most often; the first of them, where several are.
-        count: how many devices there are.
-        least: the one whose records are drawn least often; ``None`` where all are drawn alike.
-        sites: numbers of the sites that they are at, where a user named any.
-    """
-
-    unit: int
-    count: int
-    least: int | None = None
-    sites: tuple[int, ...] = ()
-
-
-def unit_classes(
-    first: int,
-    count: int,
-    devices: Callable[[], IntArray],
-    *,
-    rates: FloatArray | None,
-    sites: IntArray | None,
-    apart: bool,
-) -> Iterator[UnitClass]:
-    """Yield the classes of ``devices``, which observers meet alike: one class, or one for each kind of site.
-
-    Args:
-        first: number of the first of the devices.
-        count: how many there are, at least 1.
-        devices: gives the numbers of all of them, ascending; called only where rates or sites are known.
-        rates: for every device of the run, the probability that a record is in a local step; ``None`` where
-            that makes no difference.
-        sites: for every device of the run, the number of its site; ``None`` where a user named none.
-        apart: whether sites that differ in the largest or the smallest rate are classes of their own.
-
-    Yields:
-        One class; with ``apart``, rates and sites, one for each pair of a site's largest and smallest rate.
-    """
-    if rates is None and sites is None:
-        yield UnitClass(first, count)
-        return
-    found = devices()
-    if sites is None or not apart or rates is None:
-        yield _class_of_units(found, rates, sites)
-        return
-    alike: dict[tuple[float, float], list[IntArray]] = {}
-    for site in dict.fromkeys(sites[found].tolist()):
-        there = found[sites[found] == site]
-        alike.setdefault((rates[there].max(), rates[there].min()), []).append(there)
-    for together in alike.values():
-        yield _class_of_units(np.concatenate(together), rates, sites)
-
-
-def _class_of_units(devices: IntArray, rates: FloatArray | None, sites: IntArray | None) -> UnitClass:
-    """Put ``devices`` into one class, whose unit is the one with the largest of ``rates``.
-
-    Args:
-        devices: numbers of devices, one or more.
-        rates: for every device of the run, the probability that a record is in a local step; ``None``: alike,
-            and the unit is the first of ``devices``.
-        sites: for every device of the run, the number of its site; ``None`` where a user named none.
-    """
-    named = () if sites is None else tuple(dict.fromkeys(sites[devices].tolist()))
-    if rates is None:
-        return UnitClass(int(devices[0]), len(devices), None, named)
-    own = rates[devices]
-    most, least = int(own.argmax()), int(own.argmin())
-    return UnitClass(
-        int(devices[most]),
-        len(devices),
-        int(devices[least]) if own[least] < own[most] else None,
-        named,
-    )
+from sfumato.privacy.unit_classes import UnitClass
 
 
 class DeclaredReleases(Protocol):
@@ -149,6 +62,13 @@ class DeclaredReleases(Protocol):
 
         Raises:
             ValueError: a party that does not exist, or a coalition that contains the unit.
+        """
+
+    def distinct_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+        """`exposures`, perhaps without some that are charged as another one is: quick to compute.
+
+        Their least ε, and whether nothing protects, are those of all `exposures`. ``unit``, ``coalition``:
+        as there.
         """
 
     def bound_epsilon(
@@ -215,16 +135,15 @@ def bounds_of(
     Returns:
         The bounds by name (``flow``, ``cut``, ``min-cost``), in the order of ``exposures``.
     """
-    found: dict[str, EpsilonBound] = {}
-    for number, exposure in enumerate(exposures):
-        same = next((other for other in exposures[:number] if exposure.charges_same_as(other)), None)
-        if same is None:
-            known = min((bound.epsilon for bound in found.values()), default=math.inf)
+    found, known = list[tuple[Exposure, EpsilonBound]](), math.inf
+    for exposure in sorted(exposures, key=lambda each: each.roughly and each.hides_a_draw):
+        bound = next((bound for other, bound in found if exposure.charges_same_as(other)), None)
+        if bound is None:
             bound = declared.bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
-        else:
-            bound = found[same.bound_name]
-        found[exposure.bound_name] = replace(bound, exposed=exposure.exposed, gap=exposure.gap)
-    return found
+            known = min(known, bound.epsilon)
+        found.append((exposure, bound))
+    of_name = {e.bound_name: replace(bound, exposed=e.exposed, gap=e.gap) for e, bound in found}
+    return {exposure.bound_name: of_name[exposure.bound_name] for exposure in exposures}
 
 
 def best_way(ways: Sequence[Composition], delta: float) -> Composition:
@@ -303,6 +222,11 @@ class PairCharge:
         """The sets of releases charged for this pair, one for each bound."""
         return self.releases.exposures(self.device, self.coalition)
 
+    @cached_property
+    def distinct_exposures(self) -> tuple[Exposure, ...]:
+        """Those of `exposures` that may differ in what is charged (`DeclaredReleases.distinct_exposures`)."""
+        return self.releases.distinct_exposures(self.device, self.coalition)
+
     def bounds(self, delta: float) -> dict[str, EpsilonBound]:
         """Every bound of this pair at ``delta``, by its name, such as ``flow``; without those of `larger`."""
         if self.record is None:
@@ -342,6 +266,12 @@ class PairCharge:
             return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
 
+    @property
+    def all_ways(self) -> tuple[Composition, ...]:
+        """Every sound way to charge this pair; the smallest ε of them counts."""
+        exposures = self.distinct_exposures if self.record is None else self.exposures
+        return tuple(way for exposure in exposures for way in self.ways(exposure))
+
     def way(self, exposure: Exposure, delta: float) -> Composition:
         """The way to charge ``exposure`` that has the smallest ε at ``delta``."""
         return best_way(self.ways(exposure), delta)
@@ -363,26 +293,35 @@ class PairCharge:
         return (self.larger, found) if smaller else (self, bounds)
 
     def epsilon(self, delta: float) -> float:
-        """The smallest ε at ``delta`` among all bounds, those towards `larger` included; ∞ if unprotected."""
-        _, bounds = self.least(delta)
-        return min(bound.epsilon for bound in bounds.values())
+        """The smallest ε at ``delta`` among all bounds, those towards `larger` included; ∞ if unprotected.
+
+        Bounds under hidden draws come last, and one that is surely above another is not composed.
+        """
+        if self.record is not None:
+            _, bounds = self.least(delta)
+            return min(bound.epsilon for bound in bounds.values())
+        found, related = math.inf, self.neighbours
+        for exposure in sorted(self.distinct_exposures, key=lambda each: each.hides_a_draw):
+            above = partial(has_larger_epsilon, exposure, found, delta=delta, neighbours=related)
+            if found == math.inf or not above():
+                spent = self.releases.bound_epsilon(exposure, delta=delta, neighbours=related, known=found)
+                found = min(found, spent.epsilon)
+        return found
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
         """The least factor on all noise stds at which ε at ``delta`` is at most ``epsilon``, or ∞."""
-        ways = (way for exposure in self.exposures for way in self.ways(exposure))
-        own = scale_for(ways, epsilon=epsilon, delta=delta)
+        own = scale_for(self.all_ways, epsilon=epsilon, delta=delta)
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
 
     @property
     def is_composed_roughly(self) -> bool:
         """Whether ε may be up to 2 % above what a finer grid of privacy losses gives."""
-        return any(exposure.roughly for exposure in self.exposures)
+        return any(exposure.roughly for exposure in self.distinct_exposures)
 
     @property
     def is_unprotected(self) -> bool:
         """Whether every bound of the pair charges something without noise, so that ε is infinite."""
         if self.record is None:
-            return are_unprotected(self.exposures)
-        ways = (way for exposure in self.exposures for way in self.ways(exposure))
-        own = all(any(term.multiplier == 0 for term in way.terms) for way in ways)
+            return are_unprotected(self.distinct_exposures)
+        own = all(any(term.multiplier == 0 for term in way.terms) for way in self.all_ways)
         return own and (self.larger is None or self.larger.is_unprotected)

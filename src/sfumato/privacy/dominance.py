@@ -104,16 +104,13 @@ def monotone_figures(ways: Ways) -> tuple[float, ...]:
     seen, hidden = list[tuple[float, ...]](), list[tuple[float, ...]]()
     for way in ways:
         certain, drawn = way.certain_and_drawn
-        hides = any(term.sampling is not None and term.sampling.hidden for term in drawn)
-        (hidden if hides else seen).append(
-            (
-                way.failure_probability,
-                certain,
-                max((1 / term.multiplier if term.multiplier else math.inf for term in drawn), default=0.0),
-                max((term.rate for term in drawn), default=0.0),
-                max((term.count for term in drawn), default=0),
-            )
-        )
+        hides, mu, rate, count = False, 0.0, 0.0, 0
+        for term in drawn:
+            assert term.sampling is not None
+            hides = hides or term.sampling.hidden
+            mu = max(mu, 1 / term.multiplier if term.multiplier else math.inf)
+            rate, count = max(rate, term.sampling.rate), max(count, term.count)
+        (hidden if hides else seen).append((way.failure_probability, certain, mu, rate, count))
     none = (math.inf,) * 5
     return tuple(least for some in (seen, hidden) for least in map(min, zip(*(some or [none]), strict=True)))
 

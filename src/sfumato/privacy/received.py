@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from sfumato.privacy.sampling import Sampling
@@ -123,6 +124,7 @@ def noise_is_draw_independent(
     return not divides_by_drawn and min(variances) == max(variances) and guaranteed == drawn
 
 
+@lru_cache(maxsize=1 << 12)
 def fixed_draw(*, devices: int, sample: int, members: int, hidden: bool) -> Sampling:
     """A draw of ``sample`` of ``devices``, as a coalition with ``members`` of them meets it.
 

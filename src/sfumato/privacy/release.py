@@ -310,6 +310,11 @@ class Exposure:
         return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
     @property
+    def hides_a_draw(self) -> bool:
+        """Whether a hidden draw amplifies some of the releases: their privacy losses have to be composed."""
+        return any(draw.amplifies for draw in self.draws)
+
+    @property
     def draw_hidden(self) -> bool:
         """Whether the coalition sees none of the draws."""
         return all(draw.sampling.hidden for draw in self.draws)

@@ -40,6 +40,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias
 
 Neighbours: TypeAlias = Literal["zero-out", "remove", "replace"]
@@ -138,6 +139,7 @@ class Sampling:
         )
 
     @classmethod
+    @lru_cache(maxsize=1 << 12)
     def revealed(cls, rate: float) -> Sampling:
         """A draw that uses the unit with probability ``rate`` in each release, and that the observer sees.
 
@@ -147,6 +149,7 @@ class Sampling:
         return cls("poisson", rate, hidden=False)
 
     @classmethod
+    @lru_cache(maxsize=1 << 12)
     def without_replacement(
         cls, population: int, sample: int, apart: tuple[float, float] = (1.0, 1.0)
     ) -> Sampling:

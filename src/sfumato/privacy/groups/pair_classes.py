@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.declared_releases import UnitClass
 from sfumato.privacy.groups import folded_observers
 from sfumato.privacy.groups.symmetries import Symmetry, generators, orbits, orbits_under, with_stabilisers
 from sfumato.privacy.groups.vector_clocks import UNREACHED
 from sfumato.privacy.observers import PEER_IN_A_GROUP, PairClass, Party, Relation, covering
+from sfumato.privacy.unit_classes import UnitClass
 
 if TYPE_CHECKING:
     from sfumato.privacy.groups.releases import GroupReleases

@@ -39,7 +39,6 @@ from typing import Any
 import numpy as np
 
 from sfumato.privacy.charges import bound_epsilon
-from sfumato.privacy.declared_releases import UnitClass, unit_classes
 from sfumato.privacy.groups.exposed_set import Exposed, cheaper_set, cheapest_set, flow_or_cut
 from sfumato.privacy.groups.exposure_problem import ExposureProblem
 from sfumato.privacy.groups.facts import GroupFacts
@@ -53,6 +52,7 @@ from sfumato.privacy.received import CoalitionView, hides_messages
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
 from sfumato.privacy.release import Exposure, Release, without_noise, without_noise_in
 from sfumato.privacy.sampling import Neighbours
+from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,8 @@ class GroupReleases(GroupFacts):
         alike = ("exposures", self.kinds.of[unit], tuple(sorted(members.items())), view.single, view.summed)
         found = self.once(alike, lambda: self._all_exposures(self._received(unit, coalition)))
         return found if self.noise_law.is_composed() else tuple(map(without_noise, found))
+
+    distinct_exposures = exposures  # all three are at hand
 
     def _all_exposures(self, received: ReceivedSums) -> tuple[Exposure, ...]:
         """The exposures of flow, cut and the cheapest set, with all noise as if it were composed."""

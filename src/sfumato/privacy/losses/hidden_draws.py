@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from sfumato.privacy.losses.composition import LossComposition
 from sfumato.privacy.losses.grid_losses import PairLosses
 from sfumato.privacy.losses.one_release import (
+    DrawnShift,
     largest_loss,
     losses_of_batches,
     losses_of_fixed_draw,
     losses_of_public_scales,
+    profile_of_shift,
 )
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import (
@@ -108,6 +112,28 @@ def _losses_of_term(square: float, sampling: Sampling, interval: float) -> PairL
     if not (sampling.scales or sampling.seen_scales):  # always the same noise
         sampling = replace(sampling, scales=((1.0, 1.0),))
     return losses_of_public_scales(square, sampling, interval)
+
+
+def delta_of_one_release(term: GaussianTerm, epsilon: float) -> float:
+    """δ at ``epsilon`` of one release of ``term`` under a hidden draw of devices, which needs no grid.
+
+    Whoever leaves the other releases out learns no more: δ of every composition that has such a release is at
+    least this, and a grid only adds to it. 0, which says nothing, under other draws.
+
+    Args:
+        term: with or without sampling; without noise it is 1.
+        epsilon: ε ≥ 0, finite.
+    """
+    sampling = term.sampling
+    if term.multiplier in (0.0, math.inf):
+        return float(term.multiplier == 0)
+    if sampling is None or not sampling.hidden or sampling.kind not in ("fixed", "poisson"):
+        return 0.0
+    if sampling.scales or sampling.seen_scales or not sampling.rate:
+        return 0.0
+    move, level = math.sqrt(squared_mu_of_term(term)), np.array([epsilon])
+    away = DrawnShift(sampling.rate, move, move * max(sampling.apart))  # of the direction with more δ
+    return float(profile_of_shift(level, sampling.rate, away)[0])
 
 
 def with_fewer_multipliers(terms: Sequence[GaussianTerm]) -> list[GaussianTerm]:

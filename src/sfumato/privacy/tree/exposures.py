@@ -28,59 +28,16 @@ from functools import cached_property, lru_cache, partial
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from sfumato.privacy.observers import Party
 from sfumato.privacy.received import CoalitionView, fixed_draw, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
 from sfumato.privacy.sampling import Sampling
-from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts, TreeNoise
+from sfumato.privacy.tree.facts import TreeFacts, TreeNoise
 from sfumato.privacy.tree.shape import FloatArray, IntArray
+from sfumato.privacy.tree.views import view_of_coalition
 
 _KEPT = 1 << 12  # views, releases and pairs
-
-
-def view_of_coalition(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> CoalitionView:
-    """What ``coalition`` receives, and what its members send, at the aggregation ``step``.
-
-    Everything goes through the aggregating node, whose average everybody below receives; that of the cloud
-    goes to all, the public included. Nodes over leaves that take no part aggregate nothing. A leaf may send
-    its own average to its devices besides. Where messages arrive summed up (secure aggregation, the air), a
-    node meets the sum of its children before its own noise, and no single message, unless the coalition can
-    take masks off.
-    """
-    tier, active = step.tier, _aggregating(facts, step)
-    nodes = [
-        p
-        for p in coalition
-        if p.kind == "node" and p.tier >= tier and active[facts.ancestor(p.tier, p.index, tier)]
-    ]
-    devices = [p.index for p in coalition if p.kind == "device"]
-    roots, heard = {0}, set[int]()
-    if tier or step.takes_part is not None or step.leaf_broadcasts is not None:
-        leaves = {device: facts.leaf_of(device) for device in devices}
-        devices = [device for device, leaf in leaves.items() if step.sends(leaf)]
-        heard = {leaves[device] for device in devices if step.broadcasts(leaves[device])}
-    if tier:
-        roots = {int(facts.paths[leaves[device]][tier]) for device in devices}
-        roots |= {facts.ancestor(node.tier, node.index, tier) for node in nodes}
-    sums = facts.receiving_sums(nodes, coalition)
-    return CoalitionView(
-        single=frozenset((p.tier, p.index) for p in nodes if p not in sums),
-        summed=frozenset((p.tier, p.index) for p in sums),
-        averages=frozenset([(tier, root) for root in roots] + [(facts.depth - 1, leaf) for leaf in heard]),
-        senders=frozenset(
-            [(p.tier, p.index) for p in nodes if p.tier > tier] + [(facts.depth, d) for d in devices]
-        ),
-    )
-
-
-def _aggregating(facts: TreeFacts, step: AggregationFacts) -> npt.NDArray[np.bool_]:
-    """Mask over the nodes of the step's tier: those over leaves that take part aggregate, ``[nodes]``."""
-    found = np.zeros(len(facts.parents[step.tier]), dtype=np.bool_)
-    leaves = slice(None) if step.takes_part is None else step.takes_part
-    found[facts.paths[leaves, step.tier]] = True
-    return found
 
 
 @dataclass(frozen=True)
@@ -89,9 +46,11 @@ class TreeExposures:
 
     Attributes:
         facts: of the tree.
+        roughly: whether ε of all exposures may be up to 2 % above that of a finer grid (`Exposure.roughly`).
     """
 
     facts: TreeFacts
+    roughly: bool = False
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The flow bound of device ``unit``: all releases that the view of ``coalition`` is computed from."""
@@ -128,12 +87,38 @@ class TreeExposures:
         return lru_cache(_KEPT)(lambda unit, members, number: self.pair(unit, members).finest_release(number))
 
     @cached_property
+    def is_draw_independent(self) -> Callable[[int, int], bool]:
+        """Whether the noise counted under a leaf at a step is the same whether the unit is drawn or not.
+
+        A function of leaf and step, whose results are kept.
+        """
+        return lru_cache(_KEPT)(self._is_draw_independent)
+
+    def _is_draw_independent(self, leaf: int, number: int) -> bool:
+        """Compute `is_draw_independent` for ``leaf`` and the step with that ``number``."""
+        facts = self.facts
+        return noise_is_draw_independent(
+            facts.draw_kind,
+            sender_variances=facts.class_variance[number][list(facts.classes.of_leaf(leaf))].tolist(),
+            drawn=float(facts.drawn[leaf]),
+            guaranteed=int(facts.min_contributors[leaf]),
+            always_sent=facts.all_nodes_always_send,
+            divides_by_drawn=facts.divides_by_drawn,
+            revealed_otherwise=facts.steps[number].reveals_draw,
+        )
+
+    @cached_property
+    def heaviest(self) -> FloatArray:
+        """The largest weight of a device under each leaf, ``[leaves]``."""
+        found = np.zeros(len(self.facts.devices))
+        np.maximum.at(found, self.facts.classes.leaf, self.facts.classes.weight)
+        return found
+
+    @cached_property
     def most_weight(self) -> FloatArray:
         """The largest sum that devices' weights in each leaf's average can have, ``[leaves]``."""
         facts = self.facts
-        heaviest = np.zeros(len(facts.devices))
-        np.maximum.at(heaviest, facts.classes.leaf, facts.classes.weight)
-        drawn = facts.drawn * heaviest if facts.draw_kind == "fixed" else facts.classes.total_weight
+        drawn = facts.drawn * self.heaviest if facts.draw_kind == "fixed" else facts.classes.total_weight
         most: FloatArray = drawn * facts.leaf_weight
         return most
 
@@ -219,7 +204,7 @@ class PairExposures:
             releases.append(self.release(number, hidden))
             hidden = []
         numbers = [number for number in self.steps if number in exposed]
-        return Exposure(bound_name, (self._drawn(tuple(releases), numbers),))
+        return Exposure(bound_name, (self._drawn(tuple(releases), numbers),), roughly=self.tree.roughly)
 
     def release(self, number: int, hidden: Sequence[int] = ()) -> Release:
         """The release charged for exposed aggregation ``number``, with the ``hidden`` ones before it."""
@@ -285,24 +270,20 @@ class PairExposures:
         else:
             vector = "the global average" if tier == 0 else f"the average of {node}"
         own *= facts.unit_weight(self.path, tier)
-        standing = everybody or self._is_draw_independent(number)
+        standing = everybody or self.tree.is_draw_independent(self.leaf, number)
         return Release(step.name, vector, own, 0.0, variance, standing, facts.divides_by_drawn)
-
-    def _is_draw_independent(self, number: int) -> bool:
-        """Whether the noise counted at step ``number`` is the same whether the unit is drawn or not."""
-        facts = self.facts
-        return noise_is_draw_independent(
-            facts.draw_kind,
-            sender_variances=facts.class_variance[number][list(facts.classes.of_leaf(self.leaf))].tolist(),
-            drawn=float(facts.drawn[self.leaf]),
-            guaranteed=int(facts.min_contributors[self.leaf]),
-            always_sent=facts.all_nodes_always_send,
-            divides_by_drawn=facts.divides_by_drawn,
-            revealed_otherwise=facts.steps[number].reveals_draw,
-        )
 
     def _drawn(self, releases: tuple[Release, ...], numbers: Sequence[int]) -> DrawnReleases:
         """``releases`` of aggregations ``numbers`` of a round, under the draw of the unit's leaf."""
+        rounds, sampling = self.facts.rounds, self._sampling
+        if sampling.kind == "fixed":
+            heaviest = float(self.tree.heaviest[self.leaf])
+            return DrawnReleases(sampling, releases, rounds, heaviest / self.weight if self.weight else 1.0)
+        return DrawnReleases(sampling, releases, rounds, drawn_noise=self._drawn_noise(numbers))
+
+    @cached_property
+    def _sampling(self) -> Sampling:
+        """The draw of the unit's leaf, as the coalition meets it."""
         facts, leaf = self.facts, self.leaf
         peers = sum(p.kind == "device" and facts.leaf_of(p.index) == leaf for p in self.coalition)
         drawn_by_a_member = any(
@@ -311,16 +292,13 @@ class PairExposures:
         )
         hidden = hides_draw(facts.hop(facts.depth - 1), drawn_by_a_member=drawn_by_a_member, peers=peers)
         if facts.draw_kind != "fixed":
-            sampling = Sampling(facts.draw_kind, facts.draw_rate, hidden)
-            return DrawnReleases(sampling, releases, facts.rounds, drawn_noise=self._drawn_noise(numbers))
-        sampling = fixed_draw(
+            return Sampling(facts.draw_kind, facts.draw_rate, hidden)
+        return fixed_draw(
             devices=int(facts.devices[leaf]),
             sample=round(float(facts.drawn[leaf])),
             members=peers,
             hidden=hidden,
         )
-        heaviest = float(facts.classes.weight[list(facts.classes.of_leaf(leaf))].max())
-        return DrawnReleases(sampling, releases, facts.rounds, heaviest / self.weight if self.weight else 1.0)
 
     def _drawn_noise(self, numbers: Sequence[int]) -> tuple[DrawnNoise, ...]:
         """List others' noise under Poisson participation where everything that is drawn is sent and counts.

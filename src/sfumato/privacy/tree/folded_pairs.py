@@ -67,6 +67,9 @@ class Chains:
         """Yield, chain by chain, the numbers of those in the mask ``some``, who knows most noise first."""
         kept = some[self.order]
         order, chain = self.order[kept], self.chain[kept]
+        if len(order) and chain[0] == chain[-1]:
+            yield order
+            return
         yield from np.split(order, np.flatnonzero(np.diff(chain)) + 1) if len(order) else ()
 
 
@@ -91,6 +94,9 @@ class WorstObservers(TreePairs):
         """
         facts, mine = self.facts, self.facts.class_of(unit)
         classes = np.array(facts.classes.of_leaf(facts.leaf_of(unit)))
+        if len(classes) == 1:  # they all know the same
+            yield from super()._peers(unit, units)
+            return
         counts = facts.classes.count[classes] - (classes == mine)
         known = -np.array([self._left_without(unit, int(number)) for number in classes])
         for alike in Chains.of(known).among(counts > 0):

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.privacy.declared_releases import UnitClass, unit_classes
 from sfumato.privacy.observers import CLOUD, PEER, PUBLIC, PairClass, Party, Relation, covering
 from sfumato.privacy.tree.facts import TreeFacts
 from sfumato.privacy.tree.shape import BoolArray, IntArray
+from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,9 @@ class TreePairs:
     def _pairs_of(self, found: UnitClass) -> Iterator[PairClass]:
         """The pairs of the units in ``found`` with every class of observers."""
         pairs = self._observers_of(found.unit, found.count)
+        if found.least is None and not found.sites:
+            yield from pairs
+            return
         for pair in pairs:
             yield replace(pair, least=found.least, sites=found.sites)
 

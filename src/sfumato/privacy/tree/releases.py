@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sfumato.privacy.charges import bound_epsilon, ways_to_charge
-from sfumato.privacy.declared_releases import UnitClass, unit_classes
 from sfumato.privacy.dominance import Ways
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.observers import PairClass, Party
@@ -21,11 +20,14 @@ from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_ba
 from sfumato.privacy.release import Exposure, Release, without_noise
 from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.exposed_averages import cheapest_exposure
-from sfumato.privacy.tree.exposures import TreeExposures, view_of_coalition
-from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
+from sfumato.privacy.tree.exposures import TreeExposures
+from sfumato.privacy.tree.facts import TreeFacts
 from sfumato.privacy.tree.folded_pairs import FoldedPairs
+from sfumato.privacy.tree.ledger import tree_as_json
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.shape import BoolArray, IntArray
+from sfumato.privacy.tree.views import view_of_coalition
+from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class TreeReleases(TreeFacts):
     @cached_property
     def _exposures(self) -> TreeExposures:
         """What is charged for any unit and coalition of this tree."""
-        return TreeExposures(self)
+        return TreeExposures(self, roughly=self.is_composed_roughly)
 
     @cached_property
     def _pairs(self) -> TreePairs:
@@ -68,9 +70,7 @@ class TreeReleases(TreeFacts):
         Raises:
             ValueError: the coalition contains the unit, which knows its own data.
         """
-        if Party("device", 0, unit) in coalition:
-            raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
-        return self._cached_exposures(unit, tuple(dict.fromkeys(coalition)))
+        return self._cached_exposures(unit, _members_without(unit, coalition))
 
     @cached_property
     def _cached_exposures(self) -> Callable[[int, tuple[Party, ...]], tuple[Exposure, ...]]:
@@ -86,6 +86,19 @@ class TreeReleases(TreeFacts):
             flow, cut = found
             pair = self._exposures.pair(unit, members)
             found += (cheapest_exposure(pair, (flow, cut), self.searched_under),)
+        return self._composed(found)
+
+    def distinct_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
+        """`exposures` without cut where it is flow, and without the cheapest where it is one of these."""
+        if self.searched_under is None or self.elections or self._whole is not None:
+            return self.exposures(unit, coalition)
+        members = _members_without(unit, coalition)
+        flow, cut = found = self._compute_flow_and_cut(unit, members)
+        if cut.charges_same_as(flow):
+            found = (flow,)
+        elif len(flow.releases) - len(cut.releases) > 1:  # there are sets between the two
+            pair = self._exposures.pair(unit, members)
+            found = (*found, cheapest_exposure(pair, (flow, cut), self.searched_under))
         return self._composed(found)
 
     @cached_property
@@ -132,7 +145,9 @@ class TreeReleases(TreeFacts):
         """
         composed = self.noise_law.is_composed(of_records=of_records)
         found = exposures if composed else tuple(map(without_noise, exposures))
-        return tuple(replace(each, roughly=True) for each in found) if self.is_composed_roughly else found
+        if self.is_composed_roughly and not all(each.roughly for each in found):
+            return tuple(replace(each, roughly=True) for each in found)
+        return found
 
     @cached_property
     def is_composed_roughly(self) -> bool:
@@ -284,14 +299,7 @@ class TreeReleases(TreeFacts):
     def _ways(self, pair: PairClass) -> Ways:
         """Every way to charge the device of ``pair``, over the flow, the cut and the cheapest exposure."""
         assert self.searched_under is not None
-        members = (pair.observer,)
-        flow, cut = found = self._compute_flow_and_cut(pair.unit, members)
-        if cut.charges_same_as(flow):
-            found = (flow,)
-        elif len(flow.releases) - len(cut.releases) > 1:  # there are sets between the two
-            pairs = self._exposures.pair(pair.unit, members)
-            found = (*found, cheapest_exposure(pairs, (flow, cut), self.searched_under))
-        charged = self._composed(found)
+        charged = self.distinct_exposures(pair.unit, (pair.observer,))
         return tuple(way for exposure in charged for way in ways_to_charge(exposure, self.searched_under))
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:
@@ -320,49 +328,18 @@ class TreeReleases(TreeFacts):
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as JSON: enough to recompute every epsilon without this library (docs/accounting.md)."""
-        return {
-            "kind": "tree",
-            **({"noise_not_composed": self.noise_law.name} if self.noise_law.why_not_composed else {}),
-            "rounds": self.rounds,
-            "tiers": [
-                {"name": name, "parents": parents.tolist()}
-                for name, parents in zip(self.names, self.parents, strict=True)
-            ],
-            "devices_per_leaf": self.devices.tolist(),
-            "participants_per_leaf": self.drawn.tolist(),
-            "denominator_per_leaf": (1.0 / self.leaf_weight).tolist(),
-            "largest_denominator_per_leaf": self.largest_denominators.tolist(),
-            "denominator_depends_on_draw": self.divides_by_drawn,
-            "sure_per_leaf": self.min_contributors.tolist(),
-            "always_sent": self.all_nodes_always_send,
-            "devices_may_drop_out": self.may_drop_out,
-            "elections_per_round": self.elections,
-            "rounded_after_noise": self.rounds_after_noise,
-            "hops": list(self.hops or ("plain",) * self.depth),
-            "shares_that_unmask": [shares.tolist() for shares in self.unmask_thresholds],
-            "device_classes": [
-                {"leaf": int(leaf), "devices": int(count), "weight": float(weight), "noisy": bool(noisy)}
-                for leaf, count, weight, noisy in zip(
-                    self.classes.leaf,
-                    self.classes.count,
-                    self.classes.weight,
-                    self.classes.noisy,
-                    strict=True,
-                )
-            ],
-            **(
-                {}
-                if self.classes.of_device is None
-                else {"class_per_device": self.classes.of_device.tolist()}
-            ),
-            "draw": {
-                "kind": self.draw_kind,
-                "rate": self.draw_rate,
-                "seen_by": f"{self.names[self.draw_seen_from]} of the device",
-            },
-            **self.batches.to_dict(),
-            "steps": [_step_as_json(step) for step in self.steps],
-        }
+        return tree_as_json(self)
+
+
+def _members_without(unit: int, coalition: Sequence[Party]) -> tuple[Party, ...]:
+    """``coalition`` with each member named once.
+
+    Raises:
+        ValueError: it contains ``unit``, which knows its own data.
+    """
+    if Party("device", 0, unit) in coalition:
+        raise ValueError(f"coalition: got device:{unit}; must not contain the unit")
+    return tuple(dict.fromkeys(coalition))
 
 
 def _over_rounds(exposures: tuple[Exposure, ...], rounds: int) -> tuple[Exposure, ...]:
@@ -377,22 +354,3 @@ def _with_alternatives(exposure: Exposure) -> tuple[Release, ...]:
     in_office = (r for event in exposure.election_events for pair in event.pairs for rs in pair for r in rs)
     others = (r for other in exposure.alternatives for r in _with_alternatives(other))
     return (*exposure.releases, *in_office, *others)
-
-
-def _step_as_json(step: AggregationFacts) -> dict[str, Any]:
-    """The facts of one aggregation as ``ledger.json`` has them; arrays become lists."""
-    found = {
-        "name": step.name,
-        "aggregating_tier": step.tier,
-        "message_bound_per_leaf": step.message_norm.tolist(),
-        "device_noise_std_per_leaf": step.device_std.tolist(),
-        "node_noise_std": [std.tolist() for std in step.node_std],
-        "channel_noise_std": [std.tolist() for std in step.channel_std],
-        "tells_who_was_drawn": step.reveals_draw,
-        "repeats_hidden_steps_per_leaf": step.resends.tolist(),
-    }
-    if step.takes_part is not None:
-        found["takes_part_per_leaf"] = step.takes_part.tolist()
-    if step.leaf_broadcasts is not None:
-        found["also_broadcasts_per_leaf"] = step.leaf_broadcasts.tolist()
-    return found
