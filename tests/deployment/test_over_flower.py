@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import pwd
 import shutil
@@ -224,6 +225,31 @@ def test_a_keeper_ends_the_children_of_children_too() -> None:
     started.stdin.close()
     assert started.wait(60) == 0
     assert processes_with(word) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_a_keeper_ends_what_outlives_its_starter_at_once() -> None:
+    """As the relay of a SuperLink that was killed, which keeps its sockets; others go on."""
+    word, other = f"98766.{os.getpid()}", f"98767.{os.getpid()}"
+    started = subprocess.Popen([sys.executable, "-I", keeper.__file__], stdin=subprocess.PIPE, text=True)
+    assert started.stdin is not None
+    for command in (["sh", "-c", f"sleep {word} & wait"], ["sh", "-c", f"sleep {other} & wait"]):
+        started.stdin.write(f"{json.dumps(command)}\n")
+    started.stdin.flush()
+    assert waited_for(lambda: processes_with(word) != [] != processes_with(other))
+    time.sleep(2.5)
+    (sleeping,) = processes_with(word)
+    os.kill(parent_of(sleeping), signal.SIGKILL)
+    assert waited_for(lambda: processes_with(word) == [])
+    assert len(processes_with(other)) == 1
+    started.stdin.close()
+    assert started.wait(60) == 0
+    assert processes_with(other) == []
+
+
+def parent_of(number: int) -> int:
+    """The number of the process that started another one."""
+    return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_keeper_that_takes_long_is_not_killed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
