@@ -15,7 +15,7 @@ from rehearsals import STAR, TREE, SimulatedRandomness, model_bytes, on_the_grid
 
 from sfumato.accounting import account
 from sfumato.cli import main
-from sfumato.deployment import remote_party, tls_hops
+from sfumato.deployment import remote_party, remote_rounds, tls_hops
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.run_folder.reader import load_run
@@ -108,7 +108,7 @@ def test_owners_keep_keys_and_rows_and_the_model_is_that_of_run(
     assert "reads the 12 rows of" in capsys.readouterr().out
     drawn = SimulatedRandomness(plan, inputs, len(DEVICES))
     with forked(Settings(str(owners), simulated=True)):
-        monkeypatch.setattr(remote_party, "SystemRandomness", lambda: drawn)
+        monkeypatch.setattr(remote_rounds, "SystemRandomness", lambda: drawn)
         assert main(["party", "cloud", "--folder", str(owners)]) == 0
     assert model_bytes(load_run(owners / "cloud" / "run")) == model_bytes(expected.folder)
 

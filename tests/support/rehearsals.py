@@ -23,6 +23,8 @@ from sfumato.protocols.tree.uplinks import registry
 from sfumato.protocols.tree.uplinks.secure import SecureUplink
 from sfumato.random import Stream, key_at
 from sfumato.run_folder.reader import MODEL_FILE, RunFolder
+from sfumato.schedule.base import Plan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import TrainingInputs
@@ -109,6 +111,16 @@ class SimulatedRandomness:
         return self.party in draw_participants(plan, number)
 
 
+def drawn_by_run(
+    plan: Plan, inputs: TrainingInputs, party: int
+) -> SimulatedRandomness | SimulatedGroupRandomness:
+    """What `run` draws for one party of a plan, of a tree or of groups."""
+    if isinstance(plan, TreePlan):
+        return SimulatedRandomness(plan, inputs, party)
+    assert isinstance(plan, GroupPlan)
+    return SimulatedGroupRandomness(plan, inputs, party)
+
+
 def rehearsed(spec: Spec, folder: Path, *, simulated: bool = True, **options: Any) -> RunFolder:
     """A rehearsal in ``folder``; with what `run` draws, unless ``simulated`` is false."""
     if simulated:
@@ -116,8 +128,7 @@ def rehearsed(spec: Spec, folder: Path, *, simulated: bool = True, **options: An
 
         plan = resolve(spec)
         inputs = TrainingInputs.of(plan)
-        drawing = SimulatedRandomness if isinstance(plan, TreePlan) else SimulatedGroupRandomness
-        options["randomness"] = lambda party: drawing(plan, inputs, party)
+        options["randomness"] = lambda party: drawn_by_run(plan, inputs, party)
     given = {"purpose": PURPOSE, "consent": UNLIMITED} | options
     given["consent"] = given["consent"].model_copy(update={"ledger": str(folder / "ledger")})
     return rehearse(spec, out=folder / "run", parties=folder / "parties", **given)

@@ -68,9 +68,9 @@ def party(
 
 def _be_remote(own: Path) -> None:
     """Be a party whose neighbours are on other machines."""
-    from sfumato.deployment.remote_party import RUN, play_remotely, serve_remotely, spec_of_cloud
+    from sfumato.deployment.remote_party import RUN, play_remotely, serve_remotely, spec_of_head
 
-    spec = spec_of_cloud(own)
+    spec = spec_of_head(own)
     if spec is None:
         serve_remotely(own, say)
         return

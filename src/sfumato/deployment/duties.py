@@ -33,7 +33,7 @@ def taking_part(terms: CommonTerms, party: int) -> str:
     return f"{terms.name(party)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
 
 
-def whose_keys_were_made(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
+def whose_keys_were_made(terms: CommonTerms, party: int) -> tuple[str, ...]:
     """Sentences on parties whose secret keys the deployer made, as it declares, and what that means.
 
     Args:
@@ -47,9 +47,11 @@ def whose_keys_were_made(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
         return ("Every owner made the keys of its own party, as whoever deployed says.",)
     names = ", ".join(map(terms.name, sorted(set(made))))
     said = (f"Whoever deployed made the secret keys of {names}, and can act as them.",)
-    parent = terms.cloud if party == terms.cloud else terms.parent(party)
+    if party in terms.heads or not isinstance(terms, DeploymentTerms):  # others have no masks
+        return said
+    parent = terms.parent(party)
     held = len((terms.children(parent).keys() & set(made)) - {party})
-    if party == terms.cloud or not terms.is_masked(parent) or held <= terms.colluders(parent):
+    if not terms.is_masked(parent) or held <= terms.colluders(parent):
         return said
     hides = f"the sum below {terms.name(parent)} hides no message from whoever deployed"
     more = f"Among them are {held:,} others below {terms.name(parent)}: if these side with it, {hides}."

@@ -34,7 +34,7 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         SpecError: it cannot be deployed; the message names the key.
         DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
-    refuse_groups(plan.spec)
+    assert family_of(plan.spec) is TREE
     plan = cast(TreePlan, plan)
     plan.require_one_tree("networks that change are not deployed yet")
     refuse_first(refused_in_any_topology(plan.spec))
@@ -46,14 +46,14 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
     return plan
 
 
-def refuse_groups(spec: Spec) -> None:
-    """Check that the topology is a tree: groups are deployed in one process or on one machine only.
+def refuse_groups_over_flower(spec: Spec) -> None:
+    """Check that the topology is a tree: a worker of groups would need a SuperNode for each of its masters.
 
     Raises:
         SpecError: the topology is groups.
     """
     if family_of(spec) is not TREE:
-        only = "must be star or tree here; groups are deployed on one machine only, and not over Flower"
+        only = "must be star or tree over Flower: groups do without it, on one machine or several"
         raise SpecError("topology.kind", spec.topology.kind, only)
 
 
