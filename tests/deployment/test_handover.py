@@ -154,7 +154,7 @@ GROUPS = STAR | {
     ("document", "said"),
     [
         (STAR | {"training": FIXED}, "training.participation: got 'fixed'; must be all or poisson"),
-        (GROUPS, "topology.kind: got 'groups'; must be star or tree here"),
+        (GROUPS | {"protocol": "dp-ogl+"}, "protocol: got 'dp-ogl+'; must noise all that is sent"),
     ],
     ids=["a fixed number of participants", "groups"],
 )
