@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from rehearsed_groups import SimulatedGroupRandomness, put_groups_on_the_grid, rows_from_0
@@ -109,6 +110,13 @@ class SimulatedRandomness:
 
     def takes_part(self, plan: TreePlan, number: int, context: bytes = b"") -> bool:
         return self.party in draw_participants(plan, number)
+
+    def chosen(
+        self, plan: TreePlan, node: int, number: int, count: int, context: bytes = b""
+    ) -> npt.NDArray[np.int64]:
+        found = np.flatnonzero(np.isin(plan.tree.devices_under(node), draw_participants(plan, number)))
+        assert len(found) == count
+        return found
 
 
 def drawn_by_run(
