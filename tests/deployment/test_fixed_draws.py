@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployed_parties import Stage, staged
+from deployed_parties import answers, staged
 from losing_devices import model_of
 from rehearsals import (
     STAR,
@@ -29,7 +29,7 @@ from sfumato.deployment import randomness as randomness_file
 from sfumato.deployment.collecting import with_own_noise
 from sfumato.deployment.consent import agree
 from sfumato.deployment.duties import duties
-from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition, decode_answer
+from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition
 from sfumato.deployment.randomness import SystemRandomness, secret_choice
 from sfumato.deployment.refusals import require_deployable
 from sfumato.errors import SpecError
@@ -60,16 +60,6 @@ class Choosing(SystemRandomness):
         return self.places
 
 
-def answers(frames: list[bytes], stage: Stage) -> dict[tuple[int, RoundPosition], IntArray]:
-    """What every party answered, by its number and the position."""
-    found = {}
-    for frame in map(parse_frame, frames):
-        if frame.kind == FrameKind.ANSWER:
-            position, _, steps = decode_answer(frame.payload, stage.terms.parameters)
-            found[frame.sender, position] = steps
-    return found
-
-
 @pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("document", [ONE_STAR, EDGES], ids=["star", "two levels"])
 def test_the_model_is_that_of_run_on_the_same_grid(document: dict[str, Any], tmp_path: Path) -> None:
@@ -84,7 +74,7 @@ def test_the_model_is_that_of_run_on_the_same_grid(document: dict[str, Any], tmp
 @pytest.mark.parametrize(("size", "count"), [(5, 2), (4, 3), (6, 1)])
 def test_every_set_of_devices_is_equally_likely(size: int, count: int) -> None:
     """Error below 1e-6; a draw that prefers the first place is rejected."""
-    draws = 20_000
+    draws = 6_000
     sets = list(combinations(range(size), count))
     found = Counter(
         tuple(secret_choice(number.to_bytes(32, "big"), size, count).tolist()) for number in range(draws)

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 import yaml
 from deployed_parties import Stage, staged
-from forked_parties import Settings, forked
+from forked_parties import play_without
 from handed_over import checked, free_addresses, written
 from rehearsals import UNLIMITED, model_bytes, on_the_grid, rehearsed, spec_of, terms_of
 
 from sfumato.accounting import account
 from sfumato.cli import main
 from sfumato.data.dataset import Dataset
-from sfumato.deployment import remote_party, tls_hops
 from sfumato.deployment.consent import Consent, ConsentRefusedError, agree, proposed_consent
 from sfumato.deployment.doors import Doors
 from sfumato.deployment.invitation import CONSENT, TERMS, read_terms, start_party, write_invitation
@@ -128,11 +127,7 @@ def test_processes_over_tls_with_masks_coins_and_a_lost_device(
     assert main(written(tmp_path, document, free_addresses("cloud"))) == 0
     out = tmp_path / "out"
     assert "was proposed" in checked(out, capsys)
-    with forked(Settings(str(out), deaths={"device-2": 7}, back=False)):  # in the midst of round 2
-        rounds = remote_party.play_remotely(out / "cloud", print)
-        assert next(rounds).round == 1
-        monkeypatch.setattr(tls_hops, "PATIENCE_S", 10.0)  # not the time to wait for one that never comes
-        assert [result.round for result in rounds] == [2, 3]
+    play_without(out, "device-2", monkeypatch)
     assert "goes on without device:2 (is not connected)" in caplog.text
     played = load_run(out / "cloud" / "run")
     assert check_run(played.path).problems == []

@@ -20,8 +20,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from sfumato.cli import main
-from sfumato.deployment import invitation, remote_party, remote_rounds
+from sfumato.deployment import invitation, remote_party, remote_rounds, tls_hops
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.invitation import Started, read_terms
@@ -65,6 +67,18 @@ def forked(settings: Settings) -> Iterator[None]:
             assert process.stdin is not None  # it is a pipe
             process.stdin.close()
             assert process.wait() == 0
+
+
+def play_without(out: Path, name: str, patch: pytest.MonkeyPatch) -> None:
+    """Play the three rounds of a cloud without a device, which is killed for good in the midst of the second.
+
+    It is not waited for as long as one that may come back.
+    """
+    with forked(Settings(str(out), deaths={name: 7}, back=False)):
+        rounds = remote_party.play_remotely(out / "cloud", print)
+        assert next(rounds).round == 1
+        patch.setattr(tls_hops, "PATIENCE_S", 10.0)
+        assert [result.round for result in rounds] == [2, 3]
 
 
 def answers(folder: Path) -> list[str]:
