@@ -82,7 +82,7 @@ def test_every_set_of_devices_is_equally_likely(size: int, count: int) -> None:
     assert set(found) <= set(sets)
     seen = np.array([found[one] for one in sets])
     assert chisquare(seen).pvalue > ERROR
-    preferring = seen * np.where([0 in one for one in sets], 1.2, 1.0)
+    preferring = seen * np.where([0 in one for one in sets], 1.5, 1.0)
     assert chisquare(preferring * draws / preferring.sum()).pvalue < ERROR
 
 

@@ -103,10 +103,7 @@ class RunFolder:
 
     @property
     def deployed(self) -> Mapping[str, Any]:
-        """``session``, ``purpose``, ``draws``, ``on`` and ``step`` of a deployment; {} for a simulation.
-
-        ``group``, too: whose master wrote the folder, where groups are on machines of their own.
-        """
+        """``session``, ``purpose``, ``draws``, ``on``, ``step``, of masters ``group``; {} if simulated."""
         return dict((self.ledger.get("realised") or {}).get("deployed") or {})
 
     @property
