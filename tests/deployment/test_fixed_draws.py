@@ -141,6 +141,7 @@ def test_everybody_is_asked_and_the_cloud_sees_nothing_of_who_counts(
         _, carried = stage.play(model_of(stage))
         found = answers(carried, stage)
         children = list(terms.children(edge))
+        assert all(steps.any() for (sender, _), steps in found.items() if sender < terms.cloud)
         assert {sender for sender, _ in found if sender < terms.cloud} == set(range(8))
         assert len({len(data) for data in carried if parse_frame(data).sender < terms.cloud}) == 1
         asked = [parse_frame(data) for data in carried if parse_frame(data).kind == FrameKind.QUESTION]

@@ -36,10 +36,11 @@ def party(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Be one party of a deployment: agree to its terms, and answer until ended; the cloud, or a master, ends with the run.
+    """Be one party of a deployment: agree to its terms, and answer until ended; the cloud ends with the run.
 
-    A device compares what each observer would learn of it with its consent.yaml, and refuses more. A party
-    with neighbours on other machines reaches them over TLS; others answer behind a socket of their owner.
+    So does the master of a group. A device compares what each observer would learn of it with its
+    consent.yaml, and refuses more. A party with neighbours on other machines reaches them over TLS; others
+    answer behind a socket of their owner.
     """
     if with_starter:
         interrupt_at_end_of(sys.stdin.fileno(), signal.SIGTERM)
