@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from deployed_parties import Stage, staged
+from deployed_parties import answers, staged
 from drawn_devices import (
     DRAWN_STAR,
     DRAWN_TREE,
@@ -33,7 +33,7 @@ from sfumato.deployment.collecting import with_own_noise
 from sfumato.deployment.consent import agree
 from sfumato.deployment.duties import duties
 from sfumato.deployment.ledger import OwnersLedger
-from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition, decode_answer, decode_masking
+from sfumato.deployment.messages import FrameKind, RoundPosition, decode_masking
 from sfumato.deployment.randomness import SystemRandomness, round_context, secret_coin
 from sfumato.run_folder.reader import RunFolder
 from sfumato.schedule.tree import TreePlan
@@ -43,16 +43,6 @@ from sfumato.wire.frames import parse_frame
 from sfumato.wire.keys import Identity
 
 ERROR = 1e-7
-
-
-def answers(frames: list[bytes], stage: Stage) -> dict[tuple[int, RoundPosition], IntArray]:
-    """What every party answered plainly, by its number and the position."""
-    found = {}
-    for frame in map(parse_frame, frames):
-        if frame.kind == FrameKind.ANSWER:
-            position, _, steps = decode_answer(frame.payload, stage.terms.parameters)
-            found[frame.sender, position] = steps
-    return found
 
 
 def p_value(heads: int, tosses: int, rate: float) -> float:

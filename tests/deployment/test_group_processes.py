@@ -20,8 +20,7 @@ from rehearsals import GROUPS, PURPOSE, spec_of
 from sfumato.cli import main
 from sfumato.deployment.consent import read_consent
 from sfumato.deployment.doors import Doors
-from sfumato.deployment.handover import hand_over
-from sfumato.deployment.invitation import read_terms, start_party, write_invitation
+from sfumato.deployment.invitation import start_party, write_invitation
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.local_processes import deploy_locally
 from sfumato.deployment.party_folder import PartyFolder
@@ -49,17 +48,10 @@ def test_a_worker_that_starts_from_its_folder_answers(tmp_path: Path) -> None:
         assert [len(started.party.receive(data)) for data in (*asked, asked[0])] == [0, 1, 1]
         assert started.words[0] == "device:0 takes part in ring, for: a test."
         started.close()
-        with pytest.raises(SpecError, match=r"topology\.kind: got 'groups'; must be star or tree here"):
-            read_terms(folder)  # what is between machines goes by it
 
 
-def test_groups_on_machines_of_their_own_and_over_flower_are_refused(tmp_path: Path) -> None:
-    refused = (
-        r"topology\.kind: got 'groups'; must be star or tree here; groups are deployed on one machine only"
-    )
-    with pytest.raises(SpecError, match=refused):
-        hand_over(spec_of(SMALL), tmp_path / "parties.yaml", tmp_path / "folders")
-    assert not (tmp_path / "folders").exists()
+def test_groups_over_flower_are_refused(tmp_path: Path) -> None:
+    refused = r"topology\.kind: got 'groups'; must be star or tree over Flower: groups do without it"
     given = {"out": tmp_path / "run", "parties": tmp_path / "parties", "purpose": PURPOSE}
     with pytest.raises(SpecError, match=refused):
         deploy_locally(spec_of(SMALL), command=lambda folder: [], flower=tmp_path / "flower", **given)

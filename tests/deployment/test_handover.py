@@ -76,13 +76,12 @@ def test_devices_know_the_address_of_their_edge_only(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for device, address in enumerate(["graz.example:2"] * 2 + ["linz.example:3"] * 2):
         hops = read_hops(out / f"device-{device}")
-        assert hops.parent is not None
-        assert (hops.parent.address, hops.children) == (address, ())
+        assert ([parent.address for parent in hops.parents], hops.children) == ([address], ())
     cloud, edge = read_hops(out / "cloud"), read_hops(out / "edge-1")
     assert [child.number for child in cloud.children] == [5, 6]
     assert [child.number for child in edge.children] == [2, 3]
-    assert edge.parent is not None
-    assert (edge.parent.address, edge.listens) == ("cloud.example:1", "0.0.0.0:4")
+    assert [(parent.number, parent.address) for parent in edge.parents] == [(4, "cloud.example:1")]
+    assert edge.listens == "0.0.0.0:4"
 
 
 def test_secrets_of_who_made_its_own_keys_are_not_in_its_folder(
@@ -155,7 +154,7 @@ GROUPS = STAR | {
     ("document", "said"),
     [
         (STAR | {"training": FIXED}, "training.participation: got 'fixed'; must be all or poisson"),
-        (GROUPS, "topology.kind: got 'groups'; must be star or tree here"),
+        (GROUPS | {"protocol": "dp-ogl+"}, "protocol: got 'dp-ogl+'; must noise all that is sent"),
     ],
     ids=["a fixed number of participants", "groups"],
 )
@@ -296,9 +295,9 @@ def test_nobody_stands_between_two_parties(
     (device, edge), own = (out / "device-0", out / "edge-0"), {"certificate": evil.certificate}
     own |= {"binding": evil.binding} if bound else {}
     checked(device, capsys)  # which proposes a consent that pins the edge's key
-    changed_hops(device, lambda hops: hops["parent"], address=addresses["edge-1"]["address"], **own)
+    changed_hops(device, lambda hops: hops["parents"][0], address=addresses["edge-1"]["address"], **own)
     changed_hops(edge, lambda hops: hops["children"][0], **own)
-    for folder, place in ((device, "parent.binding"), (edge, "children[0].binding")):
+    for folder, place in ((device, "parents[0].binding"), (edge, "children[0].binding")):
         said = f"{folder}/hops.yaml: {place}: got '"
         assert said in checked(folder, capsys)
         assert main(["party", folder.name, "--folder", str(out)]) == 2
@@ -329,7 +328,7 @@ def test_a_key_of_connections_is_revoked(
     assert f"device-0: cloud at 127.0.0.1:{port_of(star)}: {said}: " in checked(star, capsys)
     changed_hops(star / "cloud", lambda hops: hops["children"][0], **bound(star / "device-0"))
     for number in range(3):
-        changed_hops(star / f"device-{number}", lambda hops: hops["parent"], **bound(star / "cloud"))
+        changed_hops(star / f"device-{number}", lambda hops: hops["parents"][0], **bound(star / "cloud"))
     assert main(["deploy", "check", str(star)]) == 0
 
 

@@ -17,6 +17,7 @@ from sfumato.wire.errors import DuplicateMessageError, ReplayedMessageError, Ses
 from sfumato.wire.keys import digest
 
 ONE, OTHER = bytes(32), b"s" * 32
+NO, YES = b"\0", b"\1"
 
 
 @pytest.fixture(name="memory")
@@ -70,18 +71,18 @@ def test_the_first_list_of_survivors_of_an_aggregation_stays(memory: PartyMemory
 def test_the_first_coin_of_a_round_stays_until_the_next_round_is_answered(
     memory: PartyMemory, tmp_path: Path
 ) -> None:
-    assert memory.keep_coin(ONE, 0, takes_part=True)
-    assert not memory.keep_coin(ONE, 1, takes_part=False)
+    assert memory.keep_draw(ONE, 0, YES) == YES
+    assert memory.keep_draw(ONE, 1, NO) == NO
     assert memory.last(ONE) is None
     memory.record(ONE, RoundPosition(0, 0), b"q", b"a")
     memory.close()
     again = PartyMemory(tmp_path / "memory")
-    assert again.keep_coin(ONE, 0, takes_part=False)
-    assert not again.keep_coin(ONE, 1, takes_part=True)
-    assert not again.keep_coin(OTHER, 0, takes_part=False)
+    assert again.keep_draw(ONE, 0, NO) == YES
+    assert again.keep_draw(ONE, 1, YES) == NO
+    assert again.keep_draw(OTHER, 0, NO) == NO
     assert again.last(ONE) == (0, 0)
     again.record(ONE, RoundPosition(1, 0), b"q", b"a")
-    assert not again.keep_coin(ONE, 1, takes_part=True)
+    assert again.keep_draw(ONE, 1, YES) == NO
     (left,) = again._file.execute("SELECT COUNT(*) FROM answers WHERE session = ?", (ONE,)).fetchone()
     assert left == 2
     again.close()
@@ -95,12 +96,12 @@ def test_a_commitment_stays_and_what_is_kept_again_has_another_one(
     for path in (tmp_path / "memory", tmp_path / "again"):
         if path != tmp_path / "memory":
             memory = PartyMemory.create(path)
-        memory.keep_coin(ONE, 0, takes_part=False)
+        memory.keep_draw(ONE, 0, NO)
         memory.record(ONE, here, b"q", b"a")
         first = [memory.commitment(ONE, one) for one in (coin, here)]
         memory.close()
         with closing(PartyMemory(path)) as reopened:
-            reopened.keep_coin(ONE, 0, takes_part=True)
+            reopened.keep_draw(ONE, 0, YES)
             assert [reopened.commitment(ONE, one) for one in (coin, here)] == first
             with pytest.raises(SessionMemoryError, match="damaged"):
                 reopened.commitment(ONE, RoundPosition(0, 1))

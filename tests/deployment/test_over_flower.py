@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import pwd
 import shutil
@@ -226,6 +227,31 @@ def test_a_keeper_ends_the_children_of_children_too() -> None:
     assert processes_with(word) == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+def test_a_keeper_ends_what_outlives_its_starter_at_once() -> None:
+    """As the relay of a SuperLink that was killed, which keeps its sockets; others go on."""
+    word, other = f"98766.{os.getpid()}", f"98767.{os.getpid()}"
+    started = subprocess.Popen([sys.executable, "-I", keeper.__file__], stdin=subprocess.PIPE, text=True)
+    assert started.stdin is not None
+    for command in (["sh", "-c", f"sleep {word} & wait"], ["sh", "-c", f"sleep {other} & wait"]):
+        started.stdin.write(f"{json.dumps(command)}\n")
+    started.stdin.flush()
+    assert waited_for(lambda: processes_with(word) != [] != processes_with(other))
+    time.sleep(2.5)
+    (sleeping,) = processes_with(word)
+    os.kill(parent_of(sleeping), signal.SIGKILL)
+    assert waited_for(lambda: processes_with(word) == [])
+    assert len(processes_with(other)) == 1
+    started.stdin.close()
+    assert started.wait(60) == 0
+    assert processes_with(other) == []
+
+
+def parent_of(number: int) -> int:
+    """The number of the process that started another one."""
+    return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def test_a_keeper_that_takes_long_is_not_killed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flower's processes outlived `deploy` on a busy machine: nobody else ends those that it has not met."""
     relays, done = FlowerRelays(place, ["device-0", "cloud"], {0: 1}, place / "log"), place / "done"
@@ -408,11 +434,13 @@ def test_a_run_over_flower_is_the_run_that_was_accounted(
     require_accounted(deployed, document, place)
 
 
-def started_over_flower(place: Path, rounds: int, *options: str) -> subprocess.Popen[str]:
-    """A star that is deployed over the stand-in, in a process of its own."""
-    training = STAR["training"] | {"rounds": rounds}
-    (place / "star.yaml").write_text(yaml.safe_dump(STAR | {"training": training}))
-    words = [sys.executable, "-m", "sfumato", "deploy", str(place / "star.yaml"), "--local"]
+def started_over_flower(
+    place: Path, rounds: int, *options: str, document: dict[str, Any] = STAR
+) -> subprocess.Popen[str]:
+    """A spec, a star for one, that is deployed over the stand-in, in a process of its own."""
+    training = document["training"] | {"rounds": rounds}
+    (place / "spec.yaml").write_text(yaml.safe_dump(document | {"training": training}))
+    words = [sys.executable, "-m", "sfumato", "deploy", str(place / "spec.yaml"), "--local"]
     words += ["--over", "flower", "--out", str(place / "run"), "--quiet", *options]
     flower = place / "flower"
     if not flower.exists():
@@ -421,10 +449,15 @@ def started_over_flower(place: Path, rounds: int, *options: str) -> subprocess.P
     return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
 
 
-def has_rounds(place: Path) -> bool:
-    """Whether a round is done."""
+def await_round(place: Path, starter: subprocess.Popen[str]) -> None:
+    """Wait until a round is done, and fail where the starter has ended before."""
     log = place / "run" / ROUNDS_FILE
-    return log.exists() and log.read_bytes().count(b"\n") >= 1
+
+    def is_done() -> bool:
+        return log.exists() and log.read_bytes().count(b"\n") >= 1
+
+    assert waited_for(lambda: is_done() or starter.poll() is not None)
+    assert starter.poll() is None
 
 
 @pytest.mark.slow
@@ -432,32 +465,64 @@ def test_flower_ends_with_its_starter(place: Path) -> None:
     """By SIGKILL, in the midst of the run."""
     with started_over_flower(place, 400) as starter:
         try:
-            assert waited_for(lambda: has_rounds(place))
+            await_round(place, starter)
             assert len(flower_processes(place)) == 5  # the keeper, a SuperLink, three SuperNodes
         finally:
             starter.send_signal(signal.SIGKILL)
     assert waited_for(lambda: flower_processes(place) == {})
 
 
+MASKED = TREE | {"transport": {"devices_to_edge": "secure-aggregation"}}
+
+
+def superlinks(place: Path) -> dict[str, int]:
+    """Process numbers of the SuperLinks below a folder, by aggregator."""
+    lines = next(place.rglob("config.toml")).read_text().splitlines()
+    found = {}
+    for number, words in flower_processes(place).items():
+        if "flower-superlink" in words:
+            address = f'address = "127.0.0.1:{words[words.index("--port") + 1]}"'
+            name = lines[lines.index(address) - 1]
+            found[name.removeprefix("[superlink.").removesuffix("]")] = number
+    return found
+
+
 @pytest.mark.slow
-def test_a_superlink_that_is_killed_stops_the_run_and_it_is_resumed(place: Path) -> None:
-    """With one line, and nothing of Flower is left; then the run goes on from the parties' memories."""
-    with started_over_flower(place, 40) as starter:
+@pytest.mark.parametrize(
+    ("document", "rounds", "link", "said"),
+    [
+        (STAR, 40, "cloud", "sfumato: device:"),
+        (MASKED, 3, "cloud", "sfumato: edge:"),
+        (MASKED, 3, "edge-0", "sfumato: edge:0"),
+    ],
+    ids=["star", "masked, of the cloud", "masked, of an edge"],
+)
+def test_a_superlink_that_is_killed_stops_the_run_and_it_is_resumed(
+    document: dict[str, Any], rounds: int, link: str, said: str, place: Path
+) -> None:
+    """With one line, and nothing of Flower is left; then the run goes on from the parties' memories.
+
+    Under masks in the midst of a round: its session ends without a sum, and `--resume` begins another one.
+    """
+    with started_over_flower(place, rounds, document=document) as starter:
         try:
-            assert waited_for(lambda: has_rounds(place))
-            running = flower_processes(place)
-            (link,) = [number for number, words in running.items() if "flower-superlink" in words]
-            os.kill(link, signal.SIGKILL)
+            await_round(place, starter)
+            os.kill(superlinks(place)[link], signal.SIGKILL)
             assert starter.wait(PATIENCE_S) == 1
         finally:
             starter.kill()
         assert starter.stderr is not None
-        (said,) = starter.stderr.read().splitlines()
-    assert said.startswith("sfumato: device:")
+        (line,) = starter.stderr.read().splitlines()
+    assert line.startswith(said)
     assert flower_processes(place) == {}
-    with started_over_flower(place, 40, "--resume") as again:
+    with started_over_flower(place, rounds, "--resume", document=document) as again:
         assert again.wait(PATIENCE_S) == 0
     assert check_run(place / "run").problems == []
+    played = load_run(place / "run")
+    assert len(played.metrics) == rounds
+    spec = spec_of(document, training=document["training"] | {"rounds": rounds})
+    accounted = {(row.unit, row.observer): row.epsilon for row in account(spec).guarantees}
+    assert {(row.unit, row.observer): row.epsilon for row in played.privacy.guarantees} == accounted
     assert flower_processes(place) == {}
 
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from forked_parties import LOG, Settings, answers, forked, killed_at
+from forked_parties import LOG, Settings, answers, forked, killed_at, play_without
 from handed_over import checked, free_addresses, written
 from rehearsals import STAR, TREE, SimulatedRandomness, model_bytes, on_the_grid, spec_of
 
 from sfumato.accounting import account
 from sfumato.cli import main
-from sfumato.deployment import remote_party, tls_hops
+from sfumato.deployment import remote_party, remote_rounds
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
 from sfumato.run_folder.reader import load_run
@@ -108,7 +108,7 @@ def test_owners_keep_keys_and_rows_and_the_model_is_that_of_run(
     assert "reads the 12 rows of" in capsys.readouterr().out
     drawn = SimulatedRandomness(plan, inputs, len(DEVICES))
     with forked(Settings(str(owners), simulated=True)):
-        monkeypatch.setattr(remote_party, "SystemRandomness", lambda: drawn)
+        monkeypatch.setattr(remote_rounds, "SystemRandomness", lambda: drawn)
         assert main(["party", "cloud", "--folder", str(owners)]) == 0
     assert model_bytes(load_run(owners / "cloud" / "run")) == model_bytes(expected.folder)
 
@@ -183,11 +183,7 @@ def test_a_run_goes_on_without_a_device_that_is_gone(
     """Within the declared dropouts, as with sockets; no ε after the run follows from the seed's losses."""
     star = MASKED | {"topology": {"kind": "star", "devices": 4}, "faults": {"dropout_rate": 0.1}}
     out = handed_over(tmp_path, star, ["cloud"], capsys)
-    with forked(Settings(str(out), deaths={"device-2": 7}, back=False)):  # in the midst of round 2
-        rounds = remote_party.play_remotely(out / "cloud", print)
-        assert next(rounds).round == 1
-        monkeypatch.setattr(tls_hops, "PATIENCE_S", 10.0)  # not the time to wait for one that never comes
-        assert [result.round for result in rounds] == [2, 3]
+    play_without(out, "device-2", monkeypatch)
     assert "goes on without device:2 (is not connected)" in caplog.text
     played = out / "cloud" / "run"
     assert check_run(played).problems == []

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 import yaml
 from deployed_parties import Stage, staged
+from forked_parties import play_without
+from handed_over import checked, free_addresses, written
 from rehearsals import UNLIMITED, model_bytes, on_the_grid, rehearsed, spec_of, terms_of
 
 from sfumato.accounting import account
+from sfumato.cli import main
 from sfumato.data.dataset import Dataset
 from sfumato.deployment.consent import Consent, ConsentRefusedError, agree, proposed_consent
 from sfumato.deployment.doors import Doors
@@ -24,6 +27,7 @@ from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.rows_file import packed_rows, read_rows
 from sfumato.errors import DataError
+from sfumato.run_folder.reader import load_run
 from sfumato.simulation.run import run
 from sfumato.verify.checker import check_run
 
@@ -105,6 +109,29 @@ def test_the_model_is_that_of_run_on_the_same_grid(kind: Any, tmp_path: Path) ->
     assert model_bytes(played) == model_bytes(expected.folder)
     assert check_run(played.path).problems == []
     figures = {(row.unit, row.observer): row.epsilon for row in account(spec).guarantees}
+    assert {(row.unit, row.observer): row.epsilon for row in played.privacy.guarantees} == figures
+    assert {unit.split(":")[0] for unit, _ in figures} == {"person"}
+
+
+@pytest.mark.slow
+def test_processes_over_tls_with_masks_coins_and_a_lost_device(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that is allowed together; ε are those of account, and persons are the only unit."""
+    document = star(table(tmp_path), faults={"dropout_rate": 0.1})
+    document["transport"] = {"devices_to_cloud": "secure-aggregation"}
+    document["training"] = document["training"] | {"participation": {"kind": "poisson", "rate": 0.5}}
+    assert main(written(tmp_path, document, free_addresses("cloud"))) == 0
+    out = tmp_path / "out"
+    assert "was proposed" in checked(out, capsys)
+    play_without(out, "device-2", monkeypatch)
+    assert "goes on without device:2 (is not connected)" in caplog.text
+    played = load_run(out / "cloud" / "run")
+    assert check_run(played.path).problems == []
+    figures = {(row.unit, row.observer): row.epsilon for row in account(spec_of(document)).guarantees}
     assert {(row.unit, row.observer): row.epsilon for row in played.privacy.guarantees} == figures
     assert {unit.split(":")[0] for unit, _ in figures} == {"person"}
 

@@ -39,6 +39,8 @@ def test_an_address_of_something_else_than_tls_is_refused(
     assert main(written(tmp_path, STAR, free_addresses("cloud"))) == 0
     device = tmp_path / "out" / "device-0"
     hops = yaml.safe_load((device / "hops.yaml").read_text())
-    (device / "hops.yaml").write_text(yaml.safe_dump({"parent": hops["parent"] | {"address": address}}))
+    (device / "hops.yaml").write_text(
+        yaml.safe_dump({"parents": [hops["parents"][0] | {"address": address}]})
+    )
     allowed = "must be HOST:PORT, such as graz.example.org:8470; every hop is TLS"
-    assert f"parent.address: got '{address}'; {allowed}" in checked(device, capsys)
+    assert f"parents[0].address: got '{address}'; {allowed}" in checked(device, capsys)

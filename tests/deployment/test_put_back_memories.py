@@ -73,7 +73,7 @@ def test_a_memory_of_before_a_coin_that_was_noted_answers_nothing(was: bool, tmp
 def test_a_device_that_died_between_its_memory_and_the_ledger_goes_on(says: bool, tmp_path: Path) -> None:
     with staged(DRAWN_STAR, tmp_path) as stage:
         question = question_of(stage)
-        stage.memory(0).keep_coin(stage.terms.session, 0, takes_part=says)  # killed before it was noted
+        stage.memory(0).keep_draw(stage.terms.session, 0, bytes([says]))  # killed before it was noted
         decide(stage, d0=not says)
         sent = stage.device(0).receive(question)
         assert recorded(stage, 0).any() == says

@@ -157,11 +157,6 @@ def test_groups_that_cannot_be_deployed_are_refused(changed: dict[str, Any], pla
     assert "\n" not in str(refused.value)
 
 
-def test_groups_on_machines_of_their_own_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"topology\.kind: got 'groups'; must be star or tree here"):
-        require_deployable(resolve(spec_of(GROUPS)), PARAMETERS)
-
-
 @pytest.mark.parametrize(
     ("transport", "multiplier", "hop", "bits", "steps", "instead"),
     [

@@ -30,7 +30,7 @@ from sfumato.deployment.frame_exchange import GREETING, answer_frames, send_fram
 from sfumato.deployment.hop_keys import HopKey, PublicKeys, certificate_bytes, make_keys
 from sfumato.deployment.hop_proofs import Neighbour, Nonces, OwnEnd
 from sfumato.deployment.hops_file import address_of
-from sfumato.deployment.neighbours import Neighbours
+from sfumato.deployment.neighbours import DialedParent, Neighbours
 from sfumato.deployment.party_folder import read_identity
 from sfumato.deployment.rare_lines import RareLines
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, answer_parent, dial
@@ -82,13 +82,14 @@ class Hop:
 
     def door(self, *children: str, owner: str = "parent", session: bytes = SESSION) -> ChildrenDoor:
         listed = [self.met(name, number, f"device:{number}") for number, name in enumerate(children)]
-        hops = Neighbours(self.own(owner, session), None, "", listed, self.address)
+        hops = Neighbours(self.own(owner, session), (), listed, self.address)
         door = ChildrenDoor(hops, self.events.append)
         self.opened.callback(door.close)
         return door
 
-    def parent(self, owner: str = "parent") -> Neighbour:
-        return self.met(owner, 9, "edge:0")
+    def parent(self, owner: str = "parent", address: str | None = None) -> DialedParent:
+        met = self.met(owner, 9, "edge:0")
+        return DialedParent(met.number, met.name, met.key, met.certificate, address or self.address)
 
     def dial(self, name: str, address: str | None = None) -> ssl.SSLSocket:
         return dial(self.own(name), self.parent(), address or self.address)
@@ -98,8 +99,13 @@ class Hop:
     ) -> list[str]:
         """Let a child answer in a thread; what its own log has."""
         log: list[str] = []
-        hops = Neighbours(self.own(name), self.parent(), address or self.address, (), "")
-        given = party, hops, MOST, ([] if told is None else told).append
+        given = (
+            party,
+            self.own(name),
+            self.parent(address=address),
+            MOST,
+            ([] if told is None else told).append,
+        )
         refused = lambda error: log.append(str(error))  # noqa: E731
         threading.Thread(target=answer_parent, args=(*given, refused), daemon=True).start()
         return log

@@ -157,6 +157,10 @@ def test_groups_have_models_of_their_own_that_no_figure_is_about():
     words = words_of(made(sf.load_spec(GROUPS, ["training.rounds=2"])))
     assert "train one model together" not in words
     assert "No figure is about the models in model.pt and groups.pt: give them to nobody." in words
+    spec = sf.load_spec(GROUPS, ["training.rounds=2"])
+    of_master = words_of(played(spec, draws=("operating system",), on="machines of their own"))
+    assert "This folder has the one of the group whose master wrote it." in of_master
+    assert "groups.pt" not in of_master.partition("What is taken on trust")[0]
 
 
 def test_whoever_drops_out_is_not_said_to_take_part():

@@ -19,6 +19,7 @@ from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.local_data import LocalData
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.memory import PartyMemory
+from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition, decode_answer
 from sfumato.deployment.own_loop import OwnLoop
 from sfumato.deployment.randomness import SystemRandomness
 from sfumato.deployment.terms import DeploymentTerms
@@ -120,6 +121,16 @@ class Stage:
         memory._file.execute(
             "DELETE FROM answers WHERE session = ? AND round = ? AND aggregation = ?", (session, *last)
         )
+
+
+def answers(frames: list[bytes], stage: Stage) -> dict[tuple[int, RoundPosition], IntArray]:
+    """What every party answered plainly, by its number and the position."""
+    found = {}
+    for frame in map(parse_frame, frames):
+        if frame.kind == FrameKind.ANSWER:
+            position, _, steps = decode_answer(frame.payload, stage.terms.parameters)
+            found[frame.sender, position] = steps
+    return found
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The parties of a folder as processes that are connected over TLS, all but the cloud.
+"""The parties of a folder as processes that are connected over TLS, all but the cloud, or one master.
 
     python forked_parties.py SETTINGS
 
@@ -20,8 +20,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
+import pytest
+
 from sfumato.cli import main
-from sfumato.deployment import invitation, remote_party
+from sfumato.deployment import invitation, remote_party, remote_rounds, tls_hops
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.invitation import Started, read_terms
@@ -40,6 +42,7 @@ class Settings:
         simulated: whether they draw what `run` does.
         deaths: who is killed by force, after how many answers: the last one is kept, and not sent yet.
         back: whether those who were killed are started again.
+        left_out: the party that is not among them: the cloud, or one master.
         fragile: edges that are killed by force at every kind of frame of every aggregation of a round, once
             before they take it and once after; `killed_at` says at which.
     """
@@ -48,12 +51,13 @@ class Settings:
     simulated: bool = False
     deaths: Mapping[str, int] = field(default_factory=dict)
     back: bool = True
+    left_out: str = "cloud"
     fragile: Sequence[str] = ()
 
 
 @contextmanager
 def forked(settings: Settings) -> Iterator[None]:
-    """All parties but the cloud, each in a process; each keeps its answers in its folder, a line each."""
+    """All parties but one, each in a process; each keeps its answers in its folder, a line each."""
     words = [sys.executable, __file__, json.dumps(asdict(settings))]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment) as process:
@@ -63,6 +67,18 @@ def forked(settings: Settings) -> Iterator[None]:
             assert process.stdin is not None  # it is a pipe
             process.stdin.close()
             assert process.wait() == 0
+
+
+def play_without(out: Path, name: str, patch: pytest.MonkeyPatch) -> None:
+    """Play the three rounds of a cloud without a device, which is killed for good in the midst of the second.
+
+    It is not waited for as long as one that may come back.
+    """
+    with forked(Settings(str(out), deaths={name: 7}, back=False)):
+        rounds = remote_party.play_remotely(out / "cloud", print)
+        assert next(rounds).round == 1
+        patch.setattr(tls_hops, "PATIENCE_S", 10.0)
+        assert [result.round for result in rounds] == [2, 3]
 
 
 def answers(folder: Path) -> list[str]:
@@ -140,16 +156,16 @@ def _be(settings: Settings, name: str, last: int | None) -> None:
 
 def _draw_what_run_does(folder: Path) -> None:
     """Let the party of a folder draw what `run` does."""
-    from rehearsals import SimulatedRandomness
+    from rehearsals import drawn_by_run
 
     from sfumato.schedule.resolve import resolve
-    from sfumato.schedule.tree import TreePlan
     from sfumato.simulation.training_inputs import TrainingInputs
 
     said, terms = read_terms(folder)
-    plan = cast(TreePlan, resolve(terms.plan.spec))
-    drawn = SimulatedRandomness(plan, TrainingInputs.of(plan), said.number)
-    invitation.SystemRandomness = cast(Callable[[], SystemRandomness], lambda: drawn)  # type: ignore[misc]
+    plan = resolve(terms.plan.spec)
+    drawn = drawn_by_run(plan, TrainingInputs.of(plan), said.number)
+    for where in (invitation, remote_rounds):
+        where.SystemRandomness = cast(Callable[[], SystemRandomness], lambda: drawn)
 
 
 def _keep(settings: Settings) -> None:
@@ -163,7 +179,7 @@ def _keep(settings: Settings) -> None:
         there[process] = name
 
     for folder in sorted(Path(settings.folder).iterdir()):
-        if (folder / "terms.yaml").exists() and folder.name != "cloud":
+        if (folder / "terms.yaml").exists() and folder.name != settings.left_out:
             start(folder.name, settings.deaths.get(folder.name))
     while not select.select([sys.stdin], [], [], _POLL_S)[0]:
         ended, status = os.waitpid(-1, os.WNOHANG) if there else (0, 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from rehearsed_groups import SimulatedGroupRandomness, put_groups_on_the_grid, rows_from_0
@@ -23,6 +24,8 @@ from sfumato.protocols.tree.uplinks import registry
 from sfumato.protocols.tree.uplinks.secure import SecureUplink
 from sfumato.random import Stream, key_at
 from sfumato.run_folder.reader import MODEL_FILE, RunFolder
+from sfumato.schedule.base import Plan
+from sfumato.schedule.groups import GroupPlan
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 from sfumato.simulation.training_inputs import TrainingInputs
@@ -108,6 +111,23 @@ class SimulatedRandomness:
     def takes_part(self, plan: TreePlan, number: int, context: bytes = b"") -> bool:
         return self.party in draw_participants(plan, number)
 
+    def chosen(
+        self, plan: TreePlan, node: int, number: int, count: int, context: bytes = b""
+    ) -> npt.NDArray[np.int64]:
+        found = np.flatnonzero(np.isin(plan.tree.devices_under(node), draw_participants(plan, number)))
+        assert len(found) == count
+        return found
+
+
+def drawn_by_run(
+    plan: Plan, inputs: TrainingInputs, party: int
+) -> SimulatedRandomness | SimulatedGroupRandomness:
+    """What `run` draws for one party of a plan, of a tree or of groups."""
+    if isinstance(plan, TreePlan):
+        return SimulatedRandomness(plan, inputs, party)
+    assert isinstance(plan, GroupPlan)
+    return SimulatedGroupRandomness(plan, inputs, party)
+
 
 def rehearsed(spec: Spec, folder: Path, *, simulated: bool = True, **options: Any) -> RunFolder:
     """A rehearsal in ``folder``; with what `run` draws, unless ``simulated`` is false."""
@@ -116,8 +136,7 @@ def rehearsed(spec: Spec, folder: Path, *, simulated: bool = True, **options: An
 
         plan = resolve(spec)
         inputs = TrainingInputs.of(plan)
-        drawing = SimulatedRandomness if isinstance(plan, TreePlan) else SimulatedGroupRandomness
-        options["randomness"] = lambda party: drawing(plan, inputs, party)
+        options["randomness"] = lambda party: drawn_by_run(plan, inputs, party)
     given = {"purpose": PURPOSE, "consent": UNLIMITED} | options
     given["consent"] = given["consent"].model_copy(update={"ledger": str(folder / "ledger")})
     return rehearse(spec, out=folder / "run", parties=folder / "parties", **given)

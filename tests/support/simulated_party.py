@@ -22,5 +22,7 @@ def drawn(plan: TreePlan, number: int) -> SimulatedRandomness:
 if __name__ == "__main__":
     own = Path(sys.argv[1])
     said, terms = invitation.read_terms(own)
-    with patch.object(invitation, "SystemRandomness", lambda: drawn(terms.plan, said.number)):
+    assert isinstance(terms.plan, TreePlan)
+    plan = terms.plan
+    with patch.object(invitation, "SystemRandomness", lambda: drawn(plan, said.number)):
         sys.exit(main(["party", own.name, "--folder", str(own.parent), "--with-starter"]))

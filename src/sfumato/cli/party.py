@@ -38,8 +38,9 @@ def party(
 ) -> None:
     """Be one party of a deployment: agree to its terms, and answer until ended; the cloud ends with the run.
 
-    A device compares what each observer would learn of it with its consent.yaml, and refuses more. A party
-    with neighbours on other machines reaches them over TLS; others answer behind a socket of their owner.
+    So does the master of a group. A device compares what each observer would learn of it with its
+    consent.yaml, and refuses more. A party with neighbours on other machines reaches them over TLS; others
+    answer behind a socket of their owner.
     """
     if with_starter:
         interrupt_at_end_of(sys.stdin.fileno(), signal.SIGTERM)
@@ -68,9 +69,9 @@ def party(
 
 def _be_remote(own: Path) -> None:
     """Be a party whose neighbours are on other machines."""
-    from sfumato.deployment.remote_party import RUN, play_remotely, serve_remotely, spec_of_cloud
+    from sfumato.deployment.remote_party import RUN, play_remotely, serve_remotely, spec_of_head
 
-    spec = spec_of_cloud(own)
+    spec = spec_of_head(own)
     if spec is None:
         serve_remotely(own, say)
         return

@@ -3,6 +3,7 @@
     common_terms  what all parties of a run know and agree on, whatever the topology
     terms         the terms of a tree
     group_terms   the terms of overlapping groups
+    kinds_of_terms  which of these a spec has
     declared_facts  how large the data are, as whoever deploys says
     refusals      which specs cannot be deployed yet
     group_refusals  which specs of groups
@@ -26,6 +27,7 @@
     worker        the state machine of a worker of groups
     masked_hops   secure aggregation over a hop: which terms, and the child's side
     parent_hop    a child's side of the hop to its parent, plain or masked
+    fixed_draws   whose answers a trusted aggregator adds up, where it draws a fixed number
     collecting    what aggregators do over a plain hop: ask, add up; and their noise
     masked_sums   what they do over a masked one
     edge          the state machine of an edge
@@ -37,6 +39,7 @@
     played_rounds  the rounds of a deployment, as a session plays them, whatever the topology
     rounds        those of a tree
     group_rounds  those of groups
+    master_rounds  those of one master, which keeps the model of its own group
     local_parties the parties of a run on this machine: folders, terms, data
     rehearsal     all parties in one process, and a run folder
     section_files reads the YAML files of a party's folder
@@ -53,9 +56,12 @@
     newcomers     connections from who has not introduced himself yet
     rare_lines    lines of a log that others can cause
     tls_hops      a hop between machines: TLS of two registered keys
+    several_parents  a worker that is connected to each of its masters
+    asked_again   a worker as a master asks it, until all of its masters have asked
     parties_file  who takes part, and where: what `deploy --parties` reads
     party_sheet   a sheet in words, a systemd unit
     handover      `deploy --parties`: a folder a party
+    remote_rounds  the rounds of the cloud, or of a master, whose children are on other machines
     remote_party  a party that starts from it, and reaches others over TLS
     hops_check    `deploy check`: could a party start, does every hop answer
 

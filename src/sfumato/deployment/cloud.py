@@ -66,7 +66,9 @@ class AskingParty:
         if number != terms.round_after(last):
             raise OutOfOrderMessageError(f"{position}: {last or 'nothing'} was finished before")
         self._question, self._released = question, None
-        self._collection = collection_of(terms, self.number, position, model, self._identity, self._memory)
+        self._collection = collection_of(
+            terms, self.number, position, model, self._identity, self._memory, self._randomness
+        )
         return self._collection.questions()
 
     def receive(self, data: bytes) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 import numpy as np
@@ -74,15 +74,22 @@ class PlainCollection:
         position: of the aggregation.
         model: that children start from ``[M]``.
         identity: of the aggregator.
+        counted: numbers of the children whose answers are added up; those of others are read, and left out.
     """
 
     def __init__(
-        self, terms: CommonTerms, node: int, position: RoundPosition, model: Model, identity: Identity
+        self,
+        terms: CommonTerms,
+        node: int,
+        position: RoundPosition,
+        model: Model,
+        identity: Identity,
+        counted: Container[int],
     ) -> None:
         self._terms, self._node, self.position = terms, node, position
         self._model, self._identity = model, identity
         self._question = question_hash(position, model)
-        self._children = terms.children(node)
+        self._children, self._counted = terms.children(node), counted
         self._seen: set[tuple[int, int]] = set()
         self._lost: set[int] = set()
         self.total: IntArray = np.zeros(terms.parameters, np.int64)
@@ -120,7 +127,7 @@ class PlainCollection:
         room = _ROOM // len(self._children)
         if not (-room <= int(steps.min()) and int(steps.max()) <= room):
             raise MalformedMessageError(f"{name}: more than {room:,} steps")
-        self.total += steps
+        self.total += steps * int(frame.sender in self._counted)  # the same work for all
         self._seen.add((frame.kind, frame.sender))
         return []
 

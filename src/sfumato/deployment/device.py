@@ -100,14 +100,14 @@ class DeviceParty:
     def _takes_part(self, number: int) -> bool:
         """Whether this device takes part in a round: one coin for all of its aggregations, over restarts."""
         plan, session = self._terms.plan, self._terms.session
-        if not plan.is_sampled:
+        if not self._terms.devices_draw:
             return True
         context = round_context(self._identity, session, self.number, number)
         drawn = self._randomness.takes_part(plan, number, context)
-        kept = self._memory.keep_coin(session, number, takes_part=drawn)
+        kept = self._memory.keep_draw(session, number, bytes([drawn]))
         coin = self._memory.commitment(session, RoundPosition(number, COIN))
         self._agreement.notes.coin(number, coin)
-        return kept
+        return kept == b"\x01"
 
 
 def noised_message(

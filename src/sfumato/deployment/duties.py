@@ -33,7 +33,7 @@ def taking_part(terms: CommonTerms, party: int) -> str:
     return f"{terms.name(party)} takes part in {terms.plan.spec.name}, for: {terms.purpose}."
 
 
-def whose_keys_were_made(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
+def whose_keys_were_made(terms: CommonTerms, party: int) -> tuple[str, ...]:
     """Sentences on parties whose secret keys the deployer made, as it declares, and what that means.
 
     Args:
@@ -47,9 +47,11 @@ def whose_keys_were_made(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
         return ("Every owner made the keys of its own party, as whoever deployed says.",)
     names = ", ".join(map(terms.name, sorted(set(made))))
     said = (f"Whoever deployed made the secret keys of {names}, and can act as them.",)
-    parent = terms.cloud if party == terms.cloud else terms.parent(party)
+    if party in terms.heads or not isinstance(terms, DeploymentTerms):  # others have no masks
+        return said
+    parent = terms.parent(party)
     held = len((terms.children(parent).keys() & set(made)) - {party})
-    if party == terms.cloud or not terms.is_masked(parent) or held <= terms.colluders(parent):
+    if not terms.is_masked(parent) or held <= terms.colluders(parent):
         return said
     hides = f"the sum below {terms.name(parent)} hides no message from whoever deployed"
     more = f"Among them are {held:,} others below {terms.name(parent)}: if these side with it, {hides}."
@@ -102,7 +104,12 @@ def _of_master(terms: GroupTerms, master: int) -> tuple[str, ...]:
 def _of_coin(terms: DeploymentTerms, device: int) -> tuple[str, ...]:
     """By which draw a device takes part in a round, and who sees that, where not all do."""
     plan, parent = terms.plan, terms.parent(device)
-    if not plan.is_sampled:
+    if (count := terms.drawn_below(parent)) is not None:
+        name, others = terms.name(parent), len(terms.children(parent))
+        draws = f"{name} draws {count:,} of the {others:,} below it and adds up their messages alone"
+        rely = "the figures towards others rely on that draw, and on its secrecy"
+        return (f"It answers in every round; {draws}. It is told to nobody whom: {rely}.",)
+    if not terms.devices_draw:
         return ()
     coin = f"takes part in a round with probability {number(plan.participants.rate)}, by a coin of its own"
     told = "others may tell from the noise how many took part, and so whether all or none did"
@@ -135,7 +142,10 @@ def _adds_noise_below(terms: DeploymentTerms, parent: int) -> bool:
 def _of_draws_below(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
     """Whether an aggregator sees which devices take part, and has to keep that secret."""
     is_above_devices = min(terms.children(node)) < terms.device_count
-    if not (terms.plan.is_sampled and is_above_devices) or terms.is_masked(node):
+    if (count := terms.drawn_below(node)) is not None:
+        draws = f"It draws {count:,} of them for each round, which are the only ones that it adds up"
+        return (f"{draws}. It must keep that secret: the figures towards others rely on it.",)
+    if not (terms.devices_draw and is_above_devices) or terms.is_masked(node):
         return ()
     if _is_draw_unseen(terms, node):
         secret = "must keep that secret: the figures towards others rely on it"
@@ -171,7 +181,9 @@ def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
     children = len(terms.children(node))
     met = "learns the sum of" if terms.is_masked(node) else "adds up"
     noise = f"adds {_noise(std)} to their average" if std else "adds no noise"
-    said = [f"{name} {met} the messages of {children:,} below it and {noise}."]
+    drawn = terms.drawn_below(node)
+    whose = f"{children:,}" if drawn is None else f"{drawn:,} of the {children:,}"
+    said = [f"{name} {met} the messages of {whose} below it and {noise}."]
     if terms.may_lose_children(node):
         fewest = f", with at least {terms.fewest(node):,} of them" if terms.is_masked(node) else ""
         said.append(f"It goes on without devices that do not answer{fewest}.")

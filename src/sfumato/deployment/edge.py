@@ -139,7 +139,9 @@ class EdgeParty:
             self._advance(position, steps_from_bytes(earlier))
             position = RoundPosition(position.round, position.aggregation + 1)
         start = (now.model.astype(np.float64) + now.offset).astype(np.float32)
-        self._collection = collection_of(terms, self.number, position, start, self._identity, self._memory)
+        self._collection = collection_of(
+            terms, self.number, position, start, self._identity, self._memory, self._randomness
+        )
         return self._collection.questions()
 
     def _advance(self, position: RoundPosition, steps: IntArray) -> None:

@@ -30,7 +30,7 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
 
     Args:
         terms: of the run.
-        masters: of all groups, in their order.
+        masters: of all groups, in their order; of one, where they are on machines of their own.
         carrier: of frames between masters and workers.
         simulated: the protocol that would play the same plan.
         sources: where all parties' secret choices come from, for the run folder.
@@ -52,12 +52,12 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
         self._terms, self._masters = terms, masters
 
     def initial(self, model: Tensor) -> DeployedState:
-        """The state before the first round: every group has the initial model ``[P]``."""
-        first = self._simulated.initial(model)
-        return DeployedState(first.round, first.models, first.server, session=self._session)
+        """The state before the first round: every group of a master here has the initial model ``[P]``."""
+        models = model.repeat(len(self._masters), 1)
+        return DeployedState(0, models, self._server.initial(models), session=self._session)
 
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
-        """Run round ``state.round``, whose models ``[M, P]`` are those of the groups.
+        """Run round ``state.round``, whose models ``[M, P]`` are those of the groups of M masters.
 
         Raises:
             RunError: somebody did not answer, or parties of other terms began the run.
@@ -98,7 +98,7 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
         """The root mean square over groups of the std of all noise in a group's average."""
         terms = self._terms
         grids = [terms.grid(terms.asked_in(number, master.number)) for master in self._masters]
-        declared = terms.plan.model_noise_std(number)
+        declared = terms.plan.model_noise_std(number)[[terms.group(one.number) for one in self._masters]]
         return float(np.sqrt(np.mean((declared * [grid.inflation for grid in grids]) ** 2)))
 
     def _simulated_state(self, state: DeployedState) -> GroupedState:

@@ -20,19 +20,22 @@ from pathlib import Path
 import yaml
 
 from sfumato.arguments import Argument
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.hop_keys import PublicKeys, make_keys, read_public
 from sfumato.deployment.hops_file import HOPS, Child, Hops, Parent
 from sfumato.deployment.invitation import write_terms
+from sfumato.deployment.kinds_of_terms import kind_of_terms
 from sfumato.deployment.local_parties import rows_of
 from sfumato.deployment.parties_file import PartyEntry, read_parties
 from sfumato.deployment.party_folder import folder_names
 from sfumato.deployment.party_sheet import sheet, systemd_unit
 from sfumato.deployment.private_files import write_private
-from sfumato.deployment.refusals import require_deployable
 from sfumato.deployment.rows_file import write_rows
-from sfumato.deployment.terms import DeploymentTerms, new_label
+from sfumato.deployment.terms import new_label
 from sfumato.errors import SpecError
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.network.groups import Groups
+from sfumato.network.tree import Tree
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.training_inputs import TrainingInputs
 from sfumato.spec.document import Spec
@@ -66,11 +69,13 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
     resolved = resolve(spec)
     inputs = TrainingInputs.of(resolved)
     parameters = ParameterLayout.of(inputs.model).total
-    plan = require_deployable(resolved, parameters)
-    purpose, entries = read_parties(parties, plan.tree)
+    kind = kind_of_terms(spec)
+    plan = kind.deployable(resolved, parameters)
+    assert isinstance(plan.parties, Tree | Groups)
+    purpose, entries = read_parties(parties, plan.parties)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SpecError(Argument("out"), str(out), "is there already; every run has folders of its own")
-    names = folder_names(plan.tree)
+    names = folder_names(plan.parties)
     folders = [out / name for name in names]
     sent = {
         name: read_public(parties.parent / entry.public)
@@ -83,7 +88,7 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
     ]
     in_order = [entries[name] for name in names]
     made = tuple(number for number, entry in enumerate(in_order) if entry.public is None)
-    terms = DeploymentTerms.of(
+    terms = kind.of(
         plan.spec,
         parameters=parameters,
         purpose=purpose,
@@ -93,7 +98,7 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
     )
     for number, folder in enumerate(folders):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # before anything is in it
-        is_simulated = number < terms.cloud and in_order[number].data is None
+        is_simulated = number < terms.device_count and in_order[number].data is None
         if is_simulated:
             write_rows(folder, rows_of(inputs.data, inputs.partition, number))
         _write_folder(folder, terms, number, in_order[number], _hops(terms, number, in_order, public))
@@ -117,7 +122,7 @@ def _require_different(parties: Path, sent: Mapping[str, PublicKeys]) -> None:
                 raise SpecError(f"{parties}: parties.{name}.public", None, allowed)
 
 
-def _write_folder(folder: Path, terms: DeploymentTerms, number: int, entry: PartyEntry, hops: Hops) -> None:
+def _write_folder(folder: Path, terms: CommonTerms, number: int, entry: PartyEntry, hops: Hops) -> None:
     """Write the folder of a party, but for keys and rows."""
     given = {} if entry.data is None else {"data": entry.data}
     write_terms(folder, terms, number, **given)
@@ -128,20 +133,21 @@ def _write_folder(folder: Path, terms: DeploymentTerms, number: int, entry: Part
 
 
 def _hops(
-    terms: DeploymentTerms, number: int, entries: Sequence[PartyEntry], public: Sequence[PublicKeys]
+    terms: CommonTerms, number: int, entries: Sequence[PartyEntry], public: Sequence[PublicKeys]
 ) -> Hops:
     """The hops of a party."""
-    parent = None
-    if number != terms.cloud:
-        above = terms.parent(number)
-        address = entries[above].address
+    parents = []
+    for above in () if number in terms.heads else terms.parents(number):
+        address, shown = entries[above].address, public[above]
         assert address is not None  # the file of parties was checked
-        parent = Parent(address=address, certificate=public[above].certificate, binding=public[above].binding)
-    if number < terms.cloud:
-        return Hops(parent=parent)
+        parents.append(
+            Parent(number=above, address=address, certificate=shown.certificate, binding=shown.binding)
+        )
+    if number < terms.device_count:
+        return Hops(parents=tuple(parents))
     own = entries[number]
     children = tuple(
         Child(number=child, certificate=public[child].certificate, binding=public[child].binding)
         for child in terms.children(number)
     )
-    return Hops(parent=parent, listens=own.listens or own.address, children=children)
+    return Hops(parents=tuple(parents), listens=own.listens or own.address, children=children)

@@ -14,7 +14,9 @@ from itertools import chain
 from pathlib import Path
 
 from sfumato.arguments import Argument
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.consent import read_consent
+from sfumato.deployment.hop_proofs import OwnEnd
 from sfumato.deployment.hops_file import HOPS
 from sfumato.deployment.invitation import (
     CONSENT,
@@ -35,11 +37,10 @@ from sfumato.deployment.known_consents import (
     note_proposed,
     require_known,
 )
-from sfumato.deployment.neighbours import Neighbours, read_neighbours
+from sfumato.deployment.neighbours import DialedParent, Neighbours, read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
 from sfumato.deployment.remote_party import require_own_data, require_own_run
-from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.tls_hops import ChildrenDoor, ParentAbsentError, dial
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
 
@@ -114,13 +115,13 @@ def _check_hops(
             except SfumatoError as error:
                 noted(own.name, error)
         for own, found in hops.items():
-            try:
-                if found.parent is not None:
-                    _dial(found, deadline)
-                    there = f"{found.parent.name} at {found.address}"
+            for parent in found.parents:
+                try:
+                    _dial(found.own, parent, deadline)
+                    there = f"{parent.name} at {parent.address}"
                     say(f"{own.name}: {there} answers, with its registered key, and the same terms")
-            except SfumatoError as error:
-                noted(own.name, error)
+                except SfumatoError as error:
+                    noted(own.name, error)
         for own, door in doors.items():
             try:
                 _wait_for_children(door, hops[own], deadline)
@@ -129,13 +130,13 @@ def _check_hops(
                 noted(own.name, error)
 
 
-def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms, *, confirm: bool) -> Iterator[str]:
+def _could_start(folder: Path, said: Invitation, terms: CommonTerms, *, confirm: bool) -> Iterator[str]:
     """What a party would say if it started; a device without a consent gets one to read.
 
     Raises:
         SfumatoError: it could not start.
     """
-    if said.number == terms.cloud:
+    if said.number in terms.heads:
         from sfumato.simulation.training_inputs import TrainingInputs  # PyTorch: edges need none
 
         PartyFolder.open(folder).close()
@@ -144,14 +145,15 @@ def _could_start(folder: Path, said: Invitation, terms: DeploymentTerms, *, conf
         rows = len(TrainingInputs.of(terms.plan).data.test_labels)
         yield f"could start; its files fit {folder / TERMS}; it tests the model on {rows:,} rows"
         return
-    if said.number < terms.cloud:
+    is_device = said.number < terms.device_count
+    if is_device:
         yield from _own_consent(folder, said, terms, confirm=confirm)
-    below = None if said.number < terms.cloud else dict.fromkeys(terms.children(said.number), _Nobody())
+    below = None if is_device else dict.fromkeys(terms.children(said.number), _Nobody())
     with closing(start_party(folder, below)) as started:
         yield from started.words
 
 
-def _own_consent(folder: Path, said: Invitation, terms: DeploymentTerms, *, confirm: bool) -> Iterator[str]:
+def _own_consent(folder: Path, said: Invitation, terms: CommonTerms, *, confirm: bool) -> Iterator[str]:
     """Propose a consent where there is none; say how one that does not count differs from a proposed one.
 
     Raises:
@@ -187,12 +189,11 @@ class _Nobody:
         raise AssertionError
 
 
-def _dial(hops: Neighbours, deadline: float) -> None:
+def _dial(own: OwnEnd, parent: DialedParent, deadline: float) -> None:
     """Dial a parent until it answers; see `dial` for errors."""
-    assert hops.parent is not None  # the caller has looked
     while True:
         try:
-            dial(hops.own, hops.parent, hops.address).close()
+            dial(own, parent, parent.address).close()
             return
         except ParentAbsentError:
             if time.monotonic() >= deadline:

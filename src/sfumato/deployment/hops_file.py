@@ -23,8 +23,9 @@ class Bound(Section):
 
 
 class Parent(Bound):
-    """The file's entry for the parent, to which a device or an edge connects."""
+    """The file's entry for a parent, to which a device or an edge connects; workers may have several."""
 
+    number: Whole
     address: str
 
 
@@ -37,7 +38,7 @@ class Child(Bound):
 class Hops(Section):
     """The file ``hops.yaml``."""
 
-    parent: Parent | None = None
+    parents: tuple[Parent, ...] = ()
     listens: str | None = None
     children: tuple[Child, ...] = ()
 
@@ -56,8 +57,8 @@ def read_hops(folder: Path) -> Hops:
         raise SpecError(
             f"{path}: listens", found.listens, "must be there where there are children, and only there"
         )
-    if found.parent is not None:
-        address_of(found.parent.address, f"{path}: parent.address")
+    for index, parent in enumerate(found.parents):
+        address_of(parent.address, f"{path}: parents[{index}].address")
     if found.listens is not None:
         address_of(found.listens, f"{path}: listens")
     return found

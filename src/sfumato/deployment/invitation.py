@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from pydantic import Field
@@ -32,6 +32,7 @@ from sfumato.deployment.doors import Doors
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.edge import EdgeParty
 from sfumato.deployment.group_terms import GroupTerms
+from sfumato.deployment.kinds_of_terms import kind_of_terms
 from sfumato.deployment.known_consents import note_loop_agreed, require_loop_agreed, state_folder
 from sfumato.deployment.ledger import OwnersLedger
 from sfumato.deployment.loop_code import LoopCode
@@ -46,15 +47,12 @@ from sfumato.deployment.subtree import Subtree
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.deployment.worker import WorkerParty
 from sfumato.errors import SpecError
-from sfumato.families import GROUPS, family_of
 from sfumato.spec.base import Count, Section, Whole
-from sfumato.spec.document import Spec
 from sfumato.spec.frozen import FrozenSpec, versions
 from sfumato.spec.load import load_spec
 from sfumato.user_text import read_bytes
 from sfumato.wire.keys import KEY_BYTES, digest
 
-T = TypeVar("T", bound=CommonTerms)
 TERMS, CONSENT = "terms.yaml", "consent.yaml"
 _SPEC = "spec.yaml"
 _KEY = "key"
@@ -268,18 +266,13 @@ def ledger_path(consent: Consent, folder: Path) -> Path:
     return path
 
 
-def read_terms(folder: Path) -> tuple[Invitation, DeploymentTerms]:
+def read_terms(folder: Path) -> tuple[Invitation, CommonTerms]:
     """The file ``terms.yaml`` in a party's folder, and the terms of the run, which the party computes.
 
     Raises:
-        SpecError: a file cannot be read or does not fit the others, or the run is of groups.
+        SpecError: a file cannot be read or does not fit the others.
         RunError: other users could change the files.
     """
-    return _terms_in(folder, lambda spec: DeploymentTerms)
-
-
-def _terms_in(folder: Path, kind_of: Callable[[Spec], type[T]]) -> tuple[Invitation, T]:
-    """The same, of terms of the kind that ``kind_of`` says for the spec."""
     for file in (folder, folder / TERMS, folder / _SPEC):
         require_own(file)
     said = read_section(folder / TERMS, Invitation)
@@ -291,7 +284,7 @@ def _terms_in(folder: Path, kind_of: Callable[[Spec], type[T]]) -> tuple[Invitat
         raise SpecError(f"{folder / TERMS}: made_keys", said.made_keys, "must be numbers of parties")
     spec = load_spec(folder / _SPEC)
     with declaring(said.facts.facts(spec.data.source)):
-        terms = kind_of(spec).of(
+        terms = kind_of_terms(spec).of(
             spec,
             parameters=said.parameters,
             purpose=said.purpose,
@@ -323,7 +316,7 @@ def start_party(
         SfumatoError: its key or its memory cannot be used, or others could change its files, or the loop was
             not agreed to.
     """
-    said, terms = _terms_in(folder, _kind_of_terms)
+    said, terms = read_terms(folder)
     if said.number in terms.heads:
         raise SpecError(f"{folder / TERMS}: number", said.number, "must be that of a device or an edge")
     own = PartyFolder.open(folder)
@@ -336,10 +329,6 @@ def start_party(
     except BaseException:
         own.close()
         raise
-
-
-def _kind_of_terms(spec: Spec) -> type[CommonTerms]:
-    return GroupTerms if family_of(spec) is GROUPS else DeploymentTerms
 
 
 def _started_edge(

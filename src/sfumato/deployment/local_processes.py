@@ -29,7 +29,7 @@ from sfumato.deployment.local_parties import PartyFolders, local_parties_of
 from sfumato.deployment.loop_code import LoopCode
 from sfumato.deployment.played_rounds import PlayedRounds, played_run
 from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.refusals import refuse_groups, require_own_loop_fits
+from sfumato.deployment.refusals import refuse_groups_over_flower, require_own_loop_fits
 from sfumato.deployment.sockets import AwaitedParty, RemoteParty
 from sfumato.errors import RunError, SpecError
 from sfumato.interrupts import wait_or_kill
@@ -86,7 +86,7 @@ def deploy_locally(
     def played_by(session: Session) -> PlayedRounds[Any]:
         _require_few(session.plan.parties.device_count, flower)
         if flower is not None:
-            refuse_groups(session.plan.spec)
+            refuse_groups_over_flower(session.plan.spec)
         if code is not None:
             require_own_loop_fits(session.plan.spec)
         local = local_parties_of(session, parties, out, purpose, resume=resume)

@@ -15,6 +15,7 @@ from sfumato.deployment.collecting import (
     require_position,
 )
 from sfumato.deployment.common_terms import CommonTerms
+from sfumato.deployment.fixed_draws import counted_children
 from sfumato.deployment.masked_hops import masked_terms
 from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
@@ -28,6 +29,7 @@ from sfumato.deployment.messages import (
     encode_question,
     question_hash,
 )
+from sfumato.deployment.randomness import Randomness
 from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import SfumatoError
 from sfumato.secure_aggregation.messages import decode_parties
@@ -184,8 +186,13 @@ def collection_of(
     model: Model,
     identity: Identity,
     memory: PartyMemory,
+    randomness: Randomness,
 ) -> Collection:
-    """A new collection of an aggregator, plain or masked like its hop; arguments as of `MaskedCollection`."""
+    """A new collection of an aggregator, plain or masked like its hop; arguments as of `MaskedCollection`.
+
+    ``randomness``: its secret choices, by which it may draw whose answers it adds up.
+    """
     if isinstance(terms, DeploymentTerms) and terms.is_masked(node):  # others have no masks
         return MaskedCollection(terms, node, position, model, identity, memory)
-    return PlainCollection(terms, node, position, model, identity)
+    counted = counted_children(terms, node, position.round, identity, memory, randomness)
+    return PlainCollection(terms, node, position, model, identity, counted)

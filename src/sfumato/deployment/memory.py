@@ -11,8 +11,8 @@ answered any more, and none needs to be, as an aggregator that asks on has what 
 No file can notice that an older copy of itself was put back. Do not restore it from a backup; a party that
 lost it gets a new key, which is another session.
 
-It also keeps whether a device takes part in a round, from the first draw on: in the row of aggregation
-`COIN`, which is let go with the round's answers.
+It also keeps whether a device takes part in a round, or which children an aggregator draws for it, from the
+first draw on: in the row of aggregation `COIN`, which is let go with the round's answers.
 
 With everything that it keeps it draws 32 bytes. A hash of both is a commitment: a memory of before that was
 put back makes another one, whatever is answered or drawn then, and the commitment alone does not tell what
@@ -37,7 +37,7 @@ from sfumato.wire.session_memory import CLAIMS_QUERY, CLAIMS_TABLE, claim_in
 
 _WHAT = "memory of a party"
 COIN = -1
-"""The aggregation by which a memory knows whether a device takes part in a round: before the first one."""
+"""The aggregation by which a memory knows what was drawn for a round, before the first: see `keep_draw`."""
 _TABLES = (
     "CREATE TABLE answers (session BLOB NOT NULL, round INTEGER NOT NULL, aggregation INTEGER NOT NULL,"
     " question BLOB NOT NULL, answer BLOB NOT NULL, nonce BLOB NOT NULL,"
@@ -123,26 +123,27 @@ class PartyMemory:
         self._file.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
 
-    def keep_coin(self, session: bytes, number: int, *, takes_part: bool) -> bool:
-        """Record whether the device takes part in a round, unless it is recorded; returns what is recorded.
+    def keep_draw(self, session: bytes, number: int, drawn: bytes) -> bytes:
+        """Record who takes part in a round, unless it is recorded; returns what is recorded.
 
         Args:
             session: of the run.
             number: of the round, which is not over.
-            takes_part: by a new draw.
+            drawn: of a device, whether it takes part: 1 or 0; of an aggregator that draws, the same for each
+                of its children. By a new draw.
 
         Raises:
-            SessionMemoryError: that cannot be recorded: there must be no answer.
+            SessionMemoryError: that cannot be recorded: there must be no answer, and no question.
         """
         here = (session, number, COIN)
-        row = (*here, b"", bytes([takes_part]), os.urandom(KEY_BYTES))
+        row = (*here, b"", drawn, os.urandom(KEY_BYTES))
         self._file.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
         kept = self._file.first(
             "SELECT answer FROM answers WHERE session = ? AND round = ? AND aggregation = ?", here
         )
         if kept is None:
             raise SessionMemoryError(f"{self._file.path}: the memory of a party is damaged")
-        return bool(kept[0] == b"\x01")
+        return bytes(kept[0])
 
     def commitment(self, session: bytes, position: RoundPosition) -> bytes:
         """A hash of what is recorded about ``position``, an answer or `COIN`, and of 32 bytes drawn with it.

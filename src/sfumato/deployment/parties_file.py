@@ -15,6 +15,7 @@ from sfumato.deployment.hops_file import address_of
 from sfumato.deployment.party_folder import folder_names
 from sfumato.deployment.section_files import read_section
 from sfumato.errors import SpecError
+from sfumato.network.groups import Groups
 from sfumato.network.tree import Tree
 from sfumato.spec.base import Section
 
@@ -35,18 +36,18 @@ class PartiesFile(Section):
     parties: dict[str, PartyEntry]
 
 
-def read_parties(path: Path, tree: Tree) -> tuple[str, Mapping[str, PartyEntry]]:
+def read_parties(path: Path, parties: Tree | Groups) -> tuple[str, Mapping[str, PartyEntry]]:
     """The purpose, and the entry of every party by the name of its folder.
 
     Raises:
         SpecError: the file cannot be read, or does not fit the parties of the spec.
     """
-    said, names = read_section(path, PartiesFile), folder_names(tree)
+    said, names = read_section(path, PartiesFile), folder_names(parties)
     require_shown_as_is(said.purpose, f"{path}: purpose")
     for name in said.parties:
         if name not in names:
-            some = f"{names[0]}, …, {names[tree.device_count - 1]}"
-            allowed = f"must be a party of the spec: {', '.join([some, *names[tree.device_count :]])}"
+            some = f"{names[0]}, …, {names[parties.device_count - 1]}"
+            allowed = f"must be a party of the spec: {', '.join([some, *names[parties.device_count :]])}"
             raise SpecError(f"{path}: parties", name, allowed)
     entries = {name: said.parties.get(name, PartyEntry()) for name in names}
     for name, entry in entries.items():

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.duties import duties, taking_part, whose_keys_were_made
 from sfumato.deployment.hops_file import Hops
 from sfumato.deployment.rows_file import DATA
-from sfumato.deployment.terms import KEY_DIGITS, DeploymentTerms
+from sfumato.deployment.terms import KEY_DIGITS
 from sfumato.spec.frozen import versions
 
 _HOME = "sfumato-parties"  # where units look for folders of parties, in the user's home
 
 
 def sheet(
-    terms: DeploymentTerms,
+    terms: CommonTerms,
     number: int,
     folder: str,
     hops: Hops,
@@ -29,7 +30,7 @@ def sheet(
         data: of a device: the file of its rows on its own machine, if they are not in the folder.
     """
     said = [taking_part(terms, number), *duties(terms, number), *_whom_it_meets(terms, number, hops)]
-    if number < terms.cloud:
+    if number < terms.device_count:
         held = f"{terms.examples[number]:,}"
         whose = f"rows of {held} persons in" if terms.protects_persons else f"{held} rows of"
         read = f"It reads the {whose} {data or DATA}"
@@ -39,20 +40,20 @@ def sheet(
     if number in (terms.made_keys or ()):
         steps = [f"Put this folder where only you can write, such as ~/{_HOME}/{folder}"]
     else:
-        rows = f", {DATA}" if number < terms.cloud and data is None else ""
+        rows = f", {DATA}" if number < terms.device_count and data is None else ""
         files = f"spec.yaml, terms.yaml, hops.yaml{rows} and sheet.txt, and nothing else"
         steps = [f"Copy {files}, into the folder of your keys, such as ~/{_HOME}/{folder}"]
     steps[0] += f", and go to ~/{_HOME}."
-    if number < terms.cloud:
-        parent = terms.name(terms.parent(number))
+    if number < terms.device_count:
+        parents = ", ".join(map(terms.name, terms.parents(number)))
         steps += [
             f"sfumato deploy check {folder}   proposes consent.yaml, which you read.",
             f"sfumato deploy check {folder} --confirm   only if you have edited it.",
-            f"sfumato deploy check {folder}   compares the run with it, and dials {parent}.",
+            f"sfumato deploy check {folder}   compares the run with it, and dials {parents}.",
         ]
     else:
         steps.append(f"sfumato deploy check {folder}   waits for those who dial, when they check too.")
-    last = "plays the run and ends with it." if number == terms.cloud else "answers until you end it."
+    last = "plays the run and ends with it." if number in terms.heads else "answers until you end it."
     steps.append(f"sfumato party {folder} --folder .   {last}")
     said += [f"{index}. {step}" for index, step in enumerate(steps, 1)]
     said += [
@@ -62,30 +63,28 @@ def sheet(
     return "\n".join(said) + "\n"
 
 
-def _whom_it_meets(terms: DeploymentTerms, number: int, hops: Hops) -> list[str]:
+def _whom_it_meets(terms: CommonTerms, number: int, hops: Hops) -> list[str]:
     """The connections of a party, in words."""
     said = []
-    if hops.parent is not None:
-        parent = terms.name(terms.parent(number))
-        said.append(f"It dials {parent} at {hops.parent.address}, over TLS 1.3.")
+    for parent in hops.parents:
+        said.append(f"It dials {terms.name(parent.number)} at {parent.address}, over TLS 1.3.")
     if hops.children:
         names = ", ".join(terms.name(child.number) for child in hops.children)
         said.append(f"It listens at {hops.listens}, over TLS 1.3, for {names}, and lets in nobody else.")
     return said
 
 
-def keys_in_words(terms: DeploymentTerms, number: int) -> list[str]:
+def keys_in_words(terms: CommonTerms, number: int) -> list[str]:
     """Sentences with the first digits of keys, for owners to compare, and on keys that the deployer made."""
     said = [f"All owners have the same session: {terms.session.hex()[:KEY_DIGITS]}."]
     said.append(f"Its own key, in its public.yaml, begins {terms.keys[number].hex()[:KEY_DIGITS]}.")
-    if number != terms.cloud:
-        parent = terms.parent(number)
+    for parent in () if number in terms.heads else terms.parents(number):
         begins = f"{terms.name(parent)}'s key begins {terms.keys[parent].hex()[:KEY_DIGITS]}"
         said.append(f"{begins}: ask its owner by another way whether it does.")
     return [*said, *whose_keys_were_made(terms, number)]
 
 
-def systemd_unit(terms: DeploymentTerms, number: int, folder: str) -> str:
+def systemd_unit(terms: CommonTerms, number: int, folder: str) -> str:
     """The text of ``party.service``: a systemd user unit that starts the party again after a crash only."""
     return f"""\
 # cp party.service ~/.config/systemd/user/sfumato-{folder}.service; systemctl --user start sfumato-{folder}

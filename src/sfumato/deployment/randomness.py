@@ -8,7 +8,8 @@ and another question still get other noise, and who knows the generator does not
 Mini-batches follow from the party's signing key and the round alone, through a signature that is told to
 nobody: a device that starts again in the middle of a round goes on with the batches of before. Drawn anew, a
 record might be in more steps of the round than the account counts. Whether a device takes part in a round is
-a coin of the operating system's, which the device's memory keeps (`memory`).
+a coin of the operating system's, which the device's memory keeps (`memory`). So does that of a trusted
+aggregator with its draw of a fixed number of devices.
 `Randomness` is the seam at which a test injects what `run` draws; no setting and no command leads to it.
 """
 
@@ -72,6 +73,19 @@ class Randomness(Protocol):
         """Whether a device takes part in round ``number`` (Poisson participation): a new draw at every call.
 
         The device's memory keeps the first one. ``context``: the hash from `round_context`.
+        """
+
+    def chosen(self, plan: TreePlan, node: int, number: int, count: int, context: bytes) -> IntArray:
+        """The places of the children that an aggregator draws for round ``number``, ascending ``[count]``.
+
+        A new draw at every call; the aggregator's memory keeps the first one.
+
+        Args:
+            plan: of the run.
+            node: index of the aggregator among the leaves.
+            number: of the round, from 0.
+            count: how many are drawn.
+            context: the hash from `round_context`.
         """
 
 
@@ -144,6 +158,11 @@ class SystemRandomness:
         key = digest(b"takes part", os.urandom(KEY_BYTES), context)
         return secret_coin(key, plan.participants.rate)
 
+    def chosen(self, plan: TreePlan, node: int, number: int, count: int, context: bytes) -> IntArray:
+        """A new draw at every call; see `Randomness.chosen`."""
+        key = digest(b"chosen", os.urandom(KEY_BYTES), context)
+        return secret_choice(key, int(plan.tree.devices[node]), count)
+
 
 def secret_coin(key: bytes, rate: float) -> bool:
     """Draw true with probability ``rate``, exactly, from a secret key of 32 bytes used for nothing else.
@@ -154,6 +173,30 @@ def secret_coin(key: bytes, rate: float) -> bool:
     bits = of.bit_length() - 1
     size = (bits + 7) // 8
     return int.from_bytes(KeyStream(key).take(size), "big") >> (8 * size - bits) < below
+
+
+def secret_choice(key: bytes, size: int, count: int) -> IntArray:
+    """Draw ``count`` of ``size`` places, ascending, every set equally likely, exactly.
+
+    Args:
+        key: 32 bytes, secret, used for nothing else.
+        size: the number of places, from 0 to one less.
+        count: how many are drawn.
+    """
+    stream, places = KeyStream(key), np.arange(size, dtype=np.int64)
+    for place in range(count):  # the first steps of Fisher and Yates' shuffle
+        other = place + _below(stream, size - place)
+        places[[place, other]] = places[[other, place]]
+    return np.sort(places[:count])
+
+
+def _below(stream: KeyStream, bound: int) -> int:
+    """A whole number from 0 to below ``bound``, each equally likely: larger words are left out."""
+    bits = (bound - 1).bit_length()
+    size = (bits + 7) // 8
+    while (word := int.from_bytes(stream.take(size), "big") >> (8 * size - bits)) >= bound:
+        pass
+    return word
 
 
 def _work_of(plan: TreePlan | GroupPlan) -> tuple[int, int]:

@@ -34,7 +34,7 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
         SpecError: it cannot be deployed; the message names the key.
         DataError: the data set, from which the sizes follow, is neither tabulated nor on this machine.
     """
-    refuse_groups(plan.spec)
+    assert family_of(plan.spec) is TREE
     plan = cast(TreePlan, plan)
     plan.require_one_tree("networks that change are not deployed yet")
     refuse_first(refused_in_any_topology(plan.spec))
@@ -46,14 +46,14 @@ def require_deployable(plan: Plan, parameters: int) -> TreePlan:
     return plan
 
 
-def refuse_groups(spec: Spec) -> None:
-    """Check that the topology is a tree: groups are deployed in one process or on one machine only.
+def refuse_groups_over_flower(spec: Spec) -> None:
+    """Check that the topology is a tree: a worker of groups would need a SuperNode for each of its masters.
 
     Raises:
         SpecError: the topology is groups.
     """
     if family_of(spec) is not TREE:
-        only = "must be star or tree here; groups are deployed on one machine only, and not over Flower"
+        only = "must be star or tree over Flower: groups do without it, on one machine or several"
         raise SpecError("topology.kind", spec.topology.kind, only)
 
 
@@ -138,9 +138,6 @@ def refused_in_any_topology(spec: Spec) -> Refusals:
     yield privacy.step_noise > 0, "privacy.noise.at", "step", at_steps
     own = "must be left out: what is deployed adds discrete Gaussian noise, exact to the bit"
     yield privacy.mechanism is not None, "privacy.mechanism", None, own
-    kind, place = training.participation.kind, "training.participation"
-    drawn = "must be all or poisson: a fixed number is drawn by an aggregator, and no device can check it"
-    yield kind == "fixed", place, kind, drawn
     listed = "must be zero-out or replace: every party has the list of keys, which tells who is there"
     yield privacy.neighbours == "remove", "privacy.neighbours", "remove", listed
     yield spec.elects_supernodes, "topology.supernodes", "elected", "is not deployed yet"
@@ -170,5 +167,22 @@ def _of_tree(plan: TreePlan) -> Refusals:
         None,
         "must be one number: periods of single edges are not deployed yet",
     )
+    yield from _of_fixed_draws(plan)
     moving = plan.participants.most is not None
     yield moving, "training.denominator", None, "must be a number that does not depend on who takes part"
+
+
+def _of_fixed_draws(plan: TreePlan) -> Refusals:
+    """What must not be where a fixed number of devices is drawn; derived in docs/deployment.md."""
+    if plan.participants.kind != "fixed":
+        return
+    everybody = np.arange(plan.tree.device_count, dtype=np.int64)
+    steps = range(len(plan.releases.steps))
+    place, drawn = "training.participation", "must be all or poisson here: who draws a fixed number must"
+    untrusted = not plan.tree.tiers[-1].trusted.all()
+    yield untrusted, place, "fixed", f"{drawn} be trusted with raw updates by all devices"
+    noisy = any(plan.device_stds_of(index, everybody).any() for index in steps)
+    yield noisy, place, "fixed", f"{drawn} add the noise, and no device"
+    masked = bool(plan.hops) and plan.hops[-1] != "plain"
+    yield masked, place, "fixed", f"{drawn} receive single messages, over a plain hop"
+    yield plan.spec.faults is not None, place, "fixed", f"{drawn} have everybody's answers: leave faults out"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sfumato.data.dataset_sizes import dataset_facts
-from sfumato.deployment.calls import at_once
-from sfumato.deployment.carrier import InProcess
+from sfumato.deployment.common_terms import CommonTerms
 from sfumato.deployment.declared_facts import DeclaredFacts
 from sfumato.deployment.duties import duties, taking_part
 from sfumato.deployment.hops_file import HOPS
@@ -18,18 +17,18 @@ from sfumato.deployment.known_consents import note_agreed, require_known
 from sfumato.deployment.neighbours import read_neighbours
 from sfumato.deployment.party_folder import PartyFolder
 from sfumato.deployment.party_sheet import keys_in_words
-from sfumato.deployment.randomness import SystemRandomness
-from sfumato.deployment.terms import DeploymentTerms
-from sfumato.deployment.tls_hops import ChildrenDoor, answer_parent
+from sfumato.deployment.several_parents import answer_parents
+from sfumato.deployment.tls_hops import ChildrenDoor
 from sfumato.errors import RunError, SfumatoError, SpecError, first_line
 from sfumato.spec.document import Spec
 
 if TYPE_CHECKING:
+    from sfumato.deployment.played_rounds import PlayedRounds
     from sfumato.simulation.run import RoundResult
     from sfumato.simulation.training_loop import Session
 
 RUN = "run"
-"""The name of the run folder, in the cloud's folder."""
+"""The name of the run folder, in the folder of the cloud or of a master."""
 
 Say = Callable[[str], object]
 
@@ -39,23 +38,25 @@ def is_remote(folder: Path) -> bool:
     return (folder / HOPS).exists()
 
 
-def spec_of_cloud(folder: Path) -> Spec | None:
-    """The spec of the run if the party in a folder is the cloud, else ``None``.
+def spec_of_head(folder: Path) -> Spec | None:
+    """The spec of the run if the party in a folder is the cloud or a master, else ``None``.
 
     Raises:
         SfumatoError: its files cannot be used.
     """
     said, terms = read_terms(folder)
-    return terms.plan.spec if said.number == terms.cloud else None
+    return terms.plan.spec if said.number in terms.heads else None
 
 
 def require_own_run(folder: Path, session: bytes) -> None:
-    """Check that the cloud's folder holds no run folder of another session, which would pass for this run.
+    """Check that the folder of the cloud, or of a master, holds no run folder of another session.
+
+    It would pass for this run.
 
     A run folder without a checkpoint is refused too, as it would be replaced.
 
     Args:
-        folder: of the cloud.
+        folder: of the cloud, or of a master.
         session: of the terms.
 
     Raises:
@@ -75,18 +76,18 @@ def require_own_run(folder: Path, session: bytes) -> None:
         raise RunError(f"{run}: {what}; move it away")
 
 
-def require_own_data(folder: Path, terms: DeploymentTerms) -> None:
-    """Check that the sizes in the terms are those of the data set that the cloud has.
+def require_own_data(folder: Path, terms: CommonTerms) -> None:
+    """Check that the sizes in the terms are those of the data set that the cloud, or a master, has.
 
     Args:
-        folder: of the cloud.
+        folder: of the cloud, or of a master.
         terms: of the run.
 
     Raises:
         SpecError: they differ.
         DataError: the data set is neither tabulated nor on this machine.
     """
-    here = dataset_facts(terms.plan.spec.data, terms.cloud).counted_in_persons
+    here = dataset_facts(terms.plan.spec.data, terms.device_count).counted_in_persons
     if DeclaredFacts.of(here) != DeclaredFacts.of(terms.facts):
         rows = f"{terms.facts.train_examples:,} training rows"
         allowed = f"must be those of {here.name}, which has {here.train_examples:,} here, in each class too"
@@ -111,7 +112,7 @@ def serve_remotely(folder: Path, say: Say) -> None:
             door = ChildrenDoor(hops, say)
             opened.callback(door.close)
             below = door.parties(terms.largest_answer(said.number))
-        consent = folder / CONSENT if said.number < terms.cloud else None
+        consent = folder / CONSENT if said.number < terms.device_count else None
         if consent is not None and consent.exists():
             require_known(consent, terms.session)
         started = start_party(folder, below, say)
@@ -124,18 +125,18 @@ def serve_remotely(folder: Path, say: Say) -> None:
         def refused(error: SfumatoError) -> None:
             say(first_line(error))
 
-        most = terms.largest_answer(terms.parent(said.number))
-        answer_parent(started.party, hops, most, say, refused)
+        answer_parents(started.party, hops, terms.largest_answer, say, refused)
 
 
 def play_remotely(
     folder: Path, say: Say, on_step: Callable[[str], object] = lambda name: None
 ) -> Iterator[RoundResult]:
-    """Run the cloud: play all rounds, or the rest of a run that was stopped, into the folder ``run``.
+    """Run the cloud, or the master of a group: play all rounds, or the rest of a run that was stopped, into
+    the folder ``run``.
 
     Args:
-        folder: of the cloud.
-        say: called with what the cloud does, and what happens to its connections.
+        folder: of the cloud, or of a master.
+        say: called with what it does, and what happens to its connections.
         on_step: called with the name of every step that begins, except rounds.
 
     Yields:
@@ -144,33 +145,24 @@ def play_remotely(
     Raises:
         SfumatoError: files cannot be used, or ``run`` is of other terms; a child is not there, or refuses.
     """
-    from sfumato.deployment.cloud import CloudParty  # PyTorch: edges need none
-    from sfumato.deployment.rounds import DeployedRounds
-    from sfumato.protocols.tree.rounds import TreeProtocol
+    from sfumato.deployment.remote_rounds import remote_rounds  # PyTorch: edges need none
     from sfumato.simulation.run import run_rounds
 
     said, terms = read_terms(folder)
+    number = said.number
     require_own_run(folder, terms.session)
     require_own_data(folder, terms)
     with ExitStack() as opened:
         own = PartyFolder.open(folder)
         opened.callback(own.close)
-        door = ChildrenDoor(read_neighbours(folder, said.number, terms), say)
+        door = ChildrenDoor(read_neighbours(folder, number, terms), say)
         opened.callback(door.close)
-        words = keys_in_words(terms, terms.cloud)
-        for sentence in (taking_part(terms, terms.cloud), *duties(terms, terms.cloud), *words):
+        for sentence in (taking_part(terms, number), *duties(terms, number), *keys_in_words(terms, number)):
             say(sentence)
+        children = door.parties(terms.largest_answer(number))
 
-        def played_by(session: Session) -> DeployedRounds:
-            assert isinstance(session.protocol, TreeProtocol)  # what can be deployed is played by it
-            draws = SystemRandomness()  # that of all parties
-            cloud = CloudParty(terms, own.identity, own.memory, draws)
-            children = door.parties(terms.largest_answer(terms.cloud))
-            parents = dict.fromkeys(children, terms.cloud)
-            carrier = InProcess({terms.cloud: cloud, **children}, parents, at_once)
-            return DeployedRounds(
-                terms, cloud, carrier, session.protocol, {draws.source}, "machines of their own"
-            )
+        def played_by(session: Session) -> PlayedRounds[Any]:
+            return remote_rounds(number, terms, own, children, session.protocol, say)
 
         yield from run_rounds(
             terms.plan.spec, out=folder / RUN, device="cpu", resume=True, on_step=on_step, played_by=played_by

@@ -136,6 +136,20 @@ class DeploymentTerms(CommonTerms):
         """
         return self.devices_may_be_lost and self.place(node)[0] == self.plan.tree.depth - 1
 
+    @property
+    def devices_draw(self) -> bool:
+        """Whether each device draws for itself whether it takes part in a round."""
+        return self.plan.participants.kind == "poisson"
+
+    def drawn_below(self, node: int) -> int | None:
+        """The number of devices that an aggregator draws for a round; ``None`` where all take part."""
+        tier, index = self.place(node)
+        participants, tree = self.plan.participants, self.plan.tree
+        if participants.kind != "fixed" or tier != tree.depth - 1:
+            return None
+        count = int(participants.drawn[index])
+        return count if count < tree.devices[index] else None
+
     def fewest(self, node: int) -> int:
         """The least number of children in a masked sum of an aggregator, as `account` has it.
 

@@ -19,6 +19,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 from sfumato.deployment.carrier import FrameReceiver
 from sfumato.deployment.frame_exchange import (
@@ -38,7 +39,7 @@ from sfumato.deployment.hop_proofs import (
     fresh_nonce,
 )
 from sfumato.deployment.hops_file import HOPS, address_of
-from sfumato.deployment.neighbours import Neighbours
+from sfumato.deployment.neighbours import DialedParent, Neighbours
 from sfumato.deployment.newcomers import Newcomers, network_of, shut
 from sfumato.deployment.rare_lines import RareLines
 from sfumato.errors import RunError, SfumatoError
@@ -116,29 +117,30 @@ def _introduced(connection: ssl.SSLSocket, own: OwnEnd, parent: Neighbour) -> ss
 
 def answer_parent(
     party: FrameReceiver,
-    hops: Neighbours,
+    own: OwnEnd,
+    parent: DialedParent,
     most_bytes: int,
     on_event: Callable[[str], object],
     on_refusal: Callable[[SfumatoError], object],
-) -> None:
-    """Answer frames of the parent until the process is ended; a lost connection is made again.
+) -> NoReturn:
+    """Answer frames of a parent until the process is ended; a lost connection is made again.
 
     It also goes on if a peer that has not introduced itself refuses: else whoever can answer at that address
     could end all parties. What prevents a connection is said once.
 
     Args:
         party: that answers.
-        hops: of the party, which has a parent.
+        own: the party's own end of the hop.
+        parent: that it dials.
         most_bytes: of a frame of the parent.
         on_event: called with a sentence when the connection is made or lost; once in a while if it is
             unstable.
         on_refusal: called with every error, for the party's own log.
     """
-    assert hops.parent is not None  # of a device or an edge
     failures, said, lines = 0, "", RareLines(on_event, most=2)
     while True:
         try:
-            connection = dial(hops.own, hops.parent, hops.address)
+            connection = dial(own, parent, parent.address)
         except RunError as error:
             if str(error) != said:
                 said = str(error)
@@ -148,10 +150,10 @@ def answer_parent(
             failures += 1
             continue
         failures, said = 0, ""
-        lines.say("there", f"connected to {hops.parent.name} at {hops.address}")
+        lines.say("there", f"connected to {parent.name} at {parent.address}")
         with connection:
             answer_frames(party, connection, most_bytes, on_refusal)
-        lines.say("ended", f"the connection to {hops.parent.name} has ended")
+        lines.say("ended", f"the connection to {parent.name} has ended")
         time.sleep(_POLLS_S[0])
 
 

@@ -103,7 +103,7 @@ class RunFolder:
 
     @property
     def deployed(self) -> Mapping[str, Any]:
-        """``session``, ``purpose``, ``draws``, ``on`` and ``step`` of a deployment; {} for a simulation."""
+        """``session``, ``purpose``, ``draws``, ``on``, ``step``, of masters ``group``; {} if simulated."""
         return dict((self.ledger.get("realised") or {}).get("deployed") or {})
 
     @property

@@ -2,8 +2,8 @@
 
 It imports nothing of ours, so that a relay's user can run a copy of it. Each line of its standard input is a
 command, a list in JSON. The end of the input is the end of its starter, however it came. Flower's processes
-start others that may outlive them: these come to this process then (a subreaper, of Linux), which ends them
-by their numbers until there are none.
+start others that may outlive them: these come to this process then (a subreaper, of Linux). It ends them at
+once: a relay whose SuperLink was killed would keep its sockets and look for it, and parties would wait.
 """
 
 import ctypes
@@ -12,21 +12,40 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER = 36  # of prctl
+_POLL_S = 1.0
+_changing = threading.Lock()  # held while a process is started or ended
 
 
 def main() -> None:
     """Start what is asked for, until nobody can ask any more; then end it."""
     if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
+    started: set[int] = set()
+    threading.Thread(target=_end_orphans, args=(started,), daemon=True).start()
     try:
         for line in sys.stdin:
-            subprocess.Popen(json.loads(line), stdin=subprocess.DEVNULL)
+            with _changing:
+                started.add(subprocess.Popen(json.loads(line), stdin=subprocess.DEVNULL).pid)
     finally:
-        _end_children()
+        with _changing:
+            _end_children()
+
+
+def _end_orphans(started: set[int]) -> None:
+    """End, for ever, the children that this process did not start: whoever started them has ended."""
+    while True:
+        with _changing:
+            for child in _children():
+                if child not in started:
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
+        time.sleep(_POLL_S)
 
 
 def _end_children() -> None:

@@ -124,7 +124,9 @@ def score_sentence(series: Series) -> str:
         return f"{after} the model's {score.name} on held-out data is {value}{seeds}.{between}"
     guessing, best = guessing_of_run(series), _best_round_sentence(series)
     than = f"; {guessing}" if guessing else ""
-    family = series.network.family
+    group, family = series.first.deployed.get("group"), series.network.family
+    if group is not None:  # a master's run folder has no other model
+        return f"{after} the model of group {group} is {value} accurate on held-out data{seeds}{than}.{best}"
     if family is not None and family.devices_observe:
         what, own = (
             f"the workers' models are {value} accurate on the whole test set",

@@ -79,6 +79,12 @@ OF_SEEN_COINS = Assumed(
     "in all of them, has told more than the figure says.",
 )
 """Where real devices draw by themselves whether they take part in a round: no run folder says how often."""
+OF_TRUSTED_DRAWS = Assumed(
+    "Trusted aggregators draw devices as the spec says.",
+    "Each draws the fixed number for every round in secret, and nobody else can check it: a device that it "
+    "draws more often tells others more than the figures say.",
+)
+"""Where real aggregators draw a fixed number of their devices."""
 
 
 def of_draws(played: Played, *, parties: bool) -> Assumed:

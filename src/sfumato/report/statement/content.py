@@ -235,11 +235,12 @@ class Statement:
 
     def _of_draws(self) -> Iterator[Assumed]:
         """What is assumed of draws of participants and rows, where there are any."""
-        parties = stated_participation(self.spec["training"])["kind"] != "all"
+        kind = stated_participation(self.spec["training"])["kind"]
+        parties = kind != "all"
         if any(_UNSEEN.search(row.why) for row in self.privacy.guarantees):
             yield assumed.of_draws(self._played, parties=parties)
         if self.draws and parties:
-            yield assumed.OF_SEEN_COINS
+            yield assumed.OF_SEEN_COINS if kind == "poisson" else assumed.OF_TRUSTED_DRAWS
 
     @property
     def unchecked(self) -> tuple[Assumed, ...]:

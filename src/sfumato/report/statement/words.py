@@ -53,6 +53,10 @@ OF_GROUPS = (
     "Each group has a model of its own. No figure is about the models in model.pt and groups.pt: give them "
     "to nobody."
 )
+OF_ONE_GROUP = (
+    "Each group has a model of its own. This folder has the one of the group whose master wrote it. Figures "
+    "are about those who take part: give the model to nobody else."
+)
 LEARNED_OF_MANY = (
     "What the model learns from many people it may tell of others like them, also of people whose data were "
     "not used. No figure limits that."
@@ -160,7 +164,8 @@ def training_in_words(
         if isinstance(shape := network.shape, GroupNetwork)
         else " in groups"
     )
-    return f"{text.title(who)}{parted} train models {learned}. {OF_GROUPS} {where}"
+    whose = OF_ONE_GROUP if played == "deployed" else OF_GROUPS
+    return f"{text.title(who)}{parted} train models {learned}. {whose} {where}"
 
 
 def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bool) -> str:
