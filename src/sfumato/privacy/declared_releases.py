@@ -342,8 +342,8 @@ class PairCharge:
             return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
 
-    def way(self, exposure: Exposure, delta: float) -> Composition:
-        """The way to charge ``exposure`` that has the smallest ε at ``delta``."""
+    def best_way(self, exposure: Exposure, delta: float) -> Composition:
+        """The one of the `ways` of ``exposure`` that has the smallest ε at ``delta``."""
         return best_way(self.ways(exposure), delta)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
@@ -368,7 +368,13 @@ class PairCharge:
         return min(bound.epsilon for bound in bounds.values())
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
-        """The least factor on all noise stds at which ε at ``delta`` is at most ``epsilon``, or ∞."""
+        """The least factor on all noise stds at which `epsilon` at ``delta`` is at most ``epsilon``.
+
+        Below 1, less noise is enough. ∞: none is enough, since something is released without any.
+
+        Raises:
+            ValueError: ``epsilon`` is not > 0 and finite.
+        """
         ways = (way for exposure in self.exposures for way in self.ways(exposure))
         own = scale_for(ways, epsilon=epsilon, delta=delta)
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))

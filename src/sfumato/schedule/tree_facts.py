@@ -79,13 +79,16 @@ def uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) 
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The facts that ε is computed from: the releases of all rounds if all of them were on ``tree``.
+    """Declare the releases of all rounds of a training on one tree, from which every ε is computed.
+
+    Where devices move or trust changes, a training has several trees; the releases are then those that it
+    would have if all of its rounds were on ``tree``.
 
     Args:
-        rounds: resolved.
+        rounds: what a round consists of, resolved.
         tree: one of the trees of ``rounds``.
         participants: who takes part in a round.
-        noise: of every source.
+        noise: standard deviations of everybody who adds noise.
     """
     spec, air = rounds.spec, uplink_over_the_air(rounds.spec, tree, participants)
     steps = _facts_of_aggregations(rounds, tree, participants, noise, air)

@@ -106,7 +106,7 @@ def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
     noise = plan.spec.privacy.noise
     if not isinstance(noise, NoiseByTarget) or plan.kind == "ms-fedavg":
         return plan
-    require_record_rates(plan.spec, plan.places, plan.releases.batches)
+    require_record_rates(plan.spec, plan.devices_per_place, plan.releases.batches)
     multipliers, told = calibrate_groups(plan, noise)
     return replace(plan, multipliers=multipliers, notes=(*plan.notes, *told))
 
