@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,8 +56,7 @@ class TreeRounds:
         Raises:
             SpecError: ``transport`` names a hop that is not there.
         """
-        names = [*(tier.name for tier in self.tree.tiers), "devices"]
-        hops = [f"{lower}_to_{upper}" for upper, lower in pairwise(names)]
+        hops = self.tree.hop_names
         for hop in self.spec.transport:
             if hop not in hops:
                 listed = ", ".join(reversed(hops))

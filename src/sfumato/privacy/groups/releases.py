@@ -262,14 +262,10 @@ class GroupReleases(GroupFacts):
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
         """``coalition`` with one more worker in each of the unit's groups whose models it does not see.
 
-        A unit of several groups starts from the mean of their models. If ``coalition`` does not see all of
-        them, the start is hidden, and a record of the unit is charged as drawn at every local step. The
-        larger coalition sees them all, and towards it every draw of mini-batches counts. Its ε may be
-        smaller, and it holds towards ``coalition``, which sees less.
-
-        Returns:
-            The larger coalition; ``None`` where that gains nothing (no start is hidden, or records are not
-            charged by draws), where groups change, and where a group has no worker to add.
+        A unit of several groups starts from the mean of their models. Where ``coalition`` does not see all of
+        them, its records are charged as drawn at every local step. The larger coalition sees them all, so
+        every draw of mini-batches counts; its ε holds towards ``coalition``, which sees less. ``None`` where
+        that gains nothing, groups change, or a group has no worker to add.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None

@@ -48,7 +48,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     groups = build_groups(spec, topology)
     eras = _build_later_groups(spec, topology, groups)
     on_sites = check_population(spec, star(groups.workers))
-    Channels.of_groups(spec, groups).check()
+    Channels.of_groups(spec, groups).check_distances()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
     _refuse_untrusted_masters(spec, trusted)
     told = list(compression_notes(spec))
