@@ -165,12 +165,16 @@ class PrivacyReport:
         return epsilon_bars(bars, f"{self.name}: ε at δ = {rounded(self.delta)}")
 
     def epsilon(self, unit: int | str, observer: str) -> float:
-        """The ε of a unit (``"device:0"``, ``"record:0"``, ``"person:0"``) towards a party or a coalition.
+        """The ε of ``unit`` towards ``observer``, over the whole training; ∞ without a guarantee.
 
-        A number alone is a unit of the kind that ``privacy.unit`` says.
+        Args:
+            unit: ``"device:0"``, ``"record:0"`` or ``"person:0"``, by number of the device; a number
+                alone is a unit of the kind that ``privacy.unit`` says.
+            observer: a party such as ``"edge:1"``, or a coalition, parties joined by commas.
 
         Raises:
-            SpecError: no such unit or observer, a coalition that contains the unit, or ``0`` with ``both``.
+            SpecError: there is no such unit or observer, the coalition contains the unit, or a number alone
+                where ``privacy.unit`` is ``both`` (devices and records).
         """
         name = str(unit) if isinstance(unit, int) else unit
         return pair_guarantee(self.plan, name, observer, delta=self.delta).epsilon
@@ -350,7 +354,7 @@ def unit_guarantee(plan: Plan, observed: ObservedUnit, *, delta: float, curve: b
         curves = ((d, charged.bounds(d)) for d in CURVE_DELTAS)
         points = tuple((d, min(bound.epsilon for bound in found.values())) for d, found in curves)
     of_record = observed.kind != "device"
-    way = charged.way(best, delta)
+    way = charged.best_way(best, delta)
     why = explain(plan, observed.device, coalition, best, bounds[bound], way, of_record=of_record)
     least = bounds[bound].epsilon
     if observed.mildest is not None:

@@ -220,9 +220,13 @@ def feature_columns_of(plan: Plan) -> tuple[str, ...]:
 
 
 def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str | None:
-    """A warning about features without a stated range; ``None`` where all have one.
+    """A warning that names the features without a stated range; ``None`` where all have one.
 
     Values are not looked at: a warning that depends on them would be a release nobody accounts for.
+
+    Args:
+        columns: names of the features.
+        scale: the section ``data.scale``: a column's name to its range, the lowest and the highest value.
     """
     unscaled = [name for name in columns if name not in scale]
     if not unscaled:
@@ -283,7 +287,7 @@ def whole_batches(plan: Plan) -> str | None:
     if training.batches != "poisson" or training.batch_size == "all" or privacy.unit == "device":
         return None
     try:
-        sizes = known_examples(plan.spec, plan.places)
+        sizes = known_examples(plan.spec, plan.devices_per_place)
     except SfumatoError:  # neither tabulated nor on this machine
         return None
     if sizes is None or not (whole := int((sizes <= training.batch_size).sum())):

@@ -97,6 +97,9 @@ def test_folders_of_arrays_that_cannot_be_read(tmp_path):
     (tmp_path / "arrays" / "x.npy").write_bytes(b"no array")
     with pytest.raises(DataError, match=r"x\.npy: cannot be read as a \.npy file"):
         load_dataset(folder, Request(Columns(image="x")))
+    (tmp_path / "arrays" / "x.npy").write_bytes((tmp_path / "arrays.npz").read_bytes())
+    with pytest.raises(DataError, match=r"x\.npy: holds an archive of arrays"):
+        load_dataset(folder, Request(Columns(image="x")))
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".stream.arrow"])

@@ -77,7 +77,7 @@ def test_every_person_s_rows_are_at_one_device_and_persons_are_what_is_counted(t
     inputs = TrainingInputs.of(plan)
     held = holders(inputs)
     assert not held[0] & held[1] | held[0] & held[2] | held[1] & held[2]
-    assert known_examples(plan.spec, plan.places).tolist() == [len(persons) for persons in held]
+    assert known_examples(plan.spec, plan.devices_per_place).tolist() == [len(persons) for persons in held]
     rates = plan.releases.batches.rates
     assert rates is not None
     assert rates.tolist() == [4 / len(persons) for persons in held]
@@ -108,7 +108,11 @@ def test_without_sites_persons_are_dealt_out_whole(table: Path) -> None:
     plan = resolve(spec_of(table, data={"site_column": None}))
     held = holders(TrainingInputs.of(plan))
     assert sum(map(len, held)) == len(set.union(*held)) == 54  # 6 of 60 are held out to test on
-    assert known_examples(plan.spec, plan.places).tolist() == [len(persons) for persons in held] == [18] * 3
+    assert (
+        known_examples(plan.spec, plan.devices_per_place).tolist()
+        == [len(persons) for persons in held]
+        == [18] * 3
+    )
 
 
 def rows_of_batches(plan: Any, inputs: TrainingInputs) -> list[list[int]]:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from sfumato.learning.norms import row_norms
 from sfumato.mechanisms.compression import bounded_, rand_k, round_stochastically, rounding_key, top_k
-from sfumato.radio.costs import kept_coordinates, message_bytes
+from sfumato.radio.costs import kept_coordinates, sent_bits
 from sfumato.spec.transport import Compression
 
 
@@ -98,4 +98,4 @@ def test_rounding_may_lengthen_so_the_bound_is_restored() -> None:
 )
 def test_sizes_worked_out_by_hand(compression: Compression | None, kept: int, size: int) -> None:
     assert kept_coordinates(compression, 1000) == kept
-    assert message_bytes(compression, 1000) == size
+    assert sent_bits(compression, 1000, 32) == 8 * size

@@ -37,10 +37,14 @@ _RECORDS, _DEVICES = 10, 11
 
 @intra_op_threads(1)
 def measure_membership(context: AttackContext, progress: Progress = silent) -> tuple[AttackMeasurement, ...]:
-    """Run all membership attacks on the observations of ``context``, for records and for devices.
+    """Run all membership attacks on the observations of ``context``: who is a member, a record or a device?
 
-    ``progress`` is called with the number of targets that are done. Returns one measurement for each level
-    and attack, pooled over all targets.
+    Args:
+        context: targets, with what the observer saw of each.
+        progress: called with the number of targets that are done.
+
+    Returns:
+        One measurement for each attack on records, then one for each on devices, pooled over all targets.
     """
     records, devices = [], []
     for target in track(context.targets, progress):

@@ -141,7 +141,7 @@ def canary_of_groups(plan: GroupPlan, unit: int, neighbours: Neighbours) -> Reco
     """
     spec, training = plan.spec, plan.spec.training
     _require_plain_steps(spec)
-    rate = _record_rate(spec, plan.places, unit)
+    rate = _record_rate(spec, plan.devices_per_place, unit)
     if rate is None or plan.kind == "dp-ogl+":
         return None
     steps = (training.local_steps or 1) * (plan.merge_every if plan.by_interval else 1)

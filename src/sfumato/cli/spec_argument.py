@@ -37,7 +37,11 @@ def run_folder_named(source: str) -> Path | None:
 
 
 def titles_of(spec: Spec) -> Callable[[str], str]:
-    """The function that turns a party's name, or several joined by commas, into the title in the topology."""
+    """The function that writes the names of the spec's topology into a text.
+
+    It replaces ``edge:1``, ``device:3`` and the like by the name that the topology gives this party (such as
+    ``Lyon``), and leaves parties without one as they are.
+    """
     from sfumato.network.groups import titled
     from sfumato.network.tree import from_spec
     from sfumato.spec.topology import GroupTopology

@@ -178,8 +178,8 @@ def refuse_not_finite(
         values: features, [n, ...].
         name: of the source, for the message, which names the first such row.
         rows: number of each row in the source, from 0, [n].
-        what: text after the row number that names the column; "" where there is none.
-        kind: what one value is called in the message.
+        what: what the message adds to the row's number, such as ``, column 'age'``; "" for nothing.
+        kind: what the message calls a value: feature, or label.
 
     Raises:
         DataError: a value is not finite.

@@ -58,14 +58,15 @@ def array_files(folder: Path) -> dict[str, Path]:
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """The array of a ``.npy`` file as a read-only memory map: only the parts that are used are read.
+    """The array of the ``.npy`` file ``path`` as a read-only memory map: only parts that are used are read.
 
     Raises:
-        DataError: it is damaged, or holds Python objects.
+        DataError: it is missing, damaged, an archive of several arrays, or holds Python objects.
     """
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: cannot be read as a .npy file ({first_line(error)})") from None
-    assert isinstance(found, np.ndarray)
+    if not isinstance(found, np.ndarray):  # np.load looks at the content, whatever the name ends with
+        raise DataError(f"{path}: holds an archive of arrays (.npz); a .npy file holds one array")
     return found

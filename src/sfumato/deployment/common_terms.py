@@ -92,7 +92,7 @@ class CommonTerms(ABC):
             raise SpecError("keys", len(set(keys)), f"must be {parties} different keys, one for every party")
         fingerprint = FrozenSpec.of(plan.spec, {}, versions()).fingerprint
         facts = dataset_facts(plan.spec.data, plan.parties.device_count).counted_in_persons
-        examples = known_examples(plan.spec, plan.places)
+        examples = known_examples(plan.spec, plan.devices_per_place)
         assert examples is not None  # what is refused sees to it
         return cls(plan, fingerprint, parameters, purpose, label, facts, examples, keys, made_keys)
 
@@ -148,7 +148,10 @@ class CommonTerms(ABC):
         return self.plan.parties.titled(self.plain_name(party))
 
     def plain_name(self, party: int) -> str:
-        """``device:3``, ``edge:1`` and the like, by kind and number, as rows of `account` name a party."""
+        """``device:3``, ``edge:1`` and the like, as rows of `account` name a party; titles are not used.
+
+        ``party``: its number in the deployment; devices come first.
+        """
         return f"device:{party}" if party < self.device_count else self._aggregator_name(party)
 
     @abstractmethod

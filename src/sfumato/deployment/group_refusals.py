@@ -34,7 +34,7 @@ def require_deployable_groups(plan: Plan, parameters: int) -> GroupPlan:
     plan = cast(GroupPlan, plan)
     refuse_first(_of_groups(plan))
     refuse_first(refused_in_any_topology(plan.spec))
-    if known_examples(plan.spec, plan.places) is None:
+    if known_examples(plan.spec, plan.devices_per_place) is None:
         allowed = "must be one that settles how much data a worker has: it compares its own with that"
         raise SpecError("data.partition", plan.spec.data.partition.kind, allowed)
     for group in range(plan.groups.count):

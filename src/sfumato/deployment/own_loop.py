@@ -110,7 +110,7 @@ class OwnLoop:
 
     @classmethod
     def of(cls, code: LoopCode) -> OwnLoop:
-        """The loop in a file, whose code runs now; the owner must have agreed to it.
+        """The loop that a file defines. The file is executed to find it, which its owner has agreed to.
 
         Raises:
             SpecError: the code fails, or has no such function.

@@ -100,7 +100,7 @@ class PlayedRounds(ABC, Generic[S]):
             raise RunError(f"the run {other}: another spec, version, purpose, label or list of keys")
 
     def rounds_expected(self, state: DeployedState) -> int:
-        """The number of rounds in the spec."""
+        """The number of rounds in the spec, whatever the state: no deployment ends earlier."""
         return self._simulated.rounds_expected(self._simulated_state(state))
 
     def spent(self, state: DeployedState) -> None:

@@ -53,7 +53,7 @@ def _figure(runs: Sequence[FinishedRun], kind: str, whom: str, own: float, delta
     ]
     marks: Json = {
         "type": "scatter", "mode": "markers", "x": epsilons, "y": [run.accuracy for run in runs],
-        "hovertext": list(map(text.label, said)), "hoverinfo": "text",
+        "hovertext": list(map(text.plotly_label, said)), "hoverinfo": "text",
         "marker": {"size": 11, "color": PALETTE[0]}, "showlegend": False,
     }  # fmt: skip
     axis = epsilon_axis([*epsilons, own], f"ε towards {whom}{text.at_delta(delta)}")

@@ -60,10 +60,12 @@ class ServerSGD:
         return ServerState(0, (torch.zeros_like(model),) if self.momentum else ())
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state and a
-        new model.
+        """The next state, and a new model after an averaged update; no argument is changed.
 
-        ``state``: of the update before, which stays as it is.
+        Args:
+            state: that the step before returned, or that of `initial`.
+            model: ``[M]``.
+            update: the mean of what devices changed, new minus old, ``[M]``.
         """
         if not self.momentum:
             return ServerState(state.rounds + 1, ()), model + self.learning_rate * update
@@ -96,10 +98,12 @@ class ServerAdam:
         return ServerState(0, (torch.zeros_like(model), torch.zeros_like(model)))
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state and a
-        new model.
+        """The next state, and a new model after an averaged update; no argument is changed.
 
-        ``state``: of the update before, which stays as it is.
+        Args:
+            state: that the step before returned, or that of `initial`.
+            model: ``[M]``.
+            update: the mean of what devices changed, new minus old, ``[M]``.
         """
         rounds = state.rounds + 1
         first = self.beta1 * state.moments[0] + (1 - self.beta1) * update

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,12 @@ class Tree(TreeShape):
     def site_names(self) -> tuple[str, ...]:
         """The names of the devices if they have any, else those of the leaves; empty without either."""
         return self.device_names or self.tiers[-1].labels
+
+    @property
+    def hop_names(self) -> tuple[str, ...]:
+        """For each tier, the name of the hop that leads up to it (``devices_to_edge``); the cloud first."""
+        names = [*(tier.name for tier in self.tiers), "devices"]
+        return tuple(f"{below}_to_{above}" for above, below in pairwise(names))
 
     def node_name(self, tier: int, index: int) -> str:
         """The name of an aggregator by tier and index: ``cloud``, or level and number, such as ``edge:3``."""

@@ -53,8 +53,8 @@ class Decisions:
     delta: float
 
     @property
-    def units(self) -> str:
-        """The word for what is counted at a site: "persons" if a column tells whose a row is, else "rows"."""
+    def counted_noun(self) -> str:
+        """What a site is counted in, as a noun: "persons" if a column tells whose a row is, else "rows"."""
         return "rows" if self.person is None else "persons"
 
     def features(self, table: OwnTable) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def _of_identifiers(decisions: Decisions, table: OwnTable) -> Iterator[str]:
 def _of_small_sites(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     """Few sites, or few rows or persons at one."""
     if decisions.site is not None:
-        what = decisions.units
+        what = decisions.counted_noun
         for name, found in units_at_sites(decisions, table).items():
             if found < _FEW_ROWS:
                 yield f"{name} has {found} {what}: noise hides most of what so few {what} say"

@@ -53,7 +53,7 @@ def _read_every_row(spec: Spec) -> None:
 def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator[str]:
     """Yield lines on what was written to ``path``: sites, features, labels, and columns left out."""
     names, counts = site_names(decisions, table), units_at_sites(decisions, table)
-    what = decisions.units
+    what = decisions.counted_noun
     if decisions.site is None:
         sites = f"{decisions.sites} sites, among whom {counts['']:,} {what} are dealt evenly"
     else:

@@ -77,7 +77,7 @@ def resolve_to_plan(spec: Spec) -> Plan:
         )
         raise SpecError("privacy.clip.kind", "example", allowed)
     plan = resolve(spec)
-    require_record_rates(plan.spec, plan.places, plan.releases.batches)
+    require_record_rates(plan.spec, plan.devices_per_place, plan.releases.batches)
     return plan
 
 

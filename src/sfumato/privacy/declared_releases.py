@@ -272,8 +272,8 @@ class PairCharge:
         exposures = self.distinct_exposures if self.record is None else self.exposures
         return tuple(way for exposure in exposures for way in self.ways(exposure))
 
-    def way(self, exposure: Exposure, delta: float) -> Composition:
-        """The way to charge ``exposure`` that has the smallest ε at ``delta``."""
+    def best_way(self, exposure: Exposure, delta: float) -> Composition:
+        """The one of the `ways` of ``exposure`` that has the smallest ε at ``delta``."""
         return best_way(self.ways(exposure), delta)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
@@ -309,7 +309,13 @@ class PairCharge:
         return found
 
     def noise_scale(self, epsilon: float, delta: float) -> float:
-        """The least factor on all noise stds at which ε at ``delta`` is at most ``epsilon``, or ∞."""
+        """The least factor on all noise stds at which `epsilon` at ``delta`` is at most ``epsilon``.
+
+        Below 1, less noise is enough. ∞: none is enough, since something is released without any.
+
+        Raises:
+            ValueError: ``epsilon`` is not > 0 and finite.
+        """
         own = scale_for(self.all_ways, epsilon=epsilon, delta=delta)
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
 

@@ -123,7 +123,7 @@ class Guarantee:
 
     @property
     def releases(self) -> int:
-        """Number of releases that the smallest bound charges."""
+        """Number of releases that the bound with the smallest ε charges."""
         return self.bounds[self.bound].releases
 
     @property

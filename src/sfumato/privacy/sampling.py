@@ -184,7 +184,10 @@ class Sampling:
 
     @property
     def amplifies(self) -> bool:
-        """Whether the draw may amplify: it may leave devices out, and the observer does not learn whom."""
+        """Whether the draw may amplify: it may leave the unit out, and the observer does not learn that.
+
+        Whether it does depends on the releases too (`Exposure.amplifies`).
+        """
         return self.kind != "all" and self.hidden
 
     def shown(self) -> Sampling:

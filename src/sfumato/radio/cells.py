@@ -89,8 +89,7 @@ class Cells:
             Energy (joules) and delay (seconds), ``[..., cells]`` each.
         """
         channels, split = self.channels, self.channels.radio.access == "ofdma"
-        sizes = np.bincount(channels.cells, minlength=channels.cell_count)
-        links = np.arange(len(channels.cells))
+        sizes, links = channels.cell_sizes, np.arange(len(channels.cells))
         snr, first = channels.uplink_snr(self.gains, links), np.concatenate([[0], np.cumsum(sizes)])
         energy, delay = np.zeros(counts.shape), np.zeros(counts.shape)
         for chosen in np.unique(counts[counts > 0]):
@@ -121,8 +120,7 @@ class Cells:
             Energy (joules) and delay (seconds), ``[..., cells]`` each; 0 where the downlink is ideal.
         """
         channels, total = self.channels, np.zeros(counts.shape)
-        sizes = np.bincount(channels.cells, minlength=channels.cell_count)
-        links = np.arange(len(channels.cells))
+        sizes, links = channels.cell_sizes, np.arange(len(channels.cells))
         for chosen in np.unique(counts[counts > 0]):
             times = self._downlink_s(links, bits_of_each(int(chosen)))
             whole = sum_in_cells(times, channels.cells, channels.cell_count)
@@ -144,6 +142,11 @@ class Cells:
 def bits_of(count: IntArray) -> FloatArray:
     """``count`` bytes as a number of bits, 8 times as many."""
     return 8.0 * count.astype(np.float64)
+
+
+def bytes_of(bits: int) -> int:
+    """Number of bytes that ``bits`` bits take, rounded up."""
+    return -(-bits // 8)
 
 
 def airtime_s(

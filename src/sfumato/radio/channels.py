@@ -22,6 +22,7 @@ from sfumato.errors import SpecError
 from sfumato.random import Stream, generator
 from sfumato.spec.document import Spec
 from sfumato.spec.radio import REFERENCE_M, RICIAN_K_DB, AirRadio, LinkRadio, NoRadio
+from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 if TYPE_CHECKING:
     from sfumato.network.groups import Groups
@@ -32,7 +33,6 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _PLACEMENT, _SNR_LIMITS, _SHADOWING, _FADING = range(4)  # part of the file format: never renumber
-_OVER_THE_AIR = ("pfels", "wfl-p", "wfl-pdp")
 _OF_H2FDP, _OF_PFELS = LinkRadio(), AirRadio(preset="pfels")
 
 
@@ -45,7 +45,7 @@ def radio_of(spec: Spec) -> LinkRadio | AirRadio:
         return LinkRadio(bits_per_parameter=spec.radio.bits_per_parameter)
     if spec.radio is not None:
         return spec.radio
-    return _OF_PFELS if spec.protocol in _OVER_THE_AIR else _OF_H2FDP
+    return _OF_PFELS if spec.protocol in AIR_PROTOCOLS else _OF_H2FDP
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,12 @@ class Channels:
         masters = np.arange(groups.count, dtype=np.int64)
         return cls(radio_of(spec), spec.seed, np.repeat(masters, groups.sizes), groups.count)
 
-    def check(self) -> None:
+    @cached_property
+    def cell_sizes(self) -> IntArray:
+        """Number of links in each cell ``[cell_count]``."""
+        return np.bincount(self.cells, minlength=self.cell_count)
+
+    def check_distances(self) -> None:
         """Raise a SpecError if the distances that the spec lists do not fit the topology."""
         if isinstance(self.radio, LinkRadio) and self.radio.distances_m is not None:
             _ = self.distances_m
@@ -149,7 +154,7 @@ class Channels:
             case "rayleigh":
                 drawn = gain.mean / rician_mean(0.0) * rayleigh(rng, count)
             case "rician":
-                k_factor = from_db(RICIAN_K_DB if gain.k_factor_db is None else gain.k_factor_db)
+                k_factor = _k_factor(gain.k_factor_db)
                 drawn = gain.mean / rician_mean(k_factor) * rician(rng, count, k_factor)
             case "constant":
                 drawn = np.full(count, gain.mean)
@@ -294,8 +299,13 @@ def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, coun
     if kind == "rayleigh":
         return rayleigh(rng, count)
     if kind == "rician":
-        return rician(rng, count, from_db(RICIAN_K_DB if k_factor_db is None else k_factor_db))
+        return rician(rng, count, _k_factor(k_factor_db))
     return np.ones(count)
+
+
+def _k_factor(stated_db: float | None) -> float:
+    """The K factor of Rician fading (linear) that a spec states in dB, or the default."""
+    return from_db(RICIAN_K_DB if stated_db is None else stated_db)
 
 
 def rayleigh(rng: np.random.Generator, count: int) -> FloatArray:

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from sfumato.network.tree import Tree
-from sfumato.radio.cells import Airtime, Cells, bits_of, slowest_in_cells
+from sfumato.radio.cells import Airtime, Cells, bits_of, bytes_of, slowest_in_cells
 from sfumato.radio.channels import BoolArray, Channels, FloatArray, IntArray, watts
 from sfumato.radio.secagg_traffic import secure_bytes
 from sfumato.spec.document import Spec
@@ -139,9 +139,7 @@ class TreeCosts:
         channels = Channels.of_tree(spec, tree)
         if spec.privacy.clip is not None and spec.privacy.clip.adapt is not None:
             parameters += 1  # messages tell whether they were clipped, and models come with the next norm
-        below = (*(tier.name for tier in tree.tiers[1:]), "devices")
-        hops = (spec.transport.get(f"{b}_to_{t.name}") for b, t in zip(below, tree.tiers, strict=True))
-        secure = tuple(hop == "secure-aggregation" for hop in hops)
+        secure = tuple(spec.transport.get(hop) == "secure-aggregation" for hop in tree.hop_names)
         each, compression = channels.radio.bits_per_parameter, spec.compression
         kept, sent = kept_coordinates(compression, parameters), sent_bits(compression, parameters, each)
         bits = parameters * each
@@ -171,12 +169,12 @@ class TreeCosts:
     @property
     def message_bytes(self) -> int:
         """Bytes that an aggregator sends up for one average, rounded up."""
-        return -(-self.message_bits // 8)
+        return bytes_of(self.message_bits)
 
     @property
     def model_bytes(self) -> int:
         """Bytes of a broadcast model, rounded up."""
-        return -(-self.model_bits // 8)
+        return bytes_of(self.model_bits)
 
     def _over_wires(self, sizes: IntArray) -> Cost:
         """The cost of sending messages of ``sizes`` bytes at once, each over a wire of its own."""
@@ -267,14 +265,13 @@ class TreeRound:
             sends, times = hop.sends, hop.times
         if not self.costs.secure[-1]:
             bits, sent = self.costs.sent_bits, sends * times
-            return self.cells.uplink(devices, (bits * sent).astype(float)), int(sent.sum()) * -(-bits // 8), 0
+            up = self.cells.uplink(devices, (bits * sent).astype(float))
+            return up, int(sent.sum()) * bytes_of(bits), 0
         cells, count = self.cells.channels.cells[devices], self.cells.channels.cell_count
         each = secure_bytes(cells, count, self.costs.sent_coordinates, ~sends)
         bytes_up, bytes_down = each[0] * times, each[1] * times
-        up, down = (
-            self.cells.uplink(devices, bits_of(bytes_up)),
-            self.cells.unicast(devices, bits_of(bytes_down)),
-        )
+        up = self.cells.uplink(devices, bits_of(bytes_up))
+        down = self.cells.unicast(devices, bits_of(bytes_down))
         return up.then(down), int(bytes_up.sum()), int(bytes_down.sum())
 
 
@@ -285,23 +282,14 @@ def kept_coordinates(compression: Compression | None, parameters: int) -> int:
     return max(1, round(compression.ratio * parameters))
 
 
-def message_bytes(compression: Compression | None, parameters: int) -> int:
-    """Bytes of one device's message, for a model of ``parameters`` coordinates under ``compression``.
-
-    The coordinates are public (a shared seed, or the released model), so only their values are sent: 32-bit
-    floats, or so many bits each and one float that scales them (QSGD).
-    """
-    kept = kept_coordinates(compression, parameters)
-    if compression is None or compression.bits is None:
-        return kept * FLOAT_BITS // 8
-    return -(-kept * compression.bits // 8) + FLOAT_BITS // 8
-
-
 def sent_bits(compression: Compression | None, parameters: int, float_bits: int) -> int:
     """Bits of one device's message, for a model of ``parameters`` coordinates under ``compression``.
 
-    ``float_bits``: bits in which the radio sends a float.
+    Which coordinates are sent is public (a shared seed, or the released model), so only their values are:
+    each of ``float_bits`` bits, as the radio sends a float; or, rounded (QSGD), each of ``compression.bits``
+    bits in whole bytes, and a float of 32 bits that scales them.
     """
+    kept = kept_coordinates(compression, parameters)
     if compression is None or compression.bits is None:
-        return kept_coordinates(compression, parameters) * float_bits
-    return 8 * message_bytes(compression, parameters)
+        return kept * float_bits
+    return 8 * bytes_of(kept * compression.bits) + FLOAT_BITS

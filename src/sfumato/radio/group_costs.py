@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sfumato.network.groups import Groups
-from sfumato.radio.cells import Cells, bits_of
+from sfumato.radio.cells import Cells, bits_of, bytes_of
 from sfumato.radio.channels import BoolArray, Channels, IntArray
 from sfumato.radio.costs import Cost, kept_coordinates, sent_bits
 from sfumato.radio.secagg_traffic import secure_bytes
@@ -21,7 +21,7 @@ class GroupCosts:
     Attributes:
         groups: who there is.
         channels: between workers and masters.
-        message_bits: of one model, down.
+        model_bits: of one model, down.
         sent_bits: of one message, up.
         sent_coordinates: k, how many of the model's coordinates that holds.
         secure: whether masters receive by secure aggregation.
@@ -29,7 +29,7 @@ class GroupCosts:
 
     groups: Groups
     channels: Channels
-    message_bits: int
+    model_bits: int
     sent_bits: int
     sent_coordinates: int
     secure: bool
@@ -55,8 +55,8 @@ class GroupCosts:
             lost: which of ``links`` fall silent before they send, ``[len(links)]``; ``None``: none.
         """
         cells = Cells(self.channels, self.channels.gains(number))
-        message, everybody = -(-self.message_bits // 8), np.arange(len(self.groups.members))
-        bytes_up = np.full(len(links), -(-self.sent_bits // 8))
+        model, everybody = bytes_of(self.model_bits), np.arange(len(self.groups.members))
+        bytes_up = np.full(len(links), bytes_of(self.sent_bits))
         if lost is not None:
             bytes_up[lost] = 0
         bytes_down = np.zeros(len(links), dtype=np.int64)
@@ -64,11 +64,11 @@ class GroupCosts:
             at, length = self.channels.cells[links], self.sent_coordinates
             bytes_up, bytes_down = secure_bytes(at, self.groups.count, length, lost)
         up, alone = cells.uplink(links, bits_of(bytes_up)), cells.unicast(links, bits_of(bytes_down))
-        down = alone.then(cells.broadcast(everybody, self.message_bits))
+        down = alone.then(cells.broadcast(everybody, self.model_bits))
         both = up.then(down)
         return Cost(
             energy_j=float(both.energy_j.sum()),
             delay_s=float(both.delay_s.max()),
             bytes_up=int(bytes_up.sum()),
-            bytes_down=int(bytes_down.sum()) + len(everybody) * message,
+            bytes_down=int(bytes_down.sum()) + len(everybody) * model,
         )

@@ -21,14 +21,14 @@ def escape(value: object) -> str:
     return html.escape(str(value), quote=True)
 
 
-def label(value: object) -> str:
-    """Text that is safe in a Plotly label, where ``<b>`` would be bold and ``<a>`` a link."""
+def plotly_label(value: object) -> str:
+    """``value`` as text for a Plotly label, with &, < and > escaped: Plotly reads ``<b>`` as HTML."""
     return html.escape(str(value), quote=False)
 
 
 def wrapped(value: object, width: int = 60) -> str:
     """``value`` as a Plotly label, with a line break after at most ``width`` characters."""
-    return "<br>".join(label(line) for line in textwrap.wrap(str(value), width))
+    return "<br>".join(plotly_label(line) for line in textwrap.wrap(str(value), width))
 
 
 def epsilon_range(row: Guarantee) -> str:

@@ -59,7 +59,7 @@ class Plan(Protocol):
         """The parties of the network: a tree or groups."""
 
     @property
-    def places(self) -> npt.NDArray[np.int64]:
+    def devices_per_place(self) -> npt.NDArray[np.int64]:
         """Number of devices at each place that data are divided among: leaves, or one place in groups."""
 
     @property

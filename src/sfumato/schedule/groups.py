@@ -93,7 +93,7 @@ class GroupPlan:
         return self.groups
 
     @property
-    def places(self) -> IntArray:
+    def devices_per_place(self) -> IntArray:
         """The number of workers, as one place: data are divided among all at once, since groups overlap."""
         return np.array([self.groups.workers], dtype=np.int64)
 
@@ -256,7 +256,9 @@ class GroupPlan:
             transport=transport,
             unmask_thresholds=shares,
             noise_law=law_of(self.spec),
-            batches=batch_facts(self.spec, self.places, [[self._message_steps]], starts_from_hidden=True),
+            batches=batch_facts(
+                self.spec, self.devices_per_place, [[self._message_steps]], starts_from_hidden=True
+            ),
             cohort=self.cohort,
             least_survivors=self._least_survivors(transport),
             named=bool(self.groups.worker_names),

@@ -79,8 +79,8 @@ class TreePlan:
         return self.tree
 
     @property
-    def places(self) -> IntArray:
-        """The number of devices of each leaf, which data may be divided among first, ``[leaves]``."""
+    def devices_per_place(self) -> IntArray:
+        """Number of devices of each leaf ``[leaves]``: data are divided among leaves, then among devices."""
         return self.tree.devices
 
     @property

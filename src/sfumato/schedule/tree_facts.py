@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,8 +56,7 @@ class TreeRounds:
         Raises:
             SpecError: ``transport`` names a hop that is not there.
         """
-        names = [*(tier.name for tier in self.tree.tiers), "devices"]
-        hops = [f"{lower}_to_{upper}" for upper, lower in pairwise(names)]
+        hops = self.tree.hop_names
         for hop in self.spec.transport:
             if hop not in hops:
                 listed = ", ".join(reversed(hops))
@@ -79,13 +77,16 @@ def uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) 
 def tree_releases(
     rounds: TreeRounds, tree: Tree, participants: TreeParticipants, noise: NoisePlan
 ) -> TreeReleases:
-    """The facts that ε is computed from: the releases of all rounds if all of them were on ``tree``.
+    """Declare the releases of all rounds of a training on one tree, from which every ε is computed.
+
+    Where devices move or trust changes, a training has several trees; the releases are then those that it
+    would have if all of its rounds were on ``tree``.
 
     Args:
-        rounds: resolved.
+        rounds: what a round consists of, resolved.
         tree: one of the trees of ``rounds``.
         participants: who takes part in a round.
-        noise: of every source.
+        noise: standard deviations of everybody who adds noise.
     """
     spec, air = rounds.spec, uplink_over_the_air(rounds.spec, tree, participants)
     steps = _facts_of_aggregations(rounds, tree, participants, noise, air)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.secure_aggregation.quantisation import RING_BITS
+from sfumato.secure_aggregation.quantisation import ALLOWED_RING_BITS
 from sfumato.wire.key_stream import KeyStream
 
 RingVector: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
@@ -24,8 +24,8 @@ def ring_type(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
     Raises:
         ValueError: ``bits`` is none of 16, 32, 64.
     """
-    if bits not in RING_BITS:
-        raise ValueError(f"bits: got {bits}; must be one of {[*RING_BITS]}")
+    if bits not in ALLOWED_RING_BITS:
+        raise ValueError(f"bits: got {bits}; must be one of {[*ALLOWED_RING_BITS]}")
     return np.dtype(f"<u{bits // 8}")
 
 

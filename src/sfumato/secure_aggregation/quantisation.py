@@ -17,7 +17,7 @@ from functools import cached_property
 from sfumato.wire.errors import QuantisationError
 
 MOST_WRAPPING = 1e-12
-RING_BITS = (16, 32, 64)
+ALLOWED_RING_BITS = (16, 32, 64)
 """Sizes of a ring: one element is one machine word."""
 _FLOAT_SLACK = 1e-9
 _MOST_STEPS, _MOST_NOISE = 2.0**40, 2.0**46
@@ -54,8 +54,8 @@ class QuantisationPlan:
         """Raise a QuantisationError if a number is out of range, or sums leave the ring with
         probability above 1e-12.
         """
-        if self.bits not in RING_BITS:
-            raise QuantisationError(f"bits: got {self.bits}; must be one of {RING_BITS}")
+        if self.bits not in ALLOWED_RING_BITS:
+            raise QuantisationError(f"bits: got {self.bits}; must be one of {ALLOWED_RING_BITS}")
         for name in ("clip", "scale"):
             if not 0 < getattr(self, name) < math.inf:
                 raise QuantisationError(f"{name}: got {getattr(self, name)!r}; must be positive and finite")

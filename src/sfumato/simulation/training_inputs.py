@@ -55,7 +55,7 @@ class TrainingInputs:
         parts = divide_rows(plan, data)
         zones = getattr(spec.topology, "zones", None)
         if zones is not None:
-            parts = regrouped(parts, zones, plan.places, data.train_labels, seed=spec.seed)
+            parts = regrouped(parts, zones, plan.devices_per_place, data.train_labels, seed=spec.seed)
         model = initial_model(spec, data)
         hashes = hash_inputs(spec, data)
         check_inputs(spec.hashes, hashes, f"the run {spec.name}")
@@ -65,14 +65,14 @@ class TrainingInputs:
 def divide_rows(plan: Plan, data: Dataset) -> Partition:
     """The training rows of ``data`` that each device holds, as ``data.partition`` of the spec says.
 
-    Devices are in the order of `Plan.places`, before they are regrouped into zones.
+    Devices are in the order of `Plan.devices_per_place`, before they are regrouped into zones.
 
     Raises:
         SpecError: the partition cannot be kept, or sites do not match.
     """
     spec = plan.spec
-    sites = site_places(spec, data.facts, plan.places)
-    devices = plan.places if sites is None else sites.devices
+    sites = site_places(spec, data.facts, plan.devices_per_place)
+    devices = plan.devices_per_place if sites is None else sites.devices
     groups, rule, seed = data.train_groups, spec.data.partition, spec.seed
     of_site = None if sites is None or data.train_sites is None else sites.of_site[data.train_sites]
     if data.train_persons is not None:

@@ -293,7 +293,7 @@ def unit_hint(word: str) -> str:
     return f" (for {word!r} write {meant}:{number})" if is_unit else ""
 
 
-def section_of_number(place: str, value: object) -> str:
+def section_hint(place: str, value: object) -> str:
     """The hint `` (write {multiplier: 1.0}...)`` where a number stands at the key of a section; else "".
 
     Args:

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from sfumato.errors import SpecError, SpecProblemsError
 from sfumato.spec.base import TAG, closest, nearest
 from sfumato.spec.document import Spec, field_of, kind_of, sections_at
-from sfumato.spec.other_words import section_of_number, value_hint, word_hint
+from sfumato.spec.other_words import section_hint, value_hint, word_hint
 from sfumato.spec.refusals import Refused
 from sfumato.spec.used_keys import WITHOUT_NOISE
 from sfumato.user_text import join
@@ -170,7 +170,7 @@ def _problem_of_detail(detail: ErrorDetails) -> Problem:
         case "refused" | "unknown_key":
             place = _place_of_key(place, context["key"])
             value, allowed = context["value"], context["allowed"]
-            allowed += section_of_number(place, value) or word_hint(place, value)
+            allowed += section_hint(place, value) or word_hint(place, value)
             if value is None and (not context["key"] and detail["input"] is None):
                 allowed = f"is empty; {allowed}"
             return Problem(place, value, allowed, detail["type"] == "unknown_key", context.get("near"))
@@ -196,7 +196,7 @@ def _problem_of_detail(detail: ErrorDetails) -> Problem:
             allowed = f"must have at least {context['min_length']} entries"
         case other:
             allowed = _PLAIN.get(other, detail["msg"])
-    allowed += section_of_number(place, value) or word_hint(place, value)
+    allowed += section_hint(place, value) or word_hint(place, value)
     return Problem(place, value, f"is empty; {allowed}" if value is None else allowed)
 
 

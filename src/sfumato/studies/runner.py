@@ -98,7 +98,7 @@ def run_study(
     progress: bool = True,
     tell: Callable[[str], None] = _say_nothing,
 ) -> StudyResult:
-    """Compute what of a study is not yet done, and write its table and page.
+    """Run the part of a study that ``out`` does not hold yet, and write the study's table and page.
 
     Args:
         plan: of the study.
@@ -108,6 +108,10 @@ def run_study(
         on: where they are, as in `sfumato.sweep`.
         progress: whether bars are drawn, on a terminal and in a notebook.
         tell: called with a line for each run that is finished, where no bars are drawn.
+
+    Returns:
+        All that the study measured, and verdicts on the paper's statements. Runs that failed are listed in
+        it (``failures``): they raise nothing.
 
     Raises:
         SpecError: a spec of the study is wrong, the folder holds something else, or another process is there.

@@ -268,7 +268,10 @@ def write_request(request: SweepRequest) -> FileRecord:
 
 
 def load_sweep(folder: str | Path) -> Sweep:
-    """Read a finished sweep.
+    """Read a finished sweep, those of its points that failed among them.
+
+    Args:
+        folder: that `sfumato.sweep` wrote.
 
     Raises:
         SpecError: the folder holds no finished sweep.

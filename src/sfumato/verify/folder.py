@@ -96,7 +96,10 @@ def json_hash(value: Any) -> str:
 
 
 def hash_problems(folder: Path, manifest: Json, spec: Json, documents: Mapping[str, Json]) -> Iterator[str]:
-    """Yield a line for each file that is missing, has another hash than the manifest, or names another spec.
+    """Yield a line for each SHA-256 in a run folder that is wrong or missing.
+
+    Checked are the manifest's hash of itself, the hash of every file that it lists, that it lists spec.yaml
+    and ``documents``, and that these and the manifest name the hash of this spec.
 
     Args:
         folder: of the run.

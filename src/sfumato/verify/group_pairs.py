@@ -180,8 +180,13 @@ class CheckedGroupPairs:
                 worker = next(i for i in np.flatnonzero(facts.kind_of == kind) if i != unit)
                 yield ("device", 0, int(worker)), count
 
-    def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield (workers in the same groups in every era, number of pairs of one of them by `key_of`)."""
+    def unit_classes(self) -> Iterator[tuple[list[int], Counter[Any]]]:
+        """Yield the classes of workers in the same groups in every era, with the pairs of one of each.
+
+        Yields:
+            The numbers of the workers of a class; and for one of them the number of observers by the key of
+            the pair (`key_of`).
+        """
         for kind, unit in enumerate(self.first):
             found = Counter[Any]()
             for observer, count in self.observers_of(unit):

@@ -160,13 +160,16 @@ def _delta_with_shared_part(e: Array, p: float, s: float, t: float) -> Array:
 
 
 def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward: bool) -> LossCurve:
-    """The privacy curve of two mixtures pA + (1 − p)B and pA' + (1 − p)B, summed over several ways.
+    """The privacy curve of two mixtures of Gaussians that share a part.
 
-    Below ε = 0 the curve is that of the other direction, mirrored.
+    One is Σ pᵢ Aᵢ + (1 − p) B, the other Σ pᵢ A'ᵢ + (1 − p) B, with p = Σ pᵢ. All Gaussians have the same
+    noise; only distances of their means are known. The curve is Σ (pᵢ/p) times that of pAᵢ + (1 − p)B against
+    pA'ᵢ + (1 − p)B, an upper bound. Below ε = 0 it is that of the other direction, mirrored.
 
     Args:
-        ways: (p, distance of A and A', distance of A and B, distance of A' and B), in noise std.
-        forward: the first against the second, else the second against the first.
+        ways: for each i, pᵢ and the distances of Aᵢ and A'ᵢ, of Aᵢ and B, and of A'ᵢ and B, in noise stds.
+        forward: whether the curve is of the first mixture against the second; else of the second against the
+            first.
     """
     p = min(1.0, math.fsum(c for c, *_ in ways))
 

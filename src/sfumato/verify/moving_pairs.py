@@ -74,8 +74,13 @@ class CheckedMovingPairs:
         """A hashable key of a device and an observer, equal for pairs that are charged alike in every era."""
         return self.places[unit], self._placement_of(unit, party), self._key_in_eras(unit, party)
 
-    def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield (devices under the same edge in every era, number of pairs of one of them by `key_of`)."""
+    def unit_classes(self) -> Iterator[tuple[list[int], Counter[Any]]]:
+        """Yield the classes of devices under the same edges in every era, with the pairs of one of each.
+
+        Yields:
+            The numbers of the devices of a class; and for one of them the number of observers, other than
+            itself, by the key of the pair (`key_of`).
+        """
         alike: dict[Any, list[int]] = {}
         for device, place in enumerate(self.places):
             alike.setdefault(place, []).append(device)

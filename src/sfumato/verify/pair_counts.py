@@ -67,7 +67,7 @@ def _tree_count_problems(rows: Sequence[Json], pairs: CheckedTreePairs, relation
             stated[pair] += read.count(row["stands_for"])
             named.setdefault(pair, f"{row['unit']} towards {row['observer']}")
     wanted, of_kind = Counter[Any](), dict[Any, int]()
-    for units, found in pairs.units():
+    for units, found in pairs.unit_classes():
         if folded:
             of_kind.update({pair[0]: units[0] for pair in found})
         wanted.update({pair: len(units) * count for pair, count in found.items()})
@@ -111,7 +111,7 @@ def _record_rate_and_site_problems(
         pair = pairs.key_of(kind_and_index(row["unit"])[1], facts.party_named(row["observer"]))
         about.setdefault(pair, []).append(row)
     there: dict[Any, list[tuple[int, int]]] = {}
-    for units, of_one in pairs.units():
+    for units, of_one in pairs.unit_classes():
         for pair, count in of_one.items():
             there.setdefault(pair, []).extend((unit, count) for unit in units)
     for pair, some in about.items():

@@ -91,8 +91,13 @@ class CheckedTreePairs:
         theirs = (self.kinds[facts.class_of(index)],) if who == "device" else ()
         return mine, who, common, tier, int(self.alike[tier][node]), *theirs
 
-    def units(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield (devices that a symmetry exchanges, number of pairs of one of them by `key_of`)."""
+    def unit_classes(self) -> Iterator[tuple[list[int], Counter[Any]]]:
+        """Yield the classes of devices that a symmetry of the tree exchanges, with the pairs of one of each.
+
+        Yields:
+            The numbers of the devices of a class; and for one of them the number of observers, other than
+            itself, by the key of the pair (`key_of`).
+        """
         facts, alike = self.facts, dict[Any, list[int]]()
         numbers = self.alike[-1][facts.class_leaf[facts.class_per_device]].tolist()
         for device, (number, own) in enumerate(zip(numbers, facts.class_per_device.tolist(), strict=True)):

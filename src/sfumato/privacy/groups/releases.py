@@ -262,12 +262,12 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` and a worker of each of the unit's groups that it does not see, or ``None``.
+        """``coalition`` with one more worker in each of the unit's groups whose models it does not see.
 
-        ``None`` where nothing is gained, groups change, or a group has no such worker. What holds towards the
-        larger one holds towards ``coalition`` too. A unit of several groups that starts from their mean
-        starts from a hidden model where a group is unseen, and its record counts as surely drawn: it gains if
-        all are seen, as then every draw of records counts.
+        A unit of several groups starts from the mean of their models. Where ``coalition`` does not see all of
+        them, its records are charged as drawn at every local step. The larger coalition sees them all, so
+        every draw of mini-batches counts; its ε holds towards ``coalition``, which sees less. ``None`` where
+        that gains nothing, groups change, or a group has no worker to add.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None

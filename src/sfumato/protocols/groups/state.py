@@ -39,7 +39,7 @@ class GroupedState:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other ranks (processes) hold parts of it: what workers learned inside an interval."""
+        """Whether other ranks (processes) hold parts of `gathered`, which only DP-OGL+ has."""
         return self.gathered is not None and self.gathered.is_shared
 
     def whole(self) -> Self:

@@ -103,7 +103,7 @@ def _node_trace(places: Places, view: Json) -> Json:
 
 def _group_label(groups: Groups, group: int) -> str:
     """The title of a group, escaped for plotly."""
-    return text.label(groups.group_title(group))
+    return text.plotly_label(groups.group_title(group))
 
 
 def _name_trace(groups: Groups, order: Sequence[int], places: Places) -> Json:

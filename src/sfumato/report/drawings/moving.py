@@ -148,7 +148,10 @@ def _legend_traces(titles: Sequence[str], *, trusted: bool) -> list[Json]:
     empty: Json = {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "showlegend": True}
     entries = [
         empty
-        | {"name": text.label(title), "marker": {"symbol": "square", "size": 12, "color": EDGE_COLOURS[edge]}}
+        | {
+            "name": text.plotly_label(title),
+            "marker": {"symbol": "square", "size": 12, "color": EDGE_COLOURS[edge]},
+        }
         for edge, title in enumerate(titles)
     ]
     outline = _SQUARE | {"size": 10, "color": NEUTRAL}  # white is not seen beside the drawing
@@ -173,7 +176,7 @@ def _place_trace(shown: IntArray, chosen: IntArray, bounds: list[float], titles:
     return scale | {
         **{"type": "heatmap", "x": bounds, "y": list(range(shown.shape[1])), "z": shown.T.tolist()},
         **{"xgap": 1 if small else 0, "ygap": 1},
-        "text": [[text.label(titles[edge]) for edge in row] for row in shown.T.tolist()],
+        "text": [[text.plotly_label(titles[edge]) for edge in row] for row in shown.T.tolist()],
         "texttemplate": "%{text}" if small and edges > len(EDGE_COLOURS) else "",
         "textfont": {"color": "#FFFFFF", "size": 11},
         "customdata": [[int(device)] * len(shown) for device in chosen],

@@ -104,7 +104,9 @@ class Canvas:
             inside: text inside the mark.
             party: its name for observers; without it the title.
         """
-        hover = "<br>".join([f"<b>{text.label(title)}</b>", *(text.label(line) for line in lines)])
+        hover = "<br>".join(
+            [f"<b>{text.plotly_label(title)}</b>", *(text.plotly_label(line) for line in lines)]
+        )
         self.marks.setdefault(kind, []).append((x, y, hover, inside, party or title))
 
     def link(self, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
@@ -113,7 +115,7 @@ class Canvas:
 
     def word(self, x: float, y: float, words: str, **style: Any) -> None:
         """Add the text ``words`` at (x, y); ``style`` has further properties of a Plotly annotation."""
-        place = {"x": x, "y": y, "text": text.label(words), "showarrow": False}
+        place = {"x": x, "y": y, "text": text.plotly_label(words), "showarrow": False}
         self.words.append(place | {"font": {"size": 11}} | style)
 
     def dots(self, x: float, y: float, count: int, slots: int, describe: Callable[[int], Dot]) -> float:

@@ -109,7 +109,7 @@ def _way_up(network: Network, tree: Tree, *, noised: bool, some_noised: bool) ->
         noised: whether every message on the link contains noise.
         some_noised: whether any device under the aggregator adds noise, so that the sum contains some.
     """
-    if f"devices_to_{tree.tiers[-1].name}" in network.secure:
+    if tree.hop_names[-1] in network.secure:
         return "secure" if some_noised else "secure raw"
     return "superposed" if network.over_air else "noised" if noised else "raw"
 
@@ -208,7 +208,7 @@ def _draw_links_below(
         shown: its children that are drawn.
     """
     y = depth * _ROW
-    is_secure = f"{tree.tiers[depth + 1].name}_to_{tree.tiers[depth].name}" in network.secure
+    is_secure = tree.hop_names[depth] in network.secure
     for child in shown:
         # under secure aggregation the one sum of all children counts, else the message of each
         senders = _children_of(tree, depth, index) if is_secure else [child]

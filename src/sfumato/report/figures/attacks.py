@@ -256,7 +256,7 @@ def _rate_axis(title: str, floor: float) -> Json:
 def _line_trace(name: str, x: Any, y: Any, line: Mapping[str, Any], **more: Any) -> Json:
     """A Plotly trace of a line through the points ``x``, ``y``; ``more`` are further properties."""
     points = {"x": [float(value) for value in x], "y": [float(value) for value in y], "line": line}
-    return {"type": "scatter", "mode": "lines", "name": text.label(name), **points, **more}
+    return {"type": "scatter", "mode": "lines", "name": text.plotly_label(name), **points, **more}
 
 
 def _edge_of_region(x: Any, y: Any, shape: str, **more: Any) -> Json:

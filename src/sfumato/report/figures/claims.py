@@ -86,7 +86,7 @@ def _claim_marks(
         said = [f"claimed: ε = {text.number(claim.claimed_epsilon)}" for claim in of]
         symbol = ("line-ns-open", "x-thin-open", "cross-thin-open")[number % 3]
         data.append(common | {
-            "name": text.label(name), "x": [claim.claimed_epsilon for claim in of], "hovertext": said,
+            "name": text.plotly_label(name), "x": [claim.claimed_epsilon for claim in of], "hovertext": said,
             "y": [pairs.index((claim.unit, claim.observer)) for claim in of],
             "marker": {"symbol": symbol, "size": 16, "color": NEUTRAL, "line": {"width": 3}},
         })  # fmt: skip

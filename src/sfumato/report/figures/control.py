@@ -54,9 +54,9 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def budget_sentence(series: Series) -> list[str]:
-    """A sentence that all ε of a run with adaptive control are budgets, and how much of that was spent.
+    """One sentence that all ε of a run with adaptive control are budgets; [] without such control or noise.
 
-    The amount is that towards the cloud. [] without adaptive control, and without noise.
+    A second one says how much ε towards the cloud the rounds spent, where it is less than the budget.
     """
     if not series.first.spec_dict.get("control") or not series.network.has_noise:
         return []

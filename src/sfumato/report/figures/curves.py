@@ -251,7 +251,7 @@ def curve_traces(one: RunCurve) -> list[Json]:
     curve = one.curve.only(released)
     common: Json = {
         "type": "scatter",
-        "legendgroup": text.label(one.name),
+        "legendgroup": text.plotly_label(one.name),
         "x": curve.rounds.tolist(),
     }
     traces: list[Json] = []
@@ -269,7 +269,7 @@ def curve_traces(one: RunCurve) -> list[Json]:
         thin = {"mode": "lines", "line": {"color": transparent(hue, 0.35), "width": 1}, "showlegend": False}
         traces.append(common | thin | {"y": values.tolist(), "name": "every round"})
         values = pd.Series(values).rolling(one.over, min_periods=1).mean().to_numpy()
-    shown = {"name": text.label(one.name), "mode": line_mode(curve.rounds), "y": values.tolist()}
+    shown = {"name": text.plotly_label(one.name), "mode": line_mode(curve.rounds), "y": values.tolist()}
     look = {"line": {"color": hue, "width": 2, "dash": one.dash}, "marker": {"color": hue, "size": 6}}
     return [*traces, common | shown | look]
 

@@ -205,7 +205,7 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
         if not is_infinite.all():
             rounds, values = line.rounds[~is_infinite].tolist(), line.values[~is_infinite].tolist()
             texts = {"text": list(map(text.epsilon, values)), "hovertemplate": "ε = %{text}"}
-            data.append(common | {"name": text.label(name), "x": rounds, "y": values} | texts)
+            data.append(common | {"name": text.plotly_label(name), "x": rounds, "y": values} | texts)
         if math.isfinite(line.budget):
             level: Json = {"x": line.rounds[[0, -1]].tolist(), "y": [line.budget] * 2, "mode": "lines"}
             level |= {"line": style | {"dash": "dot", "width": 1.5}, "showlegend": False}
@@ -213,7 +213,7 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
         if is_infinite.any():
             rounds = line.rounds[is_infinite].tolist()
             strip = {"y": [height] * len(rounds), "yaxis": "y2", "hovertemplate": "ε = ∞"}
-            data.append(common | {"name": f"{text.label(name)}: ∞", "x": rounds} | strip)
+            data.append(common | {"name": f"{text.plotly_label(name)}: ∞", "x": rounds} | strip)
             height += 1
     return data
 

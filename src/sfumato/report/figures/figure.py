@@ -52,7 +52,7 @@ class Figure:
         title: above the figure (plain text).
         caption: below the figure (plain text).
         description: for screen readers (plain text).
-        data: Plotly traces. Text from users in them has been escaped by ``text.label``.
+        data: Plotly traces. Text from users in them has been escaped by ``text.plotly_label``.
         layout: Plotly layout; colours of text and lines come from the page's theme.
         table: HTML of the numbers in the figure, folded below it.
         kind: a name for style sheets and tests.
@@ -131,7 +131,7 @@ def tick_label(value: float) -> str:
 
 
 def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
-    """A Plotly axis for these ε; logarithmic if they span more than a factor of 30."""
+    """A Plotly axis for these ε; logarithmic if the positive, finite ones span more than a factor of 30."""
     known = list(values)
     return {"title": {"text": title}, "rangemode": "tozero"} | (
         log_axis(known) if needs_log_axis(known) else {}

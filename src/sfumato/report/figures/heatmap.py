@@ -256,7 +256,7 @@ def _other_observers(privacy: RecordedPrivacy) -> str:
     """A sentence, after a space, on observers towards whom ε after the run is not computed; "" if none."""
     every = dict.fromkeys(row.observer for row in privacy.guarantees)
     known = {privacy.guarantees[place].observer for place in privacy.after_run}
-    others = [text.label(observer) for observer in every if observer not in known]
+    others = [text.plotly_label(observer) for observer in every if observer not in known]
     return f" They are not computed towards {text.join_names(others, 4)}." if others else ""
 
 
@@ -288,9 +288,10 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
     """The text under the pointer at one cell: its ε, its worst pair, and why."""
     worst = cell.guarantees[0]
     facts = [
-        f"unit {text.label(text.unit_of(worst))}, observer {text.label(worst.observer)}",
-        f"releases {worst.releases} · bound {text.label(worst.bound)} · method {text.label(worst.method)}",
-        f"neighbours {text.label(worst.neighbours)} · δ {'–' if math.isnan(delta) else delta}",
+        f"unit {text.plotly_label(text.unit_of(worst))}, observer {text.plotly_label(worst.observer)}",
+        f"releases {worst.releases} · bound {text.plotly_label(worst.bound)} · "
+        f"method {text.plotly_label(worst.method)}",
+        f"neighbours {text.plotly_label(worst.neighbours)} · δ {'–' if math.isnan(delta) else delta}",
         f"stands for {text.whole(cell.pairs)} pair{'s' if cell.pairs != 1 else ''}",
     ]
     least = _least_epsilon(cell)
@@ -301,7 +302,7 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
         facts.append(f"{several}; the least ε is {text.epsilon(least)}")
     if worst.why:
         facts.append(f"<i>{text.wrapped(worst.why)}</i>")
-    return "<br>".join([f"<b>{text.label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])
+    return "<br>".join([f"<b>{text.plotly_label(title)}</b>", f"ε = {text.epsilon(cell.epsilon)}", *facts])
 
 
 def _least_epsilon(cell: Cell) -> float | None:

@@ -51,12 +51,14 @@ def _figure(
     """
     data: list[Json] = []
     for number, one, summary, epsilon in shown:
-        mark: Json = {"type": "scatter", "mode": "markers", "name": text.label(one.name)}
+        mark: Json = {"type": "scatter", "mode": "markers", "name": text.plotly_label(one.name)}
         mark |= {"x": [epsilon], "y": [summary.final_score], "marker": {"size": 12, "color": colour(number)}}
         if math.isfinite(summary.final_score_half_width):
             mark["error_y"] = {"type": "data", "array": [summary.final_score_half_width], "thickness": 1}
         said = f"ε = {text.epsilon(epsilon)}, {score_text(score, one)}"
-        data.append(mark | {"hovertemplate": f"{text.label(said)}<extra>{text.label(one.name)}</extra>"})
+        data.append(
+            mark | {"hovertemplate": f"{text.plotly_label(said)}<extra>{text.plotly_label(one.name)}</extra>"}
+        )
     epsilons = [epsilon for *_, epsilon in shown]
     delta = text.at_delta(shown[0][2].delta)
     curves = [RunCurve(number, one.name, one.curve(score.column)) for number, one, *_ in shown]

@@ -137,7 +137,7 @@ def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json]) -> Json
         shown = {view: [trace["name"] == view for trace in data] for view in ["rigorous", *run.claims]}
         buttons = [
             {
-                "label": text.label(formula_in_words(view)),
+                "label": text.plotly_label(formula_in_words(view)),
                 "method": "restyle",
                 "args": [{"visible": visible}],
             }

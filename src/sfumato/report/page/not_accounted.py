@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import KNOWN_MOVES
-from sfumato.report.results.cost_of_privacy import has_noise
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import has_noise
 
 _MEASURED = "Losses, accuracies, clip fractions and noise levels are measured exactly, and not accounted for."
 _BY_SIMULATOR = "A deployment does not release what a simulator measures on devices' data."
@@ -27,7 +27,7 @@ def seed_sentence(one: Series) -> list[str]:
     """A sentence that the noise of a simulation follows from its seed; [] without noise, and for real
     parties.
     """
-    if one.first.deployed or not has_noise(one):
+    if one.first.deployed or not has_noise(one.first.spec_dict):
         return []
     return [
         "The noise of this simulation follows from its seed: whoever has the seed can subtract it, and these "
@@ -49,7 +49,7 @@ def not_accounted(series: Sequence[Series]) -> list[str]:
     simulated = [one for one in series if not one.first.deployed]
     lines = [f"{_MEASURED} {_BY_SIMULATOR}" if simulated else _MEASURED]
     lines += _about_test_examples(series)
-    if noisy := [one for one in simulated if has_noise(one)]:
+    if noisy := [one for one in simulated if has_noise(one.first.spec_dict)]:
         on_air_only = all(one.network.over_air and not one.network.has_noise for one in noisy)
         lines.append(f"{_FROM_SEED} {_OF_RECEIVERS if on_air_only else _IN_USE}")
         lines.append("The guarantees assume exact Gaussian noise and do not cover floating-point effects.")

@@ -43,13 +43,14 @@ from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
 from sfumato.report.results.comparability import asks_for_energy, data_of, has_no_radio
-from sfumato.report.results.cost_of_privacy import adds_noise, twins_beside
+from sfumato.report.results.cost_of_privacy import twins_beside
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import GroupNetwork, Network, parties_in_words
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
+from sfumato.report.results.spec_sections import adds_noise
 from sfumato.report.results.summary import Summary, matrix_of, of_main_unit, summarise, unit_of_run
 from sfumato.run_folder.reader import add_text
 
@@ -318,7 +319,7 @@ def _noise_html(one: Series, alike: Sequence[Series]) -> str:
 
     ``alike``: the runs with the same network.
     """
-    if not adds_noise(one):
+    if not adds_noise(one.first.spec_dict):
         return ""
     spec, network = one.first.spec_dict, one.network
     factors = text.paragraphs(noise_factor_sentence(one))

@@ -226,7 +226,7 @@ class _MarkerStyle:
         unseen = {"type": "scatter", "mode": "markers", "x": [None], "y": [None]}
         return [
             unseen
-            | {"name": text.label(f"{key} = {value}")}
+            | {"name": text.plotly_label(f"{key} = {value}")}
             | {"marker": {"color": hue, "symbol": symbol, "size": 10}}
             for key, value, hue, symbol in entries
         ]
@@ -260,8 +260,8 @@ def _point_marks(
     def hover(point: SweptPoint) -> str:
         values = (f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name))
         trust = point.known_raw
-        raw = [f"raw to a trusted edge: {text.label(trust)} devices"] if trust else []
-        return "<br>".join([*map(text.label, swept.describe_point(point).split(", ")), *values, *raw])
+        raw = [f"raw to a trusted edge: {text.plotly_label(trust)} devices"] if trust else []
+        return "<br>".join([*map(text.plotly_label, swept.describe_point(point).split(", ")), *values, *raw])
 
     symbols = [look.symbol(point) + ("" if best else "-open") for point, best in mine]
     marker = {"color": hue, "symbol": symbols, "line": {"width": 1.5, "color": hue}}

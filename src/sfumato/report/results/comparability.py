@@ -12,7 +12,7 @@ from typing import Any
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import section_of
+from sfumato.report.results.spec_sections import section_of, sends_over_the_air
 from sfumato.report.results.summary import of_main_unit, unit_of_run
 from sfumato.rounding import number
 from sfumato.run_folder.headline import Headline, headline_of
@@ -47,11 +47,6 @@ def has_no_radio(spec: Mapping[str, Any]) -> bool:
     """Whether a spec says that its parties have no radio, so that energy is nothing to ask for."""
     radio = spec.get("radio")
     return radio == "none" or (isinstance(radio, Mapping) and radio.get("preset") == "none")
-
-
-def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
-    """Whether devices of a run's spec send over the air, where a receiver adds noise of its own."""
-    return spec.get("protocol") in AIR_PROTOCOLS or "air" in (spec.get("transport") or {}).values()
 
 
 def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -13,15 +13,13 @@ import numpy as np
 
 from sfumato.errors import SfumatoError
 from sfumato.report.formatting import join_names, number, title, whole
-from sfumato.report.results.comparability import sends_over_the_air
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.series import Series, folders_of_seeds, load_series
-from sfumato.report.results.spec_sections import clip_of
+from sfumato.report.results.spec_sections import clip_of, has_noise, sends_over_the_air
 from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.manifest import MANIFEST_FILE
 from sfumato.run_folder.reader import SPEC_FILE, read_run_spec
-from sfumato.spec.used_keys import WITHOUT_NOISE
 from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
 OVER = 10  # values in a running mean
@@ -35,11 +33,11 @@ def cost_of_privacy(series: Sequence[Series]) -> list[str]:
 
     [] where no such two runs are among ``series``.
     """
-    silent = [one for one in series if not has_noise(one)]
+    silent = [one for one in series if not has_noise(one.first.spec_dict)]
     said = []
-    for one in series:
+    for one in (one for one in series if has_noise(one.first.spec_dict)):
         score = headline_of(one.first.metrics)
-        beside = [other for other in silent if _differ_in_noise_only(one, other)] if has_noise(one) else []
+        beside = [other for other in silent if _differ_in_noise_only(one, other)]
         alike = [other for other in beside if headline_of(other.first.metrics) == score]
         found = [pair for other in alike if (pair := _Compared.of(one, other, score)) is not None]
         if found:
@@ -150,19 +148,6 @@ def by_chance(accuracies: Sequence[float], count: int) -> float:
     return 1.96 * math.sqrt(sum(share * (1 - share) for share in accuracies) / count)
 
 
-def adds_noise(one: Series) -> bool:
-    """Whether any party adds noise in the runs of a series."""
-    spec = one.first.spec_dict
-    noise = spec.get("privacy", {}).get("noise") or {}
-    kind = noise.get("kind") if isinstance(noise, Mapping) else noise
-    return spec["protocol"] not in WITHOUT_NOISE and kind not in (None, "none")
-
-
-def has_noise(one: Series) -> bool:
-    """Whether averages contain any noise: that of parties, or of the receiver over the air."""
-    return adds_noise(one) or sends_over_the_air(one.first.spec_dict)
-
-
 def _differ_in_noise_only(one: Series, other: Series) -> bool:
     """Whether two runs are of as many rounds, and of specs that are the same but for noise."""
     if one.rounds_played != other.rounds_played:
@@ -203,7 +188,7 @@ def _twins_in(
 ) -> list[Series | None]:
     """`twin_in` of each run; folders are read until all that have noise have one, those ``own`` never."""
     found: list[Series | None] = [None] * len(series)
-    wanted = [number for number, one in enumerate(series) if has_noise(one)]
+    wanted = [number for number, one in enumerate(series) if has_noise(one.first.spec_dict)]
     for folder in _folders_in(place, own) if wanted else ():
         twin = _finished_twin(folder, [series[number] for number in wanted], where)
         if twin is not None:
@@ -227,7 +212,7 @@ def _finished_twin(folder: Path, series: Sequence[Series], where: str) -> Series
         (one,) = load_series([folder])
     except (SfumatoError, OSError, ValueError):
         return None  # damaged, or being written
-    if has_noise(one) or not all(run.finished for run in one.runs):
+    if has_noise(one.first.spec_dict) or not all(run.finished for run in one.runs):
         return None
     return replace(one, name=f"the run in the folder {folder.name} {where}")
 
@@ -245,7 +230,8 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
     """
     if twin is not None:
         return cost_of_privacy([one, twin])[:1], ""
-    if not has_noise(one) or one.first.spec_dict.get("control"):  # no twin: what is drawn depends on noise
+    spec_dict = one.first.spec_dict
+    if not has_noise(spec_dict) or spec_dict.get("control"):  # no twin: what is drawn depends on noise
         return [], ""
     folder, spec = one.folder.resolve(), _spec_beside(one)
     settings = " ".join(f"--set {setting}" for setting in settings_without_noise(one.first.spec_dict))

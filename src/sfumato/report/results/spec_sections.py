@@ -1,9 +1,11 @@
-"""Sections of a resolved spec, as parsed from ``spec.yaml``, and what holds where it leaves one out."""
+"""What a resolved spec, as parsed from ``spec.yaml``, says, and what holds where it leaves a section out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from sfumato.spec.used_keys import AIR_PROTOCOLS, WITHOUT_NOISE
 
 
 def section_of(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -25,6 +27,23 @@ def clip_kind_of(spec: Mapping[str, Any]) -> str:
 def noise_section_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """``privacy.noise`` of a spec; {} without."""
     return section_of(section_of(spec, "privacy"), "noise")
+
+
+def adds_noise(spec: Mapping[str, Any]) -> bool:
+    """Whether any party adds noise in a training of ``spec``; the noise of a receiver is not meant."""
+    noise = spec.get("privacy", {}).get("noise") or {}
+    kind = noise.get("kind") if isinstance(noise, Mapping) else noise
+    return spec["protocol"] not in WITHOUT_NOISE and kind not in (None, "none")
+
+
+def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
+    """Whether messages of some hop are added in the air, where the receiver has noise of its own."""
+    return spec.get("protocol") in AIR_PROTOCOLS or "air" in section_of(spec, "transport").values()
+
+
+def has_noise(spec: Mapping[str, Any]) -> bool:
+    """Whether any average in a training of ``spec`` has noise: of a party, or of a receiver over the air."""
+    return adds_noise(spec) or sends_over_the_air(spec)
 
 
 def row_in_words(spec: Mapping[str, Any]) -> str:

@@ -33,7 +33,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 _CSI_ERRORS = 10  # of Stream.CHANNEL; part of the file format: never renumber
 _RULES: dict[str, PowerControl] = {"pfels": "pfels", "wfl-p": "wfl-p", "wfl-pdp": "wfl-pdp"}
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Relative error up to which an alignment is taken to be equal to its bound."""
 
 
 def formula_alignment(epsilon: float, *, devices: float, participants: float, delta: float) -> float:
@@ -106,7 +107,7 @@ class AirPlan:
 
         ∞ where the spec has neither, so that only power limits how loud devices send.
         """
-        if self._air.beta is not None:
+        if self.has_fixed_beta:
             return np.full(self.tree.leaf_count, self._alignment_of_fixed_beta)
         noise = self.spec.privacy.noise
         if self.rule == "wfl-p" or not isinstance(noise, NoiseByFormula) or noise.formula != "pfels":
@@ -132,7 +133,7 @@ class AirPlan:
     @cached_property
     def is_steady(self) -> BoolArray:
         """Which leaves have the alignment of `envelope` in every round, whoever takes part, ``[leaves]``."""
-        return self.max_alignment <= self._power_range[0] * (1 + _ROUNDING)
+        return self.max_alignment <= self._power_range[0] * (1 + ROUNDING)
 
     @cached_property
     def gain_ratio(self) -> float:
@@ -163,7 +164,7 @@ class AirPlan:
     @property
     def needs_size(self) -> bool:
         """Whether the alignment depends on the number of the model's parameters."""
-        return self._air.beta is None and isinstance(self.channels.radio, AirRadio)
+        return not self.has_fixed_beta and isinstance(self.channels.radio, AirRadio)
 
     @property
     def guaranteed_noisers(self) -> FloatArray:
@@ -219,11 +220,9 @@ class AirPlan:
         gains = self.channels.gains(number)[devices]
         sends = gains >= (self._air.min_gain or 0.0)
         limit = self.channels.snr_limits[devices] * self._coordinates_with_power(parameters)
-        if self._air.beta is not None:
-            alignment = self.max_alignment.copy()
-        else:
+        alignment = self.max_alignment.copy()
+        if not self.has_fixed_beta:
             cost = self._counted_share_of_norm(parameters) + self.coordinates(parameters) * device_noise**2
-            alignment = self.max_alignment.copy()
             np.minimum.at(alignment, leaves[sends], (gains * np.sqrt(limit / cost))[sends])
             # where nobody sends and nothing else says how loud, nothing is received; elsewhere the noise
             # alone is, so that silence does not tell who was drawn
@@ -286,7 +285,7 @@ class AirPlan:
         (∞, ∞) with a fixed beta; (0, ∞) with another radio, or a model of unknown size.
         """
         radio, parameters = self.channels.radio, parameter_count(self.spec)
-        if self._air.beta is not None:
+        if self.has_fixed_beta:
             return math.inf, math.inf  # a message too loud is scaled down by itself
         if not isinstance(radio, AirRadio) or parameters is None:
             return 0.0, math.inf

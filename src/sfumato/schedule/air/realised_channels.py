@@ -16,13 +16,12 @@ import numpy.typing as npt
 from sfumato.errors import EnvelopeError
 from sfumato.privacy.release import Exposure
 from sfumato.privacy.sampling import Neighbours
-from sfumato.schedule.air.power_control import AirPlan, AirTransmission
+from sfumato.schedule.air.power_control import ROUNDING, AirPlan, AirTransmission
 from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-_ROUNDING = 1e-9
 
 
 def sending_of(
@@ -46,7 +45,7 @@ def sending_of(
     """
     bounds = plan.releases.steps[index].message_norm[plan.tree.leaves_of(devices)]
     sending = air.sending(number, index, devices, plan.device_stds_of(index, devices) / bounds, parameters)
-    if (sending.alignment > air.envelope * (1 + _ROUNDING)).any():
+    if (sending.alignment > air.envelope * (1 + ROUNDING)).any():
         leaf = int((sending.alignment / air.envelope).argmax())
         raise EnvelopeError(
             f"round {number + 1}: devices would send at alignment {sending.alignment[leaf]:.6g}, but the "

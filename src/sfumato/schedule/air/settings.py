@@ -22,11 +22,6 @@ from sfumato.spec.transport import Air
 from sfumato.spec.used_keys import AIR_PROTOCOLS
 
 
-def devices_hop(tree: Tree) -> str:
-    """Name of the hop from devices to the lowest aggregators, such as ``devices_to_edge``."""
-    return f"devices_to_{tree.tiers[-1].name}"
-
-
 def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
     """``spec`` with the transport, noise and compression that PFELS or a baseline stands for, and notes.
 
@@ -41,7 +36,7 @@ def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
         SpecError: sections that do not fit sending over the air, or compression.
     """
     notes: list[str] = []
-    hop = devices_hop(tree)
+    hop = tree.hop_names[-1]
     if spec.protocol in AIR_PROTOCOLS:
         stated = spec.transport.get(hop, "air")
         if stated != "air":

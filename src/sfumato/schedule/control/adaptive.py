@@ -184,7 +184,7 @@ def control_refusals(plan: TreePlan) -> Refusals:
     yield (draws_devices_independently(plan) and "secure-aggregation" in plan.hops, "control.draw", "poisson",
            "must be left out with secure aggregation: sessions could have any size, one device included")
     yield (int(plan.tree.devices.min()) < least_participants(plan),
-           f"transport.devices_to_{edge}", "secure-aggregation",
+           f"transport.{plan.tree.hop_names[-1]}", "secure-aggregation",
            f"needs at least {SMALLEST_SESSION} devices in every {edge} with control, which chooses how many "
            f"take part; {_smallest_edge(plan)}")
     most = control.max_devices

@@ -48,7 +48,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     groups = build_groups(spec, topology)
     eras = _build_later_groups(spec, topology, groups)
     on_sites = check_population(spec, star(groups.workers))
-    Channels.of_groups(spec, groups).check()
+    Channels.of_groups(spec, groups).check_distances()
     trusted = trusted_masters(groups, spec.trust, seed=spec.seed)
     _refuse_untrusted_masters(spec, trusted)
     told = list(compression_notes(spec))
@@ -106,7 +106,7 @@ def _with_noise_for_a_target(plan: GroupPlan) -> GroupPlan:
     noise = plan.spec.privacy.noise
     if not isinstance(noise, NoiseByTarget) or plan.kind == "ms-fedavg":
         return plan
-    require_record_rates(plan.spec, plan.places, plan.releases.batches)
+    require_record_rates(plan.spec, plan.devices_per_place, plan.releases.batches)
     multipliers, told = calibrate_groups(plan, noise)
     return replace(plan, multipliers=multipliers, notes=(*plan.notes, *told))
 

@@ -112,7 +112,7 @@ def _rounds_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
     if getattr(spec.radio, "distances_m", None) is not None:
         from sfumato.radio.channels import Channels
 
-        Channels.of_tree(spec, tree).check()
+        Channels.of_tree(spec, tree).check_distances()
     aggregations = training_aggregations(spec.training, tree.depth, tree.leaf_count)
     _check_size(tree, aggregations)
     batches = batch_facts(spec, tree.devices, _steps_of_messages(aggregations, tree.leaf_count))

@@ -75,10 +75,7 @@ def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
     """
     tiers = (tier for tier, hop in enumerate(rounds.hops[:-1]) if hop == "secure-aggregation")
     found = next((tier for tier in tiers if int(rounds.tree.children[tier].min()) <= most), None)
-    if found is None:
-        return None
-    names = [one.name for one in rounds.tree.tiers]
-    return f"transport.{names[found + 1]}_to_{names[found]}"
+    return None if found is None else f"transport.{rounds.tree.hop_names[found]}"
 
 
 def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:

@@ -82,7 +82,7 @@ def bar_figure(data: PanelData) -> Figure:
     for number, line in enumerate(lines):
         kept = _finite(line)
         traces.append({
-            "type": "bar", "name": text.label(line.name), "x": [x for x, _ in kept],
+            "type": "bar", "name": text.plotly_label(line.name), "x": [x for x, _ in kept],
             "y": [one.value for _, one in kept], "offsetgroup": str(number), "marker": {"color": line.hue},
             "error_y": _error([one for _, one in kept], "#6B7280"),
         })  # fmt: skip
@@ -181,7 +181,8 @@ def _barred(line: _Line) -> Json:
     """A line with error bars."""
     kept = _finite(line)
     return {
-        "type": "scatter", "mode": "lines+markers", "name": text.label(line.name), "x": [x for x, _ in kept],
+        "type": "scatter", "mode": "lines+markers", "name": text.plotly_label(line.name),
+        "x": [x for x, _ in kept],
         "y": [one.value for _, one in kept], "error_y": _error([one for _, one in kept], line.hue),
         "line": {"color": line.hue, "width": 2, "dash": line.dash}, "marker": {"color": line.hue, "size": 7},
     }  # fmt: skip
@@ -222,7 +223,7 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
         found.append({
             "type": "scatter", "mode": "markers", "name": "the paper", "showlegend": not found,
             "x": [place for place, _ in mine], "y": [value.value for _, value in mine],
-            "hovertext": [text.label(f"{value.place}: {value.value:g}") for _, value in mine],
+            "hovertext": [text.plotly_label(f"{value.place}: {value.value:g}") for _, value in mine],
             "hoverinfo": "text", "marker": _ON_BAR if grouped else _DIAMOND | {"color": lines[number].hue},
         } | ({"offsetgroup": str(number)} if grouped else {}))  # fmt: skip
     return found
@@ -231,7 +232,7 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
 def _x_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
     axis = data.axis(data.panel.x)
     words = "epoch" if data.panel.measures[0].startswith("pwp") else "round"
-    found: Json = {"title": {"text": text.label(words if axis is None else axis.words)}}
+    found: Json = {"title": {"text": text.plotly_label(words if axis is None else axis.words)}}
     if axis is None:
         return found | {"rangemode": "tozero", "tickformat": "d"}
     numbers = [float(x) for line in lines for x in line.x if isinstance(x, float)]
@@ -242,7 +243,7 @@ def _x_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
 
 def _y_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
     values = [one.value for line in lines for _, one in _finite(line)]
-    axis: Json = {"title": {"text": text.label(data.title)}}
+    axis: Json = {"title": {"text": text.plotly_label(data.title)}}
     if data.panel.log and any(value > 0 for value in values):
         return axis | log_axis(values)
     return axis | {"rangemode": "tozero" if data.panel.kind == "bars" or _has_spread(data) else "normal"}

@@ -50,13 +50,13 @@ def axis_heatmap(data: PanelData) -> Figure:
         "type": "heatmap", "z": z, "text": cells, "texttemplate": "%{text}", "xgap": 2, "ygap": 2,
         "x": [setting_text(s) for s in across.settings], "y": [setting_text(s) for s in down.settings],
         "colorscale": EPSILON_SCALE, "hoverinfo": "skip",
-        "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": text.label(data.title)}},
+        "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": text.plotly_label(data.title)}},
     }  # fmt: skip
     layout: Json = {
         "height": 150 + 52 * len(down.settings),
         "margin": {"l": 70, "r": 16, "t": 16, "b": 60},
-        "xaxis": {"type": "category", "title": {"text": text.label(across.words)}, "showgrid": False},
-        "yaxis": {"type": "category", "title": {"text": text.label(down.words)}, "showgrid": False},
+        "xaxis": {"type": "category", "title": {"text": text.plotly_label(across.words)}, "showgrid": False},
+        "yaxis": {"type": "category", "title": {"text": text.plotly_label(down.words)}, "showgrid": False},
     }
     seeds = data.rows["seed"].nunique()
     shown = (
