@@ -23,15 +23,18 @@ _IN_USE = "A deployment draws noise from a secret source."
 _OF_RECEIVERS = "In a real network the noise is the receivers' own, and nobody draws it."
 
 
-def seed_sentence(one: Series) -> list[str]:
-    """A sentence that the noise of a simulation follows from its seed; [] without noise, and for real
+def seed_sentence(series: Sequence[Series]) -> list[str]:
+    """A sentence that the noise of simulations follows from their seeds; [] without noise, and for real
     parties.
     """
-    if one.first.deployed or not has_noise(one):
+    simulated = [one for one in series if not one.first.deployed and has_noise(one)]
+    if not simulated:
         return []
+    whose = (
+        "this simulation follows from its seed" if len(series) == 1 else "a simulation follows from its seed"
+    )
     return [
-        "The noise of this simulation follows from its seed: whoever has the seed can subtract it, and these "
-        "ε do not hold against them."
+        f"The noise of {whose}: whoever has the seed can subtract it, and these ε do not hold against them."
     ]
 
 

@@ -177,7 +177,7 @@ class Statement:
     def units(self) -> dict[str, str]:
         """Each kind of unit (device, record, person) that has guarantees, to a phrase on what it is."""
         kinds = {row.unit_kind for row in self.privacy.guarantees}
-        return {kind: what for kind, what in words.UNITS.items() if kind in kinds}
+        return {kind: what.format(place=self.place) for kind, what in words.UNITS.items() if kind in kinds}
 
     @property
     def protected(self) -> str:
