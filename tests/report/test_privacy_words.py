@@ -65,7 +65,9 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
     assert cost_of_privacy(load_series(folders[:1])) == []
     assert "The noise costs 2.5 points" in page_of(load_series(folders), tmp_path)
     alone = page_of(load_series(folders[:1]), tmp_path)
-    assert "and the run in the folder silent beside this run's, which has no noise, at 90.0&nbsp;%" in alone
+    assert (
+        "and the run in the folder silent beside this run&#x27;s, which has no noise, at 90.0&nbsp;%" in alone
+    )
     assert "--set privacy.noise=none" not in alone
     shutil.rmtree(folders[1])
     assert "--set privacy.noise=none" in page_of(load_series(folders[:1]), tmp_path)

@@ -300,9 +300,9 @@ def test_the_public_is_told_of_in_short_where_it_learns_less():
 
 def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
     of_record, of_device = words_of(made(sf.load_spec(RECORDS, [QUIET]))), words_of(made(sf.load_spec(SPEC)))
-    assert "whoever has 3, the ε under What is not protected." in of_record
-    assert "Whoever has one record compares ε = " in of_record
-    assert " is hardly a promise." in of_record
+    assert "for somebody with 3 compare the ε under What is not protected, at its own δ." in of_record
+    assert "For somebody with one record ε = " in of_record
+    assert "Such a δ is hardly a promise." in of_record
     assert "that of somebody with 3 is at most" in of_record
     assert f"yet ε = 10 lets 50 : 50 become {certainty(10)}." in of_device
     assert "none for one record" not in of_device

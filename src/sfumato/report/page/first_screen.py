@@ -63,6 +63,8 @@ _NO_BASELINE = (
     "What the noise costs in all is not known: no run without it is among these or lies beside them."
 )
 
+_ASKED = "How to find out what the noise costs"
+
 
 def first_screen(
     series: Sequence[Series],
@@ -92,6 +94,7 @@ def first_screen(
         unknown = [_NO_BASELINE] if steps and not costs else []
         best = best_runs(series, summaries, epsilons=not steps)
         parts.append(_lead_html([*steps, *(costs or unknown), *best]))
+        parts += [_twin_commands_html(series[0])] if unknown else []
         parts.append(_paragraphs(seed_sentence(series)))
         parts.append("" if steps else _paragraphs(largest_epsilons_in_words(series)))
         parts.append(comparison(series, summaries))
@@ -211,10 +214,11 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         costs += [energy_tile(one, summary.energy_j), Tile("Time to transmit", time)]
     known, shown = _worth_html(one, twin)
     tiles = epsilon_tiles(one, summary)
+    colours = meaning_of_looks(tile.look for tile in tiles if tile.value != "–")
     epsilons = [
         f'<p class="facts">{text.escape(epsilon_tiles_caption(one, summary))}</p>',
         tiles_html(tiles),
-        f'<p class="facts">{meaning_of_looks(tile.look for tile in tiles if tile.value != "–")}</p>',
+        f'<p class="facts">{colours}</p>' if colours else "",
     ]
     beside = scores_beside(one.first.metrics)
     final = tiles_html([
@@ -259,8 +263,19 @@ def _worth_html(one: Series, twin: Series | None) -> tuple[list[str], str]:
     how = (
         "These commands, in the folder that holds the run, train it without noise and write this page again:"
     )
-    shown = _commands_html("How to find out what the noise costs", how, command) if command else ""
+    shown = _commands_html(_ASKED, how, command) if command else ""
     return known, shown
+
+
+def _twin_commands_html(one: Series) -> str:
+    """HTML of the folded command that trains the first of several runs without noise; "" where there is
+    none.
+    """
+    _, commands = cost_of_privacy_or_commands(one, None)
+    how = (
+        "This command, in the folder that holds the run, trains it without noise; then write this page anew:"
+    )
+    return _commands_html(_ASKED, how, commands.splitlines()[0]) if commands else ""
 
 
 def _advice_for_bare_pairs(one: Series) -> list[str]:

@@ -28,14 +28,15 @@ def seed_sentence(series: Sequence[Series]) -> list[str]:
     parties.
     """
     simulated = [one for one in series if not one.first.deployed and has_noise(one)]
-    if not simulated:
-        return []
-    whose = (
-        "this simulation follows from its seed" if len(series) == 1 else "a simulation follows from its seed"
+    return [noise_from_seed("this" if len(series) == 1 else "a")] if simulated else []
+
+
+def noise_from_seed(which: str) -> str:
+    """A sentence that the noise of ``which`` (this, a) simulation follows from its seed."""
+    return (
+        f"The noise of {which} simulation follows from its seed: whoever has the seed can subtract it, and "
+        "these ε do not hold against them."
     )
-    return [
-        f"The noise of {whose}: whoever has the seed can subtract it, and these ε do not hold against them."
-    ]
 
 
 def _about_test_examples(series: Sequence[Series]) -> list[str]:

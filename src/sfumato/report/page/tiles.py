@@ -92,7 +92,8 @@ def meaning_of_looks(looks: Iterable[str]) -> str:
         "unprotected": "red: no guarantee",
         "trusted": "dashed: trusted with the data, or with raw updates",
     }
-    said = [meaning for look, meaning in meanings.items() if look in set(looks)]
+    found = set(looks)
+    said = [meaning for look, meaning in meanings.items() if look in found]
     return text.sentence("; ".join(said)) if said else ""
 
 

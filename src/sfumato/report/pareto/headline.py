@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
+from sfumato.report.page.not_accounted import noise_from_seed
 from sfumato.report.pareto.axis import ACCURACY, SCORES, title_of
 from sfumato.report.pareto.knee import knee_sentences
 from sfumato.report.pareto.points import (
@@ -62,11 +63,20 @@ def headline(swept: ParetoPage) -> str:
     if only_target and bends and not math.isnan(swept.guess):
         said.append(f"Guessing would give {text.percent(swept.guess)}.")
     said += [*_trust_difference_sentence(swept), *_sentence_on_baseline(swept)]
+    if any(name in SCORES for name in swept.measured) and any(map(_is_bounded, swept.points)):
+        said.append(noise_from_seed("a"))
     failures = ["Some points failed; they are listed below."] if swept.failures else []
     warnings = [*failures, *_large_epsilons(swept), *swept.notices]
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in warnings)
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div>{_command(swept)}</section>'
+
+
+def _is_bounded(point: SweptPoint) -> bool:
+    """Whether any ε of a point is finite."""
+    return any(
+        math.isfinite(value_of(point, name)) for name in point.objectives if name.startswith(EPSILON_PREFIX)
+    )
 
 
 def _command(swept: ParetoPage) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
@@ -18,6 +18,8 @@ _OWN_KEYS = ("control", "radio", "name", "watch", "metrics", "evaluate_every", "
 """Sections of a spec in which a run without control may differ; data are compared by their hashes."""
 _DEFAULT_RADIO = {"preset": "h2fdp"}  # of control, where the spec names none
 _SPEC_HASH = "spec"
+_Cost = tuple[str, tuple[str, ...], Sequence[tuple[float, str]]]
+"""What a cost is called, its columns of metrics, and its units."""
 _TIMES = 2.0  # from which a ratio is told as "times"
 _EQUAL = 0.0005  # of a ratio, that a percentage with one decimal does not show
 _LEAST_POINTS = 0.05  # of accuracy, likewise
@@ -105,7 +107,7 @@ def _savings(one: Series, other: Series) -> list[str]:
     Energy and time are left out where the radios differ, and energies that are no joules.
     """
     radios = [each.first.spec_dict.get("radio") or _DEFAULT_RADIO for each in (one, other)]
-    kinds = [("traffic", ("bytes_up", "bytes_down"), text.BYTES)]
+    kinds: list[_Cost] = [("traffic", ("bytes_up", "bytes_down"), text.BYTES)]
     if radios[0] == radios[1] and radio_model(one.first.spec_dict) == "link budget":
         kinds = [
             ("energy", ("energy_j",), text.JOULES),

@@ -184,24 +184,17 @@ def _towards_public(told: RelatedPairs, finite: Sequence[RelatedPairs], statemen
 
 def _yardstick(promise: Promise, value: float) -> str:
     """Sentences on what has been called a small ε, and where the largest finite ε, ``value``, lies."""
-    largest = f"ε = {text.epsilon(value)}"
+    most, placed = certainty(LARGE_EPSILON), "above both"
+    if value <= LARGE_EPSILON:
+        placed = "strong by that" if value <= _STRONG else "between the two"
+    said = f"{_YARDSTICK}; yet ε = {LARGE_EPSILON:g} lets 50 : 50 become {most}."
+    here = f"ε = {text.epsilon(value)} is {placed}"
     if promise.kind == "record":
         return (
-            f"{_YARDSTICK}. These are about all data of a person. Whoever has one record compares "
-            f"{largest}; whoever has {SEVERAL}, the ε under What is not protected."
+            f"{said} For somebody with one record {here}; for somebody with {SEVERAL} compare the ε under "
+            "What is not protected, at its own δ."
         )
-    most = certainty(LARGE_EPSILON)
-    return f"{_YARDSTICK}; yet ε = {LARGE_EPSILON:g} lets 50 : 50 become {most}. {_placed(value)}"
-
-
-def _placed(value: float) -> str:
-    """A sentence on where an ε of all data of a person lies among those of the yardstick."""
-    said = f"Here ε = {text.epsilon(value)} is"
-    if value <= _STRONG:
-        return f"{said} strong by that."
-    if value <= LARGE_EPSILON:
-        return f"{said} between the two."
-    return f"{said} above both."
+    return f"{said} Here {here}."
 
 
 def _at_most(epsilon: float) -> str:
@@ -275,9 +268,10 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
 
 def _units_of(row: Guarantee, statement: Statement) -> str:
     """Whose ε a row has, as text: every record or person of a named site, or the unit with its sites."""
-    site = row.unit.partition(":")[2]
+    titled = statement.titled(row.unit)
+    site = titled.partition(":")[2]
     if row.unit_kind == "device" or list(row.sites) != [site]:
-        return text.unit_of(replace(row, unit=statement.titled(row.unit)))
+        return text.unit_of(replace(row, unit=titled))
     count = statement.held.by_site(statement.network).get(site)
     many = f" ({text.how_many(count, row.unit_kind)})" if count else ""
     return f"every {row.unit_kind} of {site}{many}"
@@ -286,7 +280,7 @@ def _units_of(row: Guarantee, statement: Statement) -> str:
 def _stands_for(row: Guarantee, statement: Statement) -> str:
     """How many pairs a row stands for: of devices, or sites with units, and observers alike."""
     if row.stands_for == 1:
-        return "itself"
+        return "this pair"
     return f"{text.how_many(row.stands_for, 'pair')} of a {statement.place} and an observer"
 
 

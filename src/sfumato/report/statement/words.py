@@ -309,7 +309,7 @@ def _of_several_records(promise: Promise, delta: float) -> str:
     if bound.epsilon == math.inf:
         limit = "not limited by these figures"
     weak = (
-        f" A δ of {text.percent(bound.delta)} is hardly a promise."
+        " Such a δ is hardly a promise."
         if math.isfinite(bound.epsilon) and bound.delta >= _LARGE_DELTA
         else ""
     )
