@@ -289,3 +289,25 @@ def test_features_of_every_table_need_a_range(ending: str, tmp_path: Path) -> No
         }
     )
     assert "unscaled" in [finding.kind for finding in findings_of_plan(resolve(spec), 1e-5)]
+
+
+@pytest.mark.parametrize(
+    ("moves", "says"),
+    [
+        ("[[2, 0, 1], [5, 60, 3]]", None),
+        ("[[2, 0, 1], [3, 0, 0]]", None),
+        ("[[2, 100, 2]]", "topology.moves: [2, 100, 2] moves nobody, as device 100 is under edge 2 already"),
+        (
+            "[[2, 0, 1], [3, 0, 1], [4, 60, 1]]",
+            "topology.moves: [3, 0, 1] moves nobody, as device 0 is under edge 1 already; 1 more are alike",
+        ),
+    ],
+)
+def test_a_move_to_the_edge_that_a_device_is_under(moves: str, says: str | None) -> None:
+    found = findings_of_plan(plan(f"topology.moves={{trace: {moves}}}"), 1e-5)
+    assert [one.text for one in found if one.kind == "moves"] == ([] if says is None else [says])
+
+
+def test_drawn_moves_have_no_finding() -> None:
+    drawn = plan("topology.moves={rate: 0.02}", "training.rounds=3")
+    assert [one for one in findings_of_plan(drawn, 1e-5) if one.kind == "moves"] == []

@@ -4,7 +4,7 @@ A finding refuses nothing. Each is a function of its own that returns a sentence
 
     before a run    `large_delta`, that of `sfumato.large_epsilons`, `odd_learning_rate`,
                     `odd_radio_power`, `unscaled_columns`, `columns_of_ids`, `sites_without_rows`,
-                    `whole_batches`, `forgotten_persons`
+                    `whole_batches`, `forgotten_persons`, `idle_moves`
     after a run     `idle_clip`, `empty_sums`, and those of `sfumato.guessing`
 """
 
@@ -51,8 +51,8 @@ _CLIPPED = {
         "gradient of a local step",
         "the gradients of local steps",
         "nearly all steps have the same length then, whatever the gradients, so that near the optimum they "
-        "overshoot; a smaller training.learning_rate makes them shorter, a larger privacy.clip.norm keeps "
-        "more of their differences, with noise in proportion to it",
+        "may overshoot; a smaller training.learning_rate makes them shorter, a larger privacy.clip.norm "
+        "keeps more of their differences, with noise in proportion to it",
     ),
     "example": ("gradient of an example", "the gradients of examples", ""),  # usual there: asks for nothing
 }
@@ -84,6 +84,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
         "sites": sites_without_rows(plan),
         "batches": whole_batches(plan),
         "persons": forgotten_persons(plan),
+        "moves": idle_moves(plan),
     }
     return _findings(found)
 
@@ -251,6 +252,26 @@ def sites_without_rows(plan: Plan) -> str | None:
         f"the sites are called {shown}, but the rows are divided among them by data.partition, whosever they "
         "are: no figure is about these sites; name the column that says whose a row is in data.site_column, "
         "or leave the names out"
+    )
+
+
+def idle_moves(plan: Plan) -> str | None:
+    """A warning about moves of a trace that name the edge that a device is under already; or ``None``."""
+    moves = getattr(plan.spec.topology, "moves", None)
+    if moves is None or moves.drawn_at is not None:
+        return None
+    from sfumato.network.moves import moves_of_nobody  # only networks that change need them
+    from sfumato.schedule.tree import TreePlan
+
+    assert isinstance(plan, TreePlan)  # no other topology has moves
+    idle = moves_of_nobody(plan.tree, moves.trace or ())
+    if not idle:
+        return None
+    first, device, edge = idle[0]
+    others = f"; {len(idle) - 1:,} more are alike" if len(idle) > 1 else ""
+    return (
+        f"topology.moves: [{first}, {device}, {edge}] moves nobody, as device {device} is under edge {edge} "
+        f"already{others}"
     )
 
 

@@ -98,7 +98,7 @@ def test_groups_and_workers_are_called_by_their_names():
     assert [one.label for one in trust.aggregators(accounted)] == ["north (master:0)", "south (master:1)"]
     said = words.answer_about_coalition(accounted, "bonn", "ulm,south")
     assert said.startswith("bonn towards ulm and south: ε = ")
-    assert said.endswith(" noised releases that depend on its data.")
+    assert said.endswith(" noised messages depend on its data and are counted.")
     assert said == words.answer_about_coalition(accounted, "device:0", "device:2,master:1")
     assert all("master" not in row.parties for row in accounted.noise)
     figure = network_figure(accounted, unit="record:bonn", coalition=["ulm", "master:1"])
@@ -113,6 +113,22 @@ def test_a_draw_that_epsilon_rests_on_must_be_unseen():
     assert unseen not in words.what_tiles_show(account_setting(edited(TREE)))
     drawn = account_setting(edited(TREE, "training.participation={kind: fixed, count: 2}"))
     assert unseen in words.what_tiles_show(drawn)
+
+
+def test_the_tiles_come_with_what_they_mean():
+    accounted = account_setting(edited(TREE))
+    assert words.what_epsilon_means(accounted).startswith("At ε = 8 an observer that starts at 50 : 50")
+    bare = account_setting(edited(TREE, "privacy.noise=none"))
+    assert words.what_epsilon_means(bare) == ""
+
+
+def test_costs_are_of_all_rounds():
+    accounted = account_setting(edited(TREE, "training.rounds=3"))
+    assert [name for name, _ in words.cost_rows(accounted)] == [
+        "Devices that send raw updates to a trusted edge",
+        "Traffic up, all 3 rounds",
+        "Traffic down, all 3 rounds",
+    ]
 
 
 def test_a_party_that_is_not_there_is_refused():
@@ -247,10 +263,10 @@ def test_differences_are_said_in_words():
     setting = edited(TREE).with_change("privacy.noise.epsilon", 4.0)
     now = account_setting(trust.with_trust_toggled(setting, account_setting(setting), "edge:0"))
     said = words.setting_differences(kept, now)
-    assert "Trusted with raw updates: edge:0 before, nobody now." in said
+    assert "Trusted with raw updates: edge 0 before, nobody now." in said
     assert "Target ε: 8 before, 4 now." in said
     assert "The largest ε towards cloud falls from 8 to 4." in said
-    assert "Raw to a trusted edge, devices: 4 of 12 before, 0 of 12 now." in said
+    assert "Devices that send raw updates to a trusted edge: 4 of 12 before, 0 of 12 now." in said
     assert words.setting_differences(kept, kept) == ["The settings are the same."]
     assert any("rises from 4 to 8" in one for one in words.setting_differences(now, kept))
 

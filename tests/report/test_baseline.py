@@ -125,7 +125,7 @@ def test_only_a_twin_is_compared_with(difference: dict[str, Any], tmp_path: Path
     assert commands
     run(load_spec(silent), out=tmp_path / "twin")
     said, commands = cost_of_privacy_or_commands(one, twin_of(one))
-    assert "the run in the folder twin beside it" in said[0]
+    assert "the run in the folder twin beside this run's" in said[0]
     assert commands == ""
 
 

@@ -22,7 +22,7 @@ def swept(*points: tuple[float, float], score: str = "accuracy") -> ParetoPage:
 def test_the_point_after_which_a_factor_of_epsilon_buys_little() -> None:
     found = knee_sentences(swept((1, 0.6), (2, 0.8), (4, 0.9), (16, 0.92), (8, 0.5)), [PLANE])
     assert found == [
-        "At ε towards the cloud of 16 accuracy is 92.0 %; at 4, 90.0 % (2.0 points less); at 1, 60.0 % "
+        "At ε = 16 towards the cloud accuracy is 92.0 %; at 4, 90.0 % (2.0 points less); at 1, 60.0 % "
         "(32.0 points less)."
     ]
 
@@ -50,13 +50,13 @@ def test_without_a_bend_nothing_is_said(points: list[tuple[float, float]]) -> No
 def test_of_a_loss_less_is_better() -> None:
     page = swept((1, 9.0), (2, 4.0), (4, 3.5), score="rmse")
     (said,) = knee_sentences(page, [("epsilon:cloud", "rmse")])
-    assert said.startswith("At ε towards the cloud of 4 RMSE is 3.5; at 2, 4; at 1, 9.")
+    assert said.startswith("At ε = 4 towards the cloud RMSE is 3.5; at 2, 4; at 1, 9.")
 
 
 def test_points_of_the_same_epsilon_to_a_reader_have_one_score() -> None:
     """Calibrated to the same target, 1.9996 and 1.9999 are both written 2: the better of them counts."""
     page = swept((1.9996, 0.722), (1.9999, 0.756), (4, 0.78), (16, 0.79))
     assert knee_sentences(page, [PLANE]) == [
-        "At ε towards the cloud of 16 accuracy is 79.0 %; at 4, 78.0 % (1.0 points less); at 2, 75.6 % "
+        "At ε = 16 towards the cloud accuracy is 79.0 %; at 4, 78.0 % (1.0 points less); at 2, 75.6 % "
         "(3.4 points less)."
     ]

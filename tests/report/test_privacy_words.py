@@ -41,8 +41,13 @@ def test_words_for_known_values() -> None:
     assert epsilon_in_words("record", 40.0).endswith(
         "whether a record's data were used can become almost certain: no protection in practice."
     )
-    assert epsilon_in_words("record", 4.0).endswith("can become at most 98.3 % sure, leaving δ aside.")
-    assert epsilon_in_words("record", 8.0).endswith(" sure, leaving δ aside: little protection.")
+    assert epsilon_in_words("record", 0.9).endswith(" sure, leaving δ aside.")
+    assert epsilon_in_words("record", 4.0).endswith(
+        "can become at most 98.3 % sure, leaving δ aside (ε ≤ 1 has been called strong)."
+    )
+    assert epsilon_in_words("record", 8.0).endswith(
+        " sure, leaving δ aside: little protection (ε ≤ 1 has been called strong)."
+    )
 
 
 def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, tmp_path: Path) -> None:
@@ -56,22 +61,20 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
         run_folder("elsewhere", elsewhere, frame=other),
     ]
     (said,) = cost_of_privacy(load_series(folders))
-    assert said.startswith(
-        "The noise costs 2.5 points of accuracy (clipping is in both): private ends at 87.5 %, and silent"
-    )
+    assert said.startswith("The noise costs 2.5 points of accuracy: private ends at 87.5 %, and silent")
     assert cost_of_privacy(load_series(folders[:1])) == []
     assert "The noise costs 2.5 points" in page_of(load_series(folders), tmp_path)
     alone = page_of(load_series(folders[:1]), tmp_path)
-    assert "and the run in the folder silent beside it, which has no noise, at 90.0&nbsp;%" in alone
+    assert (
+        "and the run in the folder silent beside this run&#x27;s, which has no noise, at 90.0&nbsp;%" in alone
+    )
     assert "--set privacy.noise=none" not in alone
     shutil.rmtree(folders[1])
     assert "--set privacy.noise=none" in page_of(load_series(folders[:1]), tmp_path)
     assert "--set privacy.noise=none" not in page_of(load_series(folders[2:]), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("reached", "said"), [(0.3, "The noise costs 0.05 of MAE (clipping is in both): "), (0.25, "No cost of ")]
-)
+@pytest.mark.parametrize(("reached", "said"), [(0.3, "The noise costs 0.05 of MAE: "), (0.25, "No cost of ")])
 def test_a_run_without_accuracy_is_judged_by_its_own_score(
     run_folder: Make, reached: float, said: str
 ) -> None:
@@ -93,9 +96,7 @@ def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> 
         run_folder("private", quickstart_spec(name="private"), frame=private),
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
-    assert cost_of_privacy(load_series(folders))[0].startswith(
-        "No cost of the noise is seen (clipping is in both): "
-    )
+    assert cost_of_privacy(load_series(folders))[0].startswith("No cost of the noise is seen: ")
 
 
 def test_scores_that_jump_are_compared_by_their_means(run_folder: Make) -> None:
@@ -109,9 +110,10 @@ def test_scores_that_jump_are_compared_by_their_means(run_folder: Make) -> None:
     series = load_series(folders)
     (said,) = cost_of_privacy(series)
     assert said == (
-        "The noise costs 4.0 points of accuracy (clipping is in both): private ends at 80.0 % on average "
+        "The noise costs 4.0 points of accuracy: private ends at 80.0 % on average "
         "over the last 10 evaluations, and silent, which has no noise, at 84.0 % (one seed each). "
-        "Accuracy jumps from round to round; in the last alone they have 85.0 % and 84.0 %."
+        "Accuracy jumps from round to round; in the last alone they have 85.0 % and 84.0 %. "
+        "Both clip: what clipping costs is not in this."
     )
     bold, dashed = [
         trace for trace in score_figures(series[:1], series[1])[0].data if trace["line"]["width"] == 2
@@ -228,12 +230,12 @@ def test_a_person_brings_one_row_to_a_step() -> None:
 def test_a_record_is_told_with_how_many_a_device_has_and_who_is_protected_less() -> None:
     spec = {"privacy": {"clip": {"kind": "example"}}}
     first, second = unit_sentences(spec, "record", "site", "287 or 288")
-    assert first == "A record is one example, and its site sees it; a site has 287 or 288."
+    assert first == "A record is one example. Its site sees it. A site has 287 or 288 records."
     assert second == (
-        "A person with several records is protected less, and a site as a whole, with all its data, has no "
+        "Somebody with several records is protected less, and a site as a whole, with all its data, has no "
         "finite ε."
     )
-    assert unit_sentences(spec, "record", "site")[0] == "A record is one example, and its site sees it."
+    assert unit_sentences(spec, "record", "site")[0] == "A record is one example. Its site sees it."
 
 
 def test_the_draw_of_records_that_epsilon_rests_on_is_told() -> None:
@@ -249,7 +251,9 @@ def test_the_draw_of_records_that_epsilon_rests_on_is_told() -> None:
 
 
 def test_what_a_row_is_is_said_of_records_and_of_the_rows_of_persons() -> None:
-    assert unit_in_words("record", "site", {"row": "a patient"}) == "one record (a patient, of a site)"
+    assert (
+        unit_in_words("record", "site", {"row": "a patient"}) == "one record (the row of a patient at a site)"
+    )
     assert unit_in_words("record", "site", {}) == "one record (one row, or one example, of a site)"
     of_persons = {"row": "a visit", "person_column": "who"}
     said = "one person (all rows, a visit each, of a site with the same who)"

@@ -45,7 +45,7 @@ def test_who_moves_is_said() -> None:
     (said,) = moved_sentence(read_network(moving_spec()))
     assert said == (
         "1 of 9 devices changes its edge; every ε is for exactly these changes, known beforehand and public."
-        " With other changes the same noise gives another ε."
+        " With other changes the same noise may give another ε."
     )
     assert moved_sentence(read_network(quickstart_spec())) == []
 

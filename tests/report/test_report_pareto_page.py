@@ -70,18 +70,21 @@ class TestWords:
         assert "One seed each" not in said
         alone = headline(swept(point("1", seeds=1, accuracy=0.5, epsilon__cloud=4.0), keys=("noise",)))
         assert "One seed each: a small difference between points may be chance." in alone
+        counted = swept(point("1", seeds=1, accuracy=0.5, epsilon__cloud=4.0), keys=("noise",), tested=360)
+        assert "One seed each and 360 test examples: a small difference" in headline(counted)
         assert "of at most 10" not in headline(swept(*points[:2], keys=("noise",)))  # all are below
         assert "of at most 10" not in headline(swept(points[2], points[2], keys=("noise",)))  # none is
 
     def test_a_sweep_without_a_point_without_noise_says_how_to_see_its_cost(self) -> None:
         noised = [point(str(value), accuracy=0.5, epsilon__cloud=value) for value in (2.0, 4.0)]
-        assert "sfumato run SPEC --baseline, with the spec of this sweep" in headline(
-            swept(*noised, keys=("noise",))
-        )
+        said = headline(swept(*noised, keys=("noise",)))
+        assert "What the noise costs in all is not known: no point, and no run beside the sweep" in said
+        assert "<pre" not in said
+        assert "<pre" in headline(swept(*noised, keys=("noise",), silent_command="sfumato run s.yaml"))
         silent = point("none", accuracy=0.9, epsilon__cloud=INF)
-        assert "--baseline" not in headline(swept(*noised, silent, keys=("noise",)))
+        assert "is not known" not in headline(swept(*noised, silent, keys=("noise",)))
         untrained = point("2", epsilon__cloud=2.0)
-        assert "--baseline" not in headline(swept(untrained, keys=("noise",)))
+        assert "is not known" not in headline(swept(untrained, keys=("noise",)))
 
     def test_an_epsilon_that_repeats_another_is_said_and_not_drawn(self) -> None:
         points = [
@@ -110,18 +113,16 @@ class TestWords:
             for e, a in ((18.0, 0.7), (99.0, 0.9))
         ]
         page = swept(*points, keys=("k",))
-        assert "It is ∞ towards their own edge, which they trust, for 120 of 200 devices." in headline(page)
-        trust = "(∞ towards their own edge, which they trust, for 120 of 200 devices)"
+        assert "It is ∞ for 120 of 200 devices towards their own edge, which they trust." in headline(page)
+        trust = "(∞ for 120 of 200 devices towards their own edge, which they trust)"
         assert f"Lowest ε towards an edge: 18 at k = 18.0 {trust}." in headline(page)
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
         assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards an edge, if not trusted"
-        assert (
-            "Not drawn: ε is ∞ towards their own edge, which they trust, for 120 of 200 devices." in written
-        )
+        assert "Not drawn: ε is ∞ for 120 of 200 devices towards their own edge, which they trust." in written
         assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
         mixed = [points[0], replace(points[1], raw_to_trusted_edge="0 of 200")]
-        said = "which they trust, for 120 of 200 devices, at 1 of 2 points."
+        said = "∞ for 120 of 200 devices towards their own edge, which they trust, at 1 of 2 points."
         assert said in headline(swept(*mixed, keys=("k",)))
         none = [replace(one, raw_to_trusted_edge="0 of 200") for one in points]
         assert "they trust" not in headline(swept(*none, keys=("k",)))
@@ -132,7 +133,7 @@ class TestWords:
         said = headline(page)
         assert "Highest accuracy: 80.0 % at k = 8.0; guessing would give 10.3 %." in said
         assert "Without noise accuracy is 90.0 % (the run in the folder quiet)." in said
-        assert "--baseline" not in said
+        assert "is not known" not in said
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
         assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [0.9]

@@ -52,9 +52,12 @@ def test_seed_folders_are_one_series_however_they_are_given(run_folder: Make, tm
 
 def test_runs_of_one_name_are_told_apart(run_folder: Make, tmp_path: Path) -> None:
     names = [s.name for s in load_series([run_folder("a"), run_folder("b")])]
-    assert names == ["quickstart (a)", "quickstart (b)"]
+    assert names == ["a", "b"]
     names = [s.name for s in load_series([run_folder("x/run"), run_folder("y/run")])]
-    assert names == [f"quickstart ({tmp_path / 'x/run'})", f"quickstart ({tmp_path / 'y/run'})"]
+    assert names == [str(tmp_path / "x/run"), str(tmp_path / "y/run")]
+    other = run_folder("c", quickstart_spec(name="other"))
+    names = [s.name for s in load_series([tmp_path / "a", tmp_path / "b", other])]
+    assert names == ["quickstart (a)", "quickstart (b)", "other"]
 
 
 def test_no_folder_is_refused() -> None:
@@ -113,4 +116,6 @@ def test_comparison_table(run_folder: Make, tmp_path: Path) -> None:
 
 def test_comparison_is_drawn(run_folder: Make, tmp_path: Path) -> None:
     out = compare([run_folder("a"), run_folder("b")]).report(tmp_path / "both.html")
-    assert "quickstart (a)" in out.read_text(encoding="utf-8")
+    page = out.read_text(encoding="utf-8")
+    assert "<h1>a and b</h1>" in page
+    assert "spec quickstart · protocol" in page

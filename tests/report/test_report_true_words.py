@@ -128,7 +128,10 @@ def test_captions_of_control_say_least_and_most(run_folder: Make) -> None:
     columns = {"participants_trusted": [5, 4, 4, 5], "participants_untrusted": 5}
     (one,) = load_series([controlled(run_folder, **columns)])
     (figure,) = control_figures([one])
-    assert figure.caption.endswith("before each round: trusted edges 4 to 5; other edges 5.")
+    assert figure.caption.endswith(
+        "before every later round: trusted edges 5 in round 1, then 4 to 5; other edges 5 in round 1, then 5."
+    )
+    assert figure.caption.startswith("In round 1 as many as may take part; chosen by adaptive control ")
 
 
 def test_runs_on_different_data_are_neither_ranked_nor_drawn_together(run_folder: Make) -> None:
@@ -222,7 +225,7 @@ def test_the_line_below_the_title_says_who_there_is_and_what_is_protected(run_fo
     star = {"topology": {"kind": "star", "devices": 5}, "trust": {}}
     rows = rows_of(("record:0", "cloud", 1.76, 5))
     page = shown(run_folder("a", clipped("example") | star, privacy=rows))
-    assert " · 5 devices · one record is protected · seed 0" in page
+    assert " · 5 devices · ε of one record · seed 0" in page
     assert " · 5 edges, 200 devices · seed 0" in shown(run_folder("b"))
 
 

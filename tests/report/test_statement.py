@@ -81,7 +81,7 @@ def test_who_receives_raw_updates_without_being_trusted_is_not_called_harmless()
     found = made(sf.load_spec(ROOT / "examples" / "hdp" / "c7.yaml", ["training.rounds=2"]))
     assert found.trusted == []
     words = Text(page_of(found)).words
-    assert "No aggregator is declared as trusted" in words
+    assert "No edge, master or cloud is declared as trusted" in words
     assert "90 pairs of a unit and an observer have no guarantee" in words
     assert "only messages about the model are sent" in words
     assert "has a guarantee (a finite ε)" not in words
@@ -112,7 +112,7 @@ def test_both_units_and_another_relation():
     assert "The device that holds the data–has the data" in words
     assert "A device as a whole is not protected" not in words
     assert "The unit of privacy is all data of one device. The compared worlds differ in this" in words
-    assert "The unit of privacy is any one record (one row, one example) of one device or site." in words
+    assert "The unit of privacy is any one record (one row, one example) of one device." in words
     assert "any other data instead of its own" in words
 
 

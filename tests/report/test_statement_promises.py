@@ -13,7 +13,8 @@ from statements import SPEC, made, played, words_of
 import sfumato as sf
 from sfumato.report.results.held import held_by
 from sfumato.report.statement.assumptions import of_ciphers, of_draws, unchecked_as_assumed, without_folder
-from sfumato.report.statement.words import rows_to_test_on
+from sfumato.report.statement.page import _yardstick
+from sfumato.report.statement.words import Promise, rows_to_test_on
 from sfumato.rounding import certainty, upper_bound
 from sfumato.run_folder.recorded_privacy import AfterRun
 
@@ -141,7 +142,7 @@ def test_only_units_with_a_finite_epsilon_are_called_protected():
 def test_trust_is_listed_by_round():
     found = made(sf.load_spec(SPEC | {"trust": {"from": {0: [], 3: [0]}}}))
     words = words_of(found)
-    assert "No aggregator is declared as trusted" not in words
+    assert "No edge, master or cloud is declared as trusted" not in words
     assert "from round 1 on nobody; from round 3 on edge:0." in words
     assert found.to_dict()["trust"]["trusted_with_raw_updates"] == ["edge:0"]
     assert found.to_dict()["trust"]["by_round"][1] == {"from_round": 3, "trusted": ("edge:0",)}
@@ -303,10 +304,21 @@ def test_the_public_is_told_of_in_short_where_it_learns_less():
 
 def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
     of_record, of_device = words_of(made(sf.load_spec(RECORDS, [QUIET]))), words_of(made(sf.load_spec(SPEC)))
-    assert "compare the ε of somebody with 3 records, which stands under What is not protected." in of_record
+    assert "for somebody with 3 compare the ε under What is not protected, at its own δ." in of_record
+    assert "For somebody with one record ε = " in of_record
+    assert "Such a δ is hardly a promise." in of_record
     assert "that of somebody with 3 is at most" in of_record
     assert f"yet ε = 10 lets 50 : 50 become {certainty(10)}." in of_device
     assert "none for one record" not in of_device
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.9, "strong by that"), (1.0, "strong by that"), (4.0, "between the two"), (11.0, "above both")],
+)
+def test_the_yardstick_says_where_the_run_lies(value, said):
+    promise = Promise("person", "zero-out", value, value)
+    assert _yardstick(promise, value).endswith(f"Here ε = {upper_bound(value)} is {said}.")
 
 
 @pytest.mark.parametrize(
@@ -344,9 +356,10 @@ def test_no_page_tells_where_the_data_lie_or_names_keys_of_files():
 
 
 def test_what_is_kept_secret_is_what_there_is():
-    """A simulation has a seed and no keys; the ledger tells of draws of who takes part alone."""
-    assert "Keep secret spec.yaml, which has the seed" in of_draws("simulated", parties=False).why
-    assert "ledger.json" not in of_draws("simulated", parties=False).why
+    """A simulation has a seed and no keys, so nothing is drawn in secret."""
+    simulated = of_draws("simulated", parties=False).why
+    assert "In this run it did not: every draw follows from the seed" in simulated
+    assert "Keep secret" not in simulated
     both = of_draws("deployed", parties=True)
     assert both.what == "Who and which rows were drawn stays secret."
     assert both.why.endswith(

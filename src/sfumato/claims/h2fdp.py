@@ -80,8 +80,8 @@ def _condition(plan: TreePlan, claimed: float) -> str:
 def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
     """A sentence on what Prop. 3.1 gets wrong for a whole device."""
     why = (
-        "Prop. 3.1 shrinks the noise by the record sampling rate q, but a device takes part whatever the "
-        "records drawn, so at device level q amplifies nothing (H1)"
+        "Prop. 3.1 makes the noise smaller because records are drawn at random; a device takes part in every "
+        "round whatever is drawn, so that hides nothing of it (H1)"
     )
     if pair.observer != Party("public") and len(plan.releases.steps_of(plan.tree.leaf_of(pair.unit))) > 1:
         why += (

@@ -23,7 +23,13 @@ from sfumato.explore.figures import as_plotly, heatmaps, network_figure
 from sfumato.explore.trust import aggregators, why_trust_is_fixed
 from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import rows_in_words
+from sfumato.report.page.tiles import meaning_of_looks
+from sfumato.report.results.network import parties_in_words
 
+_NOISE_BY_PARTY = (
+    "Noise by party. The multiplier is the standard deviation of its noise over how far one unit's data can "
+    "move what it is added to"
+)
 CONTROLS: dict[str, Any] = {
     "setting": Output("setting", "data"),
     "history": Output("history", "data"),
@@ -191,11 +197,14 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
     report = accounted.report
     noise = [(parties, where, text.number(multiplier)) for parties, where, multiplier in accounted.noise]
     described = "The network is not drawn." if network is None else network.description
-    findings = [text.sentence(finding.text) for finding in report.findings]
+    findings = [parties_in_words(text.sentence(finding.text)) for finding in report.findings]
+    tiles, meaning = words.epsilon_tiles(accounted), words.what_epsilon_means(accounted)
+    colours = meaning_of_looks(look for _, _, look in tiles)
     return {
         "figures": dict(zip(page.GRAPHS, map(as_plotly, (network, heatmap, beside)), strict=False)),
         "summary": [
-            *page.marked_tiles(words.what_tiles_show(accounted), words.epsilon_tiles(accounted)),
+            *page.marked_tiles(words.what_tiles_show(accounted), tiles),
+            *[html.P(said, className="facts") for said in (meaning, colours) if said],
             *page.notice(findings),
         ],
         "network_text": described,
@@ -207,10 +216,10 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
         "heatmap_caption": "There are no guarantees." if heatmap is None else page.captions(heatmap),
         "numbers": page.dash_table(*words.heatmap_as_table(accounted), scope=True),
         "facts": page.tiles(words.cost_rows(accounted)),
-        "noise": page.dash_table(("adds noise", "at", "noise multiplier"), noise, "Noise by party")
+        "noise": page.dash_table(("adds noise", "at", "noise multiplier"), noise, _NOISE_BY_PARTY)
         if noise
         else html.P("No party adds noise of its own."),
-        "notes": page.lines([*map(text.sentence, report.notes)]),
+        "notes": page.lines([parties_in_words(text.sentence(note)) for note in report.notes]),
         "coalition": words.answer_about_coalition(accounted, choices.unit, choices.coalition),
         "command": ["The same figures in a terminal: ", html.Code(command)] if command else "",
         "differences": page.lines(words.setting_differences(kept, accounted)) if kept else [],

@@ -47,23 +47,25 @@ def register(app: Dash, runs: Path) -> None:
         Output("estimate", "children"),
         Output("measured-figures", "data"),
         Output("accuracy", "children"),
+        Output("accuracy-caption", "hidden"),
     )
 
     @app.callback(*estimated, Input("setting", "data"), Input("job-said", "children"))
     def show_estimate(setting: str | None, _said: str) -> Any:
         if setting is None:
-            return no_update, no_update, no_update
+            return no_update, no_update, no_update, no_update
         try:
             accounted = account_setting(EditedSpec.from_json(setting))
             finished, unread = finished_runs(runs)
             found, drawn = estimate(accounted, finished), accuracy_against_epsilon(accounted, finished)
             first = first_accuracy(accounted, finished)
         except SfumatoError as error:
-            return html.P(str(error)), {}, ""
+            return html.P(str(error)), {}, "", True
         left = (
             [html.P(f"At least {unread:,} further runs were not read.", className="facts")] if unread else []
         )
-        return [*page.sentences_and_list(found), *left], {MEASURED: as_plotly(drawn)}, page.accuracy(*first)
+        told = [*page.sentences_and_list(found), *left]
+        return told, {MEASURED: as_plotly(drawn)}, page.accuracy(*first), drawn is None
 
     saved = Output("download", "data"), Input("save", "n_clicks"), State("setting", "data")
 

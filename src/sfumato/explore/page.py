@@ -17,6 +17,7 @@ from sfumato.report.figures.heatmap import MOST_OPEN
 from sfumato.report.page.html import asset
 
 GRAPHS = ("network", "heatmap", "kept-heatmap", "accuracy-against-epsilon", "accuracy-curve", "epsilon-curve")
+_NO_ACCURACY = "Accuracy: not known yet. Run a pilot, or this setting, below."
 _PLOT = {"displayModeBar": False, "displaylogo": False}
 
 
@@ -53,7 +54,7 @@ def layout(setting: EditedSpec, heading: str) -> Any:
         dcc.Store(id="job", data=None),
         dcc.Download(id="download"),
         html.P("Sfumato", className="kicker"),
-        html.H1("Who learns what about whom"),
+        html.H1("Change a setting, see who learns what about whom"),
         html.P(heading, className="facts"),
         html.Div(id="problem", className="notice", role="alert", hidden=True),
         html.P(
@@ -222,7 +223,7 @@ def _accuracy_section() -> Any:
         html.P(
             "Each mark is a finished run of the same data, model and network, points of sweeps included; its "
             "other settings may differ.",
-            className="facts",
+            id="accuracy-caption", className="facts", hidden=True,
         ),
         html.Div(id="estimate"),
         html.P(
@@ -241,6 +242,10 @@ def _use_section() -> Any:
         html.P(
             "A run, or a pilot, calls the code that the spec names (package.module:factory), with your "
             "rights: read a spec of somebody else before you run it."
+        ),
+        html.P(
+            "Both are simulations: their noise follows from the seed. Whoever has the seed can subtract it, "
+            "and no ε here holds against them."
         ),
         html.Div([
             html.Button("Download the spec", id="save", type="button"),
@@ -300,7 +305,7 @@ def accuracy(name: str, value: str, differs: str) -> list[Any]:
     Without a value, a sentence that there is none.
     """
     if not name:
-        return [html.P("Accuracy: no finished run has the same data, model and network.", className="facts")]
+        return [html.P(_NO_ACCURACY, className="facts")]
     said = [html.P(differs, className="facts")] if differs else []
     return [html.Dl(tiles([(name, value)]), className="tiles"), *said]
 

@@ -14,10 +14,12 @@ from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.records import AS_REPLACED
 from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import BY_TRUST
-from sfumato.report.page.first_screen import look_of_epsilon
+from sfumato.report.page.tiles import look_of_epsilon
 from sfumato.report.results.comparability import energy_text, stated_radio
 from sfumato.report.results.epsilon_words import epsilon_in_words
 from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.network import parties_in_words
+from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
@@ -81,27 +83,40 @@ def what_tiles_show(accounted: AccountedSetting) -> str:
     return f"The largest ε of {kinds}{text.at_delta(accounted.report.delta)}{drawn} towards"
 
 
+def what_epsilon_means(accounted: AccountedSetting) -> str:
+    """A sentence on what the largest finite ε towards the cloud, or else the public, means; else ""."""
+    rows = of_main_unit(accounted.report.guarantees)
+    for observer in ("cloud", "public"):
+        finite = [row for row in rows if row.relation.kind == observer and row.epsilon < math.inf]
+        if finite:
+            worst = max(finite, key=lambda row: row.epsilon)
+            return epsilon_in_words(worst.unit_kind, worst.epsilon)
+    return ""
+
+
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
     """What a setting costs, as (name, value) texts: devices that trust an edge, energy, delay and bytes."""
     grouped = accounted.network.family is not None and accounted.network.family.devices_observe
     plan = accounted.report.plan
     raw = str(RawDevices(plan.raw_to_trusted_edge, plan.parties.device_count))
-    rows = [(f"Raw to a trusted {'master, workers' if grouped else 'edge, devices'}", raw)]
+    who, whom = ("Workers", "master") if grouped else ("Devices", "edge")
+    rows = [(f"{who} that send raw updates to a trusted {whom}", raw)]
     cost = accounted.cost
     if isinstance(cost, str):
         return [*rows, ("Costs", f"not known before a run: {cost}")]
-    return [*rows, *_cost_rows_of_round(accounted, cost)]
+    return [*rows, *_costs_of_all_rounds(accounted, cost)]
 
 
-def _cost_rows_of_round(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[str, str]]:
-    """Names and values of the costs of a round: energy, delay and bytes."""
+def _costs_of_all_rounds(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[str, str]]:
+    """Names and values of the costs of all rounds: energy, delay and traffic."""
+    rounds = f"all {text.how_many(accounted.spec.training.rounds, 'round')}"
     document = accounted.spec.model_dump(mode="json")
     if stated_radio(document) is not None:
         at_most = ", at most" if cost.energy_is_bound else ""
-        yield f"Energy to transmit{at_most}", energy_text(document, cost.energy_j)
-        yield "Time to transmit", text.quantity(cost.delay_s, text.SECONDS)
-    yield "Bytes up", text.quantity(cost.bytes_up, text.BYTES)
-    yield "Bytes down", text.quantity(cost.bytes_down, text.BYTES)
+        yield f"Energy to transmit, {rounds}{at_most}", energy_text(document, cost.energy_j)
+        yield f"Time to transmit, {rounds}", text.quantity(cost.delay_s, text.SECONDS)
+    yield f"Traffic up, {rounds}", text.quantity(cost.bytes_up, text.BYTES)
+    yield f"Traffic down, {rounds}", text.quantity(cost.bytes_down, text.BYTES)
 
 
 def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[str]], str]:
@@ -147,12 +162,16 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
     """Sentences on the ε of a unit towards the coalition of ``row``, and what is charged or why there is
     none.
     """
-    unit, observers = map(accounted.network.titled, (row.unit, row.observer))
+    unit, observers = (
+        parties_in_words(accounted.network.titled(names)) for names in (row.unit, row.observer)
+    )
     said = f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}."
     if row.epsilon == math.inf:
         return f"{said} {text.sentence(row.why)}"
-    many = text.how_many(row.releases, "noised release")
-    said += f" {epsilon_in_words(row.unit_kind, row.epsilon)} Charged: {many} that depend on its data"
+    one = row.releases == 1
+    counted = f"{'depends' if one else 'depend'} on its data and {'is' if one else 'are'} counted"
+    many = text.how_many(row.releases, "noised message")
+    said += f" {epsilon_in_words(row.unit_kind, row.epsilon)} {text.title(many)} {counted}"
     as_device = AS_REPLACED in row.why
     return f"{said}, {AS_REPLACED}; so ε may be above that of the device." if as_device else f"{said}."
 
@@ -194,7 +213,8 @@ def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[s
 
 def _trusted_titles(accounted: AccountedSetting) -> list[str]:
     """Titles of the aggregators that are trusted with raw updates."""
-    return [accounted.network.titled(one.name) for one in aggregators(accounted) if one.trusted]
+    trusted = [one.name for one in aggregators(accounted) if one.trusted]
+    return [parties_in_words(accounted.network.titled(name)) for name in trusted]
 
 
 def _trust_differences(kept: AccountedSetting, now: AccountedSetting) -> Iterator[str]:

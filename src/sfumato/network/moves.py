@@ -101,6 +101,20 @@ def trees_over_time(
     return tuple(found)
 
 
+def moves_of_nobody(tree: Tree, trace: Sequence[Move]) -> tuple[Move, ...]:
+    """The moves of a trace that name the edge that their device is under already.
+
+    ``tree``: of the first round; ``trace``: sorted by round.
+    """
+    under, found = _first_places(tree), []
+    for move in trace:
+        _, device, edge = move
+        if under[device] == edge:
+            found.append(move)
+        under[device] = edge
+    return tuple(found)
+
+
 def _first_places(tree: Tree) -> IntArray:
     """Number of the edge of every device in the first round ``[devices]``."""
     return np.repeat(np.arange(tree.leaf_count, dtype=np.int64), tree.devices)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pandas as pd
@@ -18,13 +19,15 @@ from sfumato.report.pareto.page import write_pareto_page
 from sfumato.report.pareto.points import ParetoPage, SweptPoint
 from sfumato.report.results.comparability import RADIO_COSTS, notices
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, twin_in
-from sfumato.report.results.series import Mean, load_series, mean
+from sfumato.report.results.series import Mean, Series, load_series, mean
 from sfumato.report.results.summary import guess_of_run
 from sfumato.rounding import number, upper_bound
+from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
-from sfumato.run_folder.reader import REPORT_FILE, read_json, write_json
+from sfumato.run_folder.reader import REPORT_FILE, SPEC_FILE, read_json, write_json
+from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 from sfumato.sweeps.grid import as_yaml, key_words
 from sfumato.sweeps.point_result import LAST, SCORES, TOTALS, result_of
 from sfumato.sweeps.request import Failure, SweepRequest, task_folder
@@ -165,7 +168,8 @@ class Sweep:
         return write_pareto_page(swept, page)
 
     def _levels(self) -> dict[str, Any]:
-        """The accuracy of guessing, and the score of a run without noise beside the sweep, for the page.
+        """The accuracy of guessing, the number of test examples, and the score of a run without noise beside
+        the sweep, or how to train one, for the page.
 
         Each only where it is that of every point. Of many points none is looked for: each is read.
         """
@@ -182,10 +186,26 @@ class Sweep:
             return {}
         guesses = {guess_of_run(one) for one in points}
         found: dict[str, Any] = {"guess": guesses.pop()} if len(guesses) == 1 else {}
+        tested = {sum((one.test_labels or {}).values()) for one in points}
+        found |= {"tested": tested.pop()} if len(tested) == 1 else {}
         twin = twin_in(self.folder.resolve().parent, points[0], "beside the sweep")
         if twin is not None and all(cost_of_privacy([one, twin]) for one in points):
-            found |= {"silent": twin.final(self.score.column).value, "silent_name": twin.name}
-        return found
+            return found | {"silent": twin.final(self.score.column).value, "silent_name": twin.name}
+        return found | {"silent_command": self._command_without_noise(points)}
+
+    def _command_without_noise(self, points: Sequence[Series]) -> str:
+        """A shell command, for the folder that holds the sweep, that trains a point's spec without noise.
+
+        "" where points differ in more than noise, so that no run is the same as all of them, and where one
+        has none.
+        """
+        first, place = points[0].first, self.folder.resolve()
+        alike = all(trains_alike_but_for_noise(first.spec_dict, one.first.spec_dict) for one in points)
+        if not alike or not all(has_noise(one.first.spec_dict) for one in points):
+            return ""
+        spec = (first.path.resolve() / SPEC_FILE).relative_to(place.parent)
+        settings = " ".join(f"--set {setting}" for setting in settings_without_noise(first.spec_dict))
+        return f"sfumato run {quote(spec.as_posix())} {settings} --out {quote(baseline_folder(place).name)}"
 
     def _reports_of(self, point: str, beside: Path) -> dict[int, str]:
         """Path of the report of every seed of a point, relative to the folder ``beside``."""

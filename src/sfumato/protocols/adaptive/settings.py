@@ -13,7 +13,13 @@ from sfumato.adaptive_control.problem import Costs, Gap, Weights, minimise
 from sfumato.errors import SpecError
 from sfumato.privacy.privacy_filter import GaussianFilter
 from sfumato.radio.costs import TreeCosts
-from sfumato.schedule.control.adaptive import RoundSettings, least_participants, participants, round_plan
+from sfumato.schedule.control.adaptive import (
+    ALL_STEPS_DONE,
+    RoundSettings,
+    least_participants,
+    participants,
+    round_plan,
+)
 from sfumato.schedule.control.budget import Budget
 from sfumato.schedule.integer_grid import integer_grid_of
 from sfumato.schedule.local_steps import learning_rate
@@ -24,7 +30,6 @@ from sfumato.spec.training import CosineRate
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-DONE = "all local steps are done"
 SPENT = "the privacy budget is spent"
 _Choice = tuple[int, int | tuple[int, ...], int | tuple[int, ...]]
 
@@ -118,7 +123,7 @@ class SettingsChoice:
         """
         left = self.total - done
         if left < self.local + 1:
-            return last, DONE
+            return last, ALL_STEPS_DONE
         control, choose = self.control, self._for_each_edge if self.control.per_edge else self._for_each_kind
         steps = np.arange(self.local + 1, max(self.local + 1, min(control.max_steps, left)) + 1)
         weights = Weights(

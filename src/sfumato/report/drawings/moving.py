@@ -38,7 +38,7 @@ def moved_sentence(network: Network) -> list[str]:
         return []
     return [
         f"{_who_moves(network)}; every ε is for exactly these changes, known beforehand and public. With "
-        "other changes the same noise gives another ε."
+        "other changes the same noise may give another ε."
     ]
 
 

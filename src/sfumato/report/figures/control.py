@@ -14,24 +14,30 @@ from sfumato.report.figures.figure import DASHES, Figure
 from sfumato.report.results.series import Series
 from sfumato.report.results.watched_epsilons import budgets
 from sfumato.run_folder.reader import RunFolder
+from sfumato.schedule.control.adaptive import ALL_STEPS_DONE
 
 
 class _ControlVariable(NamedTuple):
-    """A quantity that control chooses: its metrics columns with their names, its title and its axis."""
+    """A quantity that control chooses: its metrics columns with their names, its title and its axis.
+
+    ``first``: what round 1 has, where control does not choose it (docs/control.md); "" where it does.
+    """
 
     name: str
     columns: tuple[tuple[str, str], ...]
     title: str
     axis: str
+    first: str = ""
 
 
 _CONTROL_VARIABLES = (
-    _ControlVariable("interval", (("interval", ""),), "Local steps a round", "local steps"),
+    _ControlVariable("interval", (("interval", ""),), "Local steps a round", "local steps", "drawn by lot"),
     _ControlVariable(
         "participation",
         (("participants_trusted", "trusted edges"), ("participants_untrusted", "other edges")),
         "Devices of an edge that take part",
         "devices",
+        "as many as may take part",
     ),
     _ControlVariable("noise", (("noise_factor", ""),), "Noise, as a multiple of the spec's noise", "factor"),
 )
@@ -49,7 +55,7 @@ def stop_reasons(one: Series) -> list[str]:
         ended = run.ledger.get("realised", {}).get("ended") if run.finished else None
         if ended:
             seed = f" (seed {run.spec_dict.get('seed', 0)})" if len(one.runs) > 1 else ""
-            said.append(f"{_rounds_sentence(run)}{seed}: {ended}.")
+            said.append(f"{_rounds_sentence(run, ended)}{seed}")
     return said
 
 
@@ -60,13 +66,7 @@ def budget_sentence(series: Series) -> list[str]:
     """
     if not series.first.spec_dict.get("control") or not series.network.has_noise:
         return []
-    by = "released models and messages"
-    if series.first.spec_dict["control"].get("estimates", "released") != "released":
-        by += " and measurements with noise"
-    said = (
-        f"Every ε here is a budget, kept whatever adaptive control chooses; it chooses by {by}, by "
-        "costs and by the budget that is left, and by nothing else"
-    )
+    said = "Every ε here is a budget, kept whatever adaptive control chooses"
     budget = budgets(series).get("cloud")
     if budget is None or math.isinf(budget.given) or text.epsilon(budget.spent) == text.epsilon(budget.given):
         return [f"{said}."]
@@ -96,17 +96,19 @@ def looked_at(one: Series) -> list[str]:
     ]
 
 
-def _rounds_sentence(run: RunFolder) -> str:
-    """A phrase on the local steps that the spec sets, and the rounds that control made of them."""
+def _rounds_sentence(run: RunFolder, ended: str) -> str:
+    """A sentence on the local steps that the spec sets, the rounds that control made of them, and why it
+    ended.
+    """
     training, rounds = run.spec_dict["training"], text.how_many(len(run.metrics), "round")
     steps = training.get("local_steps")
     if not steps:
-        return f"Ended after {rounds}"
+        return f"Adaptive control ended after {rounds}: {ended}."
     total, each = text.whole(training["rounds"] * steps), text.whole(steps)
-    return (
-        f"The spec sets {total} local steps ({text.how_many(training['rounds'], 'round')} of {each}); "
-        f"adaptive control ended after {rounds}"
-    )
+    planned = f"{total} local steps ({text.how_many(training['rounds'], 'round')} of {each})"
+    if ended == ALL_STEPS_DONE:
+        return f"Adaptive control made {rounds} of the spec's {planned}."
+    return f"The spec sets {planned}; adaptive control ended after {rounds}: {ended}."
 
 
 def kept_choices(series: Sequence[Series]) -> list[str]:
@@ -125,7 +127,7 @@ def kept_choices(series: Sequence[Series]) -> list[str]:
 def noise_factor_sentence(one: Series) -> list[str]:
     """A sentence on the factors by which adaptive control multiplied the noise of a run; else []."""
     factors = noise_factors(one)
-    return [f"In this run adaptive control multiplied the noise below by {factors}."] if factors else []
+    return [f"In this run adaptive control multiplied this noise by {factors}."] if factors else []
 
 
 def noise_factors(one: Series) -> str:
@@ -162,8 +164,10 @@ def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure 
     found = _curves_of_choice(series, kind)
     if not found or not _varies(found):
         return None
-    spans = "; ".join(f"{one.name} {_span(one)}".strip() for one in found)
-    said = f"Chosen by adaptive control before each round: {spans}."
+    spans = "; ".join(f"{one.name} {_span(one, later=bool(kind.first))}".strip() for one in found)
+    said = f"Chosen by adaptive control before each round: {spans}.{_why_of_noise(series, kind)}"
+    if kind.first:
+        said = f"In round 1 {kind.first}; chosen by adaptive control before every later round: {spans}."
     return curve_figure(
         found,
         title=kind.title,
@@ -176,7 +180,26 @@ def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure 
     )
 
 
-def _span(one: RunCurve) -> str:
-    """The least and the largest value of a curve as text; one number where they are written alike."""
-    least, most = (f"{value:.3g}" for value in (one.curve.mean.min(), one.curve.mean.max()))
-    return least if least == most else f"{least} to {most}"
+def _span(one: RunCurve, *, later: bool) -> str:
+    """The least and the largest value of a curve as text; one number where they are written alike.
+
+    ``later``: those after the first round, which is told apart.
+    """
+    values = one.curve.mean[1:] if later and len(one.curve.mean) > 1 else one.curve.mean
+    least, most = (text.number(float(value)) for value in (values.min(), values.max()))
+    span = least if least == most else f"{least} to {most}"
+    first = text.number(float(one.curve.mean[0]))
+    return f"{first} in round 1, then {span}" if len(values) < len(one.curve.mean) else span
+
+
+def _why_of_noise(series: Sequence[Series], kind: _ControlVariable) -> str:
+    """A sentence, after a space, on why control multiplies the noise; "" of other variables, and where it
+    only stops when the budget is spent.
+    """
+    policies = {one.first.spec_dict.get("control", {}).get("budget_policy", "spread") for one in series}
+    if kind.name != "noise" or policies != {"spread"}:
+        return ""
+    return (
+        " With it the budget lasts for the rounds that are left: shorter rounds than the spec's are more of "
+        "them, so each has more noise; longer ones have less."
+    )

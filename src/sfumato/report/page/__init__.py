@@ -9,5 +9,6 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     papers           links from the places of papers that a page names to a list at its end
     party_words      parties called by words on a whole page
     sections         the report of runs: its sections in order
+    tiles            tiles with a name and a value, and what their colours mean
     who_adds_noise   who adds how much noise, who takes part and what is clipped
 """

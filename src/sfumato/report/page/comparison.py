@@ -56,10 +56,11 @@ _BEST_TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 )
 
 
-def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
+def best_runs(series: Sequence[Series], summaries: Sequence[Summary], *, epsilons: bool = True) -> list[str]:
     """Sentences on which run has the best score, and which the smallest ε towards each kind of observer.
 
     Nothing is said where all runs are alike, of scores on different data, and of ε that cannot be compared.
+    ``epsilons``: whether those on ε are wanted.
     """
     said = []
     scores = set(by_score_and_data(series))
@@ -70,7 +71,7 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
         said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
-    for whom, of in _BEST_TOWARDS if have_comparable_epsilons(series) else ():
+    for whom, of in _BEST_TOWARDS if epsilons and have_comparable_epsilons(series) else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
         if finite and len({text.epsilon(value) for value, _ in known}) > 1:

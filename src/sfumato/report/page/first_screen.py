@@ -4,67 +4,66 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
-from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
 from sfumato.report.drawings.network_canvas import noise_sentence
 from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
-from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.html import under_name_of_run
 from sfumato.report.page.not_accounted import seed_sentence
+from sfumato.report.page.tiles import (
+    Tile,
+    energy_tile,
+    epsilon_tiles,
+    epsilon_tiles_caption,
+    meaning_of_looks,
+    name_of_aggregator,
+    of_which_class,
+    tiles_html,
+)
 from sfumato.report.results.attack_findings import attacked_run, observers_of, verdict
 from sfumato.report.results.claim_sentences import claims_by_reading, claims_sentence
 from sfumato.report.results.comparability import (
     asks_for_energy,
-    radio_model,
     warnings_of_series,
 )
 from sfumato.report.results.cost_of_privacy import (
-    commands_without_control,
     cost_of_privacy,
     cost_of_privacy_or_commands,
     scores_without_noise,
     twins_beside,
 )
 from sfumato.report.results.dp_ogl_plus import lead_of_run, protocol_warnings
+from sfumato.report.results.effect_of_control import (
+    commands_without_control,
+    effect_of_control,
+    unknown_effect,
+)
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import GroupNetwork, Network
+from sfumato.report.results.network import Network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.power_limit import power_limit_sentences
 from sfumato.report.results.protection_words import protection_paragraphs, warnings_of_run
 from sfumato.report.results.score_by_epsilon import score_by_epsilon
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import row_in_words, steps_of_everybody
+from sfumato.report.results.spec_sections import steps_of_everybody
 from sfumato.report.results.summary import (
     Summary,
     findings_of_run,
-    has_edges,
-    kind_within_devices,
-    largest_towards_device,
     of_main_unit,
     score_sentence,
     score_text,
 )
 from sfumato.run_folder.headline import ACCURACY, headline_of, scores_beside
 
-_WITHOUT_CONTROL = (
-    "What control saves",
-    "These commands, in the folder that holds the run, train the same without control, for the same ε, and "
-    "compare the two:",
+_NO_BASELINE = (
+    "What the noise costs in all is not known: no run without it is among these or lies beside them."
 )
 
-
-class _Tile(NamedTuple):
-    """A name and a value; ``look``: a class of the style, "" for that of most tiles."""
-
-    name: str
-    value: str
-    look: str = ""
+_ASKED = "How to find out what the noise costs"
 
 
 def first_screen(
@@ -91,9 +90,13 @@ def first_screen(
     else:
         warned = " ".join(warnings_of_series(series))
         parts += [_notice_html(warned)] if warned else []
-        lead = [*score_by_epsilon(series, summaries), *_costs_of_privacy(series)]
-        parts.append(_lead_html([*lead, *best_runs(series, summaries)]))
-        parts.append(_paragraphs(largest_epsilons_in_words(series)))
+        steps, costs = score_by_epsilon(series, summaries), _costs_of_privacy(series)
+        unknown = [_NO_BASELINE] if steps and not costs else []
+        best = best_runs(series, summaries, epsilons=not steps)
+        parts.append(_lead_html([*steps, *(costs or unknown), *best]))
+        parts += [_twin_commands_html(series[0])] if unknown else []
+        parts.append(_paragraphs(seed_sentence(series)))
+        parts.append("" if steps else _paragraphs(largest_epsilons_in_words(series)))
         parts.append(comparison(series, summaries))
         parts.append(pictures)
         parts.append(_each_run_html(series, matrices))
@@ -171,7 +174,7 @@ def _further_html(one: Series, matrix: Matrix) -> str:
     shape = network.shape
     placed = network.over_air or network.step_noise > 0 or (isinstance(shape, Tree) and shape.depth == 1)
     told = protocol_warnings(one.first.spec_dict)
-    noise = [*([_who_adds_noise(one, network)] if placed else []), *budget_sentence(one), *seed_sentence(one)]
+    noise = [*([_who_adds_noise(one, network)] if placed else []), *budget_sentence(one)]
     labels = labels_for(network)
     paragraphs = [
         noise,
@@ -202,29 +205,31 @@ def _receiver(hop: str) -> str:
 def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | None) -> str:
     """HTML of the first screen of one run: a verdict on its protocol, three columns, and the warnings."""
     score, asked = headline_of(one.first.metrics), asks_for_energy([one])
-    costs = [_Tile("Rounds", text.whole(summary.rounds))]
-    costs.append(_Tile("Traffic, up and down", text.quantity(summary.total_bytes, text.BYTES)))
+    costs = [Tile("Rounds", text.whole(summary.rounds))]
+    costs.append(Tile("Traffic, up and down", text.quantity(summary.total_bytes, text.BYTES)))
     if one.network.over_air:
-        costs.append(_Tile("Uses of subcarriers (up)", text.number(one.total("channel_uses").value)))
+        costs.append(Tile("Uses of subcarriers (up)", text.number(one.total("channel_uses").value)))
     if asked:
         time = text.quantity(summary.delay_s, text.SECONDS)
-        costs += [_energy_tile(one, summary.energy_j), _Tile("Time to transmit", time)]
-    known, command = cost_of_privacy_or_commands(one, twin)
-    how = known.pop() if command else ""
-    shown = _commands_html("What the noise costs in accuracy", how, command) if command else ""
-    controlled = bool(one.first.spec_dict.get("control"))
+        costs += [energy_tile(one, summary.energy_j), Tile("Time to transmit", time)]
+    known, shown = _worth_html(one, twin)
+    tiles = epsilon_tiles(one, summary)
+    colours = meaning_of_looks(tile.look for tile in tiles if tile.value != "–")
     epsilons = [
-        f'<p class="facts">{text.escape(_epsilon_tiles_caption(one, summary))}</p>',
-        _tiles_html(_epsilon_tiles(one, summary)),
+        f'<p class="facts">{text.escape(epsilon_tiles_caption(one, summary))}</p>',
+        tiles_html(tiles),
+        f'<p class="facts">{colours}</p>' if colours else "",
     ]
     beside = scores_beside(one.first.metrics)
-    final = _tiles_html([_Tile(f"Final {each.name}", score_text(each, one)) for each in (score, *beside)])
+    final = tiles_html([
+        Tile(f"Final {each.name}{of_which_class(each, one)}", score_text(each, one))
+        for each in (score, *beside)
+    ])  # fmt: skip
     columns = {
         "Who learns what": [*epsilons, _leakage_html(one, matrix)],
         "At what cost": [
-            _tiles_html(costs),
+            tiles_html(costs),
             _paragraphs(power_limit_sentences(one)),
-            _commands_html(*_WITHOUT_CONTROL, commands_without_control(one)) if controlled else "",
         ],
         "Accuracy" if score is ACCURACY else text.title(score.name): [
             final,
@@ -239,8 +244,38 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     others = [said for said in others if said not in protocol_warnings(one.first.spec_dict)]
     findings = _findings_html(dict.fromkeys([*_advice_for_bare_pairs(one), *others], ()))
     lead = _lead_html([*lead_of_run(one.first), *map(text.sentence, nothing)])
-    further = f'<div class="further">{_further_html(one, matrix)}</div>'
+    seeded = _paragraphs(seed_sentence([one]))
+    further = f'<div class="further">{_further_html(one, matrix)}{seeded}</div>'
     return f'{lead}<div class="answers">{blocks}</div>{findings}{further}'
+
+
+def _worth_html(one: Series, twin: Series | None) -> tuple[list[str], str]:
+    """Sentences on what noise costs a run in its score and what control saves it, and HTML of folded commands
+    that tell what of that is not known; "" for none.
+    """
+    if one.first.spec_dict.get("control"):
+        effect = effect_of_control(one)
+        if effect:
+            return effect, ""
+        question = "How to find out what control saves and noise costs"
+        return [unknown_effect(one)], _commands_html(question, *commands_without_control(one))
+    known, command = cost_of_privacy_or_commands(one, twin)
+    how = (
+        "These commands, in the folder that holds the run, train it without noise and write this page again:"
+    )
+    shown = _commands_html(_ASKED, how, command) if command else ""
+    return known, shown
+
+
+def _twin_commands_html(one: Series) -> str:
+    """HTML of the folded command that trains the first of several runs without noise; "" where there is
+    none.
+    """
+    _, commands = cost_of_privacy_or_commands(one, None)
+    how = (
+        "This command, in the folder that holds the run, trains it without noise; then write this page anew:"
+    )
+    return _commands_html(_ASKED, how, commands.splitlines()[0]) if commands else ""
 
 
 def _advice_for_bare_pairs(one: Series) -> list[str]:
@@ -256,7 +291,7 @@ def _advice_for_bare_pairs(one: Series) -> list[str]:
     key = "trust.trusted_aggregators" if one.network.device_word == "worker" else "trust.trusted_edges"
     whom = [
         *(["the cloud (trust.cloud)"] if "cloud" in kinds else []),
-        *([f"their own {_name_of_aggregator(one)} ({key})"] if "own-edge" in kinds else []),
+        *([f"their own {name_of_aggregator(one)} ({key})"] if "own-edge" in kinds else []),
     ]
     trust = f", or, where devices trust {' or '.join(whom)}, write so in the spec" if whom else ""
     return [
@@ -279,78 +314,3 @@ def _findings_html(found: Mapping[str, Sequence[str]]) -> str:
         for said, who in found.items()
     )
     return f'<div class="notice"><p>Findings</p><ul>{lines}</ul></div>' if lines else ""
-
-
-def _energy_tile(one: Series, energy_j: float) -> _Tile:
-    """The tile of the energy: joules, or of a radio given by gains the power over the receiver's noise in dB.
-
-    By gains an energy has no joules. Its sum over the uses of subcarriers by all devices, divided by their
-    number, is the mean power of a symbol.
-    """
-    spec = one.first.spec_dict
-    if radio_model(spec) == "gains":
-        uses, radio = one.total("channel_uses").value, spec.get("radio")
-        std = float(radio.get("noise_std") or 1.0) if isinstance(radio, Mapping) else 1.0
-        if energy_j > 0 and uses > 0:
-            decibel = 10 * math.log10(energy_j / uses / std**2)
-            return _Tile(
-                "Sent power of all devices together, over the receiver's noise",
-                f"{decibel:.1f} dB".replace("-", "−"),
-            )
-        return _Tile("Energy, relative to the receiver's noise", text.number(energy_j))
-    return _Tile("Energy", text.quantity(energy_j, text.JOULES))
-
-
-def _epsilon_tiles(one: Series, summary: Summary) -> list[_Tile]:
-    """A tile with the largest ε for each kind of observer."""
-    network, edge = one.network, _name_of_aggregator(one)
-    others = {"worker": "other workers", "site": "another site"}.get(network.device_word, "other devices")
-    raw = one.first.privacy.raw_to_trusted_edge
-    some_raw = has_edges(one) and bool(raw)
-    found = [
-        ("the cloud", summary.epsilon_cloud),
-        ("the public", summary.epsilon_public),
-        (f"its own {edge}, if not trusted" if some_raw else f"its own {edge}", summary.epsilon_own_edge),
-        (f"another {edge}", summary.epsilon_other_edge),
-        (others, largest_towards_device(one)),
-    ]
-    tiles = [_Tile(name, text.epsilon(value), look_of_epsilon(value)) for name, value in found]
-    if some_raw:
-        alone = math.isnan(summary.epsilon_own_edge)
-        name = f"its own {edge}" if alone else f"its own {edge}, if trusted"
-        tiles.insert(2, _Tile(name, BY_TRUST if alone else "∞", "trusted"))
-    return [_Tile("the cloud", BY_TRUST, "trusted"), *tiles[1:]] if summary.cloud_is_trusted else tiles
-
-
-def look_of_epsilon(epsilon: float) -> str:
-    """CSS class of the tile of an ε: ``unprotected`` for ∞, ``warn`` above `LARGE_EPSILON`, else ""."""
-    return "unprotected" if epsilon == math.inf else "warn" if epsilon > LARGE_EPSILON else ""
-
-
-def _name_of_aggregator(one: Series) -> str:
-    """What the aggregators of devices are called: masters of groups, or as the lowest tier of a tree."""
-    shape = one.network.shape
-    if isinstance(shape, Tree):
-        return shape.tiers[-1].name if shape.depth > 1 else "edge"
-    return "master" if isinstance(shape, GroupNetwork) else "edge"
-
-
-def _epsilon_tiles_caption(one: Series, summary: Summary) -> str:
-    """The text above the tiles: of which unit and at which δ the ε are."""
-    grouped = not math.isnan(summary.epsilon_peers)
-    kind = kind_within_devices(one.first) or ("worker" if grouped else "device")
-    row = row_in_words(one.first.spec_dict) if kind == "record" else ""
-    at = text.at_delta(one.first.privacy.delta)
-    which = f", which is {row}{at}," if row else at
-    return f"The largest ε of a {kind}{which} towards"
-
-
-def _tiles_html(tiles: Iterable[_Tile]) -> str:
-    """HTML of tiles with a name and a value each; those without a value are left out."""
-    shown = [
-        (f' class="{tile.look}"' if tile.look else "", text.escape(tile.name), text.escape(tile.value))
-        for tile in tiles
-        if tile.value not in ("–", "")
-    ]
-    blocks = "".join(f"<div{look}><dt>{name}</dt><dd>{value}</dd></div>" for look, name, value in shown)
-    return f'<dl class="tiles">{blocks}</dl>'

@@ -23,16 +23,20 @@ _IN_USE = "A deployment draws noise from a secret source."
 _OF_RECEIVERS = "In a real network the noise is the receivers' own, and nobody draws it."
 
 
-def seed_sentence(one: Series) -> list[str]:
-    """A sentence that the noise of a simulation follows from its seed; [] without noise, and for real
+def seed_sentence(series: Sequence[Series]) -> list[str]:
+    """A sentence that the noise of simulations follows from their seeds; [] without noise, and for real
     parties.
     """
-    if one.first.deployed or not has_noise(one.first.spec_dict):
-        return []
-    return [
-        "The noise of this simulation follows from its seed: whoever has the seed can subtract it, and these "
-        "ε do not hold against them."
-    ]
+    simulated = [one for one in series if not one.first.deployed and has_noise(one.first.spec_dict)]
+    return [noise_from_seed("this" if len(series) == 1 else "a")] if simulated else []
+
+
+def noise_from_seed(which: str) -> str:
+    """A sentence that the noise of ``which`` (this, a) simulation follows from its seed."""
+    return (
+        f"The noise of {which} simulation follows from its seed: whoever has the seed can subtract it, and "
+        "these ε do not hold against them."
+    )
 
 
 def _about_test_examples(series: Sequence[Series]) -> list[str]:

@@ -145,11 +145,12 @@ def _subtitle_html(series: Sequence[Series]) -> str:
     for one in series:
         spec = one.first.spec_dict
         model, topology = spec.get("model"), spec.get("topology")
-        said = [f"protocol {spec['protocol']}"]
+        said = [] if one.name == one.first.name else [f"spec {one.first.name}"]
+        said.append(f"protocol {spec['protocol']}")
         said += [f"data {data_of(one)}"] if data_of(one) else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
         said += _parties_in_words(one.network)
-        said += [] if unit_of_run(one.first) == "device" else [f"one {unit_of_run(one.first)} is protected"]
+        said.append(f"ε of one {unit_of_run(one.first)}")
         said += _moves_in_words(topology.get("moves")) if isinstance(topology, Mapping) else []
         said += ["adaptive control"] if spec.get("control") else []
         said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]
@@ -326,7 +327,7 @@ def _noise_html(one: Series, alike: Sequence[Series]) -> str:
     persons = unit_of_run(one.first) == "person"
     noise = noise_part(noise_of(spec, network), training_of(spec, network), persons=persons)
     whose = f": {text.escape(one.name)}" if len(alike) > 1 else ""
-    return f"<h4>Who adds noise{whose}</h4>{factors}{noise}"
+    return f"<h4>Who adds noise{whose}</h4>{noise}{factors}"
 
 
 def _claims_html(one: Series, figures: PlacedFigures) -> str:

@@ -99,8 +99,9 @@ def _rounds(training: Mapping[str, Any]) -> str:
     """Sentences on how many rounds the training has, and who takes part."""
     if training.get("controlled"):
         return (
-            "Adaptive control chooses before every round how many local steps it has, how many devices of an "
-            "edge take part, and the factor by which the noise below is multiplied."
+            "Adaptive control chooses before every round but the first how many local steps it has and how "
+            "many devices of an edge take part, and before every round the factor by which the noise below "
+            "is multiplied."
         )
     said = f"The training has {text.whole(training['rounds'])} rounds. {sentence_of_participation(training)}"
     return f"{said} {training.get('dropouts', '')}".rstrip()

@@ -32,6 +32,14 @@ def title_of(name: str) -> str:
     return SCORES[name].name if name in SCORES else _NAMES[name]
 
 
+def with_value(name: str, value: str) -> str:
+    """The title of an objective with its ``value`` as text: ``ε = 8 towards the cloud``."""
+    title = title_of(name)
+    if not name.startswith(EPSILON_PREFIX):
+        return f"{title} of {value}"
+    return f"ε = {value} {title.removeprefix('ε ')}"
+
+
 @dataclass(frozen=True)
 class ObjectiveAxis:
     """The Plotly axis of one objective.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
+from sfumato.report.page.not_accounted import noise_from_seed
 from sfumato.report.pareto.axis import ACCURACY, SCORES, title_of
 from sfumato.report.pareto.knee import knee_sentences
 from sfumato.report.pareto.points import (
@@ -22,7 +23,7 @@ from sfumato.report.pareto.points import (
     value_of,
     varied_objectives,
 )
-from sfumato.rounding import certainty
+from sfumato.report.results.epsilon_words import several_in_words
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.spec.words_of_keys import WORDS
 
@@ -34,14 +35,15 @@ def headline(swept: ParetoPage) -> str:
     failed = f"; {text.whole(len(swept.failures))} failed" if swept.failures else ""
     seeds = max((point.seeds for point in swept.points), default=0)
     of = f" of {seeds} seeds each" if seeds > 1 else ""
-    alone = " One seed each: a small difference between points may be chance." if seeds == 1 else ""
+    tested = f" and {text.whole(swept.tested)} test examples" if swept.tested else ""
+    alone = f" One seed each{tested}: a small difference between points may be chance." if seeds == 1 else ""
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
     bends = knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
     said = [*_best_by_rule(swept), *bends, *_epsilons_in_words(swept), f"{counted}{of}{failed}.{alone}"]
     only_target = tuple(swept.keys) == (WORDS["privacy.noise.epsilon"],)  # its least has the least ε
     for name in varied_objectives(swept):
-        if only_target and name.startswith(EPSILON_PREFIX):
-            continue
+        if only_target and (name.startswith(EPSILON_PREFIX) or (bends and name in SCORES)):
+            continue  # then the sentence on the front has the best score
         known = [point for point in swept.points if math.isfinite(value_of(point, name))]
         if known:
             best = min(known, key=lambda point: cost_of(point, name))
@@ -58,12 +60,38 @@ def headline(swept: ParetoPage) -> str:
         for name in swept.measured
         if name.startswith(EPSILON_PREFIX) and (other := repeated_by(swept, name)) is not None
     ]
+    if only_target and bends and not math.isnan(swept.guess):
+        said.append(f"Guessing would give {text.percent(swept.guess)}.")
     said += [*_trust_difference_sentence(swept), *_sentence_on_baseline(swept)]
+    if any(name in SCORES for name in swept.measured) and any(map(_is_bounded, swept.points)):
+        said.append(noise_from_seed("a"))
     failures = ["Some points failed; they are listed below."] if swept.failures else []
     warnings = [*failures, *_large_epsilons(swept), *swept.notices]
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in warnings)
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
-    return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div></section>'
+    return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div>{_command(swept)}</section>'
+
+
+def _is_bounded(point: SweptPoint) -> bool:
+    """Whether any ε of a point is finite."""
+    return any(
+        math.isfinite(value_of(point, name)) for name in point.objectives if name.startswith(EPSILON_PREFIX)
+    )
+
+
+def _command(swept: ParetoPage) -> str:
+    """HTML of the folded command that trains a run without noise beside the sweep; "" where none fits, or one
+    is there.
+    """
+    if not swept.silent_command:
+        return ""
+    how = (
+        "This command, in the folder that holds the sweep, trains the same without noise. The sweep's own "
+        "command, given once more, then writes its accuracy into this page:"
+    )
+    shown = f'<pre class="command" tabindex="0">{text.escape(swept.silent_command)}</pre>'
+    question = "What the noise costs in all"
+    return f"<details><summary>{question}</summary>{text.paragraphs([how])}{shown}</details>"
 
 
 def _epsilons_in_words(swept: ParetoPage) -> list[str]:
@@ -83,11 +111,8 @@ def _epsilons_in_words(swept: ParetoPage) -> list[str]:
     shown = values if len(values) <= _MOST_EPSILONS else [values[0], values[-1]]
     if not shown:
         return []
-    sure = text.join_names([f"{certainty(value)} sure at ε = {text.epsilon(value)}" for value in shown])
-    return [
-        f"What {title_of(names[0])} means: an observer that starts at 50 : 50 on whether somebody's data "
-        f"were used can become at most {sure}, leaving δ aside."
-    ]
+    said = several_in_words("somebody's", shown)
+    return [f"What {title_of(names[0])} means: {said[0].lower()}{said[1:]}"]
 
 
 def _clause_on_guessing(swept: ParetoPage, name: str) -> str:
@@ -160,8 +185,8 @@ def _trust_difference_sentence(swept: ParetoPage) -> list[str]:
 
 
 def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
-    """One sentence on how to see what noise costs in all, where scores have no point without noise; else
-    [].
+    """One sentence on what a run without noise reaches, or that there is none, where scores have no point
+    without noise; else [].
     """
     names = [name for name in swept.measured if name.startswith(EPSILON_PREFIX)]
     known = [{value_of(point, name) for name in names} for point in swept.points]
@@ -173,7 +198,4 @@ def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
         return [
             f"Without noise {title_of(score)} is {SCORES[score].text(swept.silent)} ({swept.silent_name})."
         ]
-    return [
-        "No point is without noise: sfumato run SPEC --baseline, with the spec of this sweep, shows what "
-        "noise costs in all."
-    ]
+    return ["What the noise costs in all is not known: no point, and no run beside the sweep, is without it."]

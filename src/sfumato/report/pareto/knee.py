@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from sfumato.report.pareto.axis import SCORES, title_of
+from sfumato.report.pareto.axis import SCORES, with_value
 from sfumato.report.pareto.points import ParetoPage, SweptPoint, describe_objective, shown_value
 from sfumato.run_folder.headline import ACCURACY
 
@@ -50,14 +50,14 @@ def _place_of_knee(front: _Front) -> int | None:
 
 def _knee_sentence(across: str, up: str, front: _Front, place: int) -> str:
     """Sentences on the score ``up`` at the ends of the front and at its bend, over the cost ``across``."""
-    score, shown, most = SCORES[up], title_of(across), front[-1][2]
+    score, most = SCORES[up], front[-1][2]
     ends = [(describe_objective(one, across), value) for one, _, value in (front[place], front[0])]
     less = [
         f"at {cost}, {score.text(value)}"
         f"{f' ({_points(most) - _points(value):.1f} points less)' if score is ACCURACY else ''}"
         for cost, value in ends
     ]
-    first = f"At {shown} of {describe_objective(front[-1][0], across)}"
+    first = f"At {with_value(across, describe_objective(front[-1][0], across))}"
     return f"{first} {score.name} is {score.text(most)}; {'; '.join(less)}."
 
 

@@ -56,6 +56,9 @@ class ParetoPage:
         guess: the accuracy of guessing, 0 to 1; NaN where it is not known or differs.
         silent: the score of a run without noise that is otherwise like all points; NaN without such a run.
         silent_name: of that run.
+        silent_command: shell command, for the folder that holds the sweep, that trains such a run; "" where
+            points differ in more than noise.
+        tested: number of test examples of every point; 0 where that is not known or differs.
     """
 
     title: str
@@ -67,6 +70,8 @@ class ParetoPage:
     guess: float = math.nan
     silent: float = math.nan
     silent_name: str = ""
+    silent_command: str = ""
+    tested: int = 0
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -94,7 +99,7 @@ def note_on_trust(points: Sequence[SweptPoint], name: str) -> str:
     raw = text.join_names(some).replace(" and ", " or ")
     trusting = sum(point.known_raw in some for point in points)
     where = "" if trusting == len(points) else f", at {trusting} of {len(points)} points"
-    return f"∞ towards their own edge, which they trust, for {raw} devices{where}" if some else ""
+    return f"∞ for {raw} devices towards their own edge, which they trust{where}" if some else ""
 
 
 def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato.errors import SfumatoError
 from sfumato.report.formatting import join_names, number, title, whole
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
-from sfumato.report.results.series import Series, folders_of_seeds, load_series
+from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
+from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import clip_of, has_noise, sends_over_the_air
 from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
-from sfumato.run_folder.manifest import MANIFEST_FILE
-from sfumato.run_folder.reader import SPEC_FILE, read_run_spec
 from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
 OVER = 10  # values in a running mean
 _MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is taken
-_MOST_FOLDERS = 50  # the most recent ones
+BESIDE = "beside this run's"
+"""Where a run in another folder of the same place is, for its name."""
 _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it are read
 
 
@@ -88,12 +86,12 @@ class _Compared(NamedTuple):
         if score is ACCURACY:
             amount, seen = f"{points:.1f} points of accuracy", points >= 0.05
         cost = f"{title(what)} costs {amount}" if seen else f"No cost of {what} is seen"
-        clipped = " (clipping is in both)" if clip_of(spec) else ""
+        clipped = " Both clip: what clipping costs is not in this." if clip_of(spec) else ""
         many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
         return (
-            f"{cost}{clipped}: {self.one.name} ends at {score.text(self.reached)}{many}, and "
+            f"{cost}: {self.one.name} ends at {score.text(self.reached)}{many}, and "
             f"{self.other.name}, which has no noise, at {score.text(self.best)}{self._note_on_chance()}."
-            f"{self._in_the_last()}"
+            f"{self._in_the_last()}{clipped}"
         )
 
     def _note_on_chance(self) -> str:
@@ -159,7 +157,7 @@ def twins_beside(series: Sequence[Series]) -> list[Series]:
     """For each run the most recent finished one in a folder beside it, of the same spec but for noise.
 
     Their names say in which folder they are. Runs without noise have none. Of many runs none is looked for,
-    as each may read `_MOST_FOLDERS`; what lies in one folder is read once.
+    as each may read many folders; what lies in one folder is read once.
     """
     if len(series) > _MOST_LOOKED_FOR:
         return []
@@ -170,7 +168,7 @@ def twins_beside(series: Sequence[Series]) -> list[Series]:
     return [
         twin
         for place, ones in places.items()
-        for twin in _twins_in(place, ones, "beside it", own)
+        for twin in _twins_in(place, ones, BESIDE, own)
         if twin is not None
     ]
 
@@ -189,7 +187,7 @@ def _twins_in(
     """`twin_in` of each run; folders are read until all that have noise have one, those ``own`` never."""
     found: list[Series | None] = [None] * len(series)
     wanted = [number for number, one in enumerate(series) if has_noise(one.first.spec_dict)]
-    for folder in _folders_in(place, own) if wanted else ():
+    for folder in folders_in(place, own) if wanted else ():
         twin = _finished_twin(folder, [series[number] for number in wanted], where)
         if twin is not None:
             fitting = [number for number in wanted if cost_of_privacy([series[number], twin])]
@@ -203,18 +201,14 @@ def _twins_in(
 def _finished_twin(folder: Path, series: Sequence[Series], where: str) -> Series | None:
     """The run in a folder, if it is finished, has no noise, and a spec that trains as one of ``series``.
 
-    Its spec alone is read first. Its name says where it is.
+    Its name says where it is.
     """
-    try:
-        spec = read_run_spec(folders_of_seeds(folder)[0])
-        if not any(trains_alike_but_for_noise(one.first.spec_dict, spec) for one in series):
-            return None
-        (one,) = load_series([folder])
-    except (SfumatoError, OSError, ValueError):
-        return None  # damaged, or being written
-    if has_noise(one.first.spec_dict) or not all(run.finished for run in one.runs):
-        return None
-    return replace(one, name=f"the run in the folder {folder.name} {where}")
+
+    def trains_alike(spec: Mapping[str, Any]) -> bool:
+        return any(trains_alike_but_for_noise(one.first.spec_dict, spec) for one in series)
+
+    one = finished_run_in(folder, trains_alike, where)
+    return None if one is None or has_noise(one.first.spec_dict) else one
 
 
 def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[str], str]:
@@ -233,7 +227,7 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
     spec_dict = one.first.spec_dict
     if not has_noise(spec_dict) or spec_dict.get("control"):  # no twin: what is drawn depends on noise
         return [], ""
-    folder, spec = one.folder.resolve(), _spec_beside(one)
+    folder, spec = one.folder.resolve(), spec_beside(one)
     settings = " ".join(f"--set {setting}" for setting in settings_without_noise(one.first.spec_dict))
     command = (
         f"sfumato run {spec} {settings} "
@@ -244,8 +238,7 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
     )
     if sends_over_the_air(one.first.spec_dict):
         unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."
-    how = "These commands, in the folder that holds the run, train it and write this report again:"
-    return [f"{unknown} {how}"], command
+    return [unknown], command
 
 
 def scores_without_noise(scores: Sequence[Headline], twin: Series | None) -> list[str]:
@@ -255,32 +248,3 @@ def scores_without_noise(scores: Sequence[Headline], twin: Series | None) -> lis
     told = [one for one in scores if one.column in twin.first.metrics]
     said = [f"{one.name} {one.text(twin.final(one.column).value)}" for one in told]
     return [f"Without noise: {join_names(said, len(said))} after the last round."] if said else []
-
-
-def commands_without_control(one: Series) -> str:
-    """Shell commands, for the folder above the run's, that train it without control and compare both runs.
-
-    Energy and time are shown of a run whose spec names a radio, so the command names the one that control
-    takes where none is named.
-    """
-    name = one.folder.resolve().name
-    other = quote(f"{name}-without-control")
-    radio = "" if one.first.spec_dict.get("radio") else " --set 'radio={preset: h2fdp}'"
-    return (
-        f"sfumato run {_spec_beside(one)} --set control=null{radio} --out {other}\n"
-        f"sfumato report {quote(name)} {other} --out {quote(f'{name}-control.html')}"
-    )
-
-
-def _spec_beside(one: Series) -> str:
-    """The path of a run's spec from the folder that holds the run, as a shell reads it."""
-    within = one.first.path.resolve().relative_to(one.folder.resolve().parent)
-    return quote((within / SPEC_FILE).as_posix())
-
-
-def _folders_in(place: Path, own: Collection[Path]) -> Iterator[Path]:
-    """Folders in ``place`` but ``own`` that hold a run, or seeds of one, the most recent first."""
-    seeds = {path.parent.parent for path in place.glob(f"*/seed-*/{MANIFEST_FILE}")}
-    folders = {path.parent for path in place.glob(f"*/{MANIFEST_FILE}")} | seeds
-    recent = sorted(folders - set(own), key=lambda folder: folder.stat().st_mtime_ns, reverse=True)
-    yield from recent[:_MOST_FOLDERS]

@@ -8,12 +8,14 @@ from typing import Any
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.report.formatting import epsilon, how_many
+from sfumato.report.formatting import epsilon, how_many, join_names
 from sfumato.report.results.spec_sections import clip_kind_of, row_in_words, section_of, steps_of_everybody
 from sfumato.rounding import certainty, number
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 _ALMOST_CERTAIN = "almost certain"
+_CALLED_STRONG = "ε ≤ 1 has been called strong"
+"""By Ponomareva et al., How to DP-fy ML (2023), section 5, for all data of a person (docs/epsilon.md)."""
 _WEAK = 5.0  # of ε: even odds become 148 to 1
 
 
@@ -21,14 +23,35 @@ def epsilon_in_words(kind: str, value: float) -> str:
     """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
     sure = sure_in_words(value, 0.5)
     most = sure if sure == _ALMOST_CERTAIN else f"at most {sure} sure, leaving δ aside"
-    weak = ": hardly any protection" if value > LARGE_EPSILON else ": little protection"
     if sure == _ALMOST_CERTAIN:
         weak = ": no protection in practice"
-    elif value <= _WEAK:
-        weak = ""
+    elif value > LARGE_EPSILON:
+        weak = ": hardly any protection"
+    elif value > _WEAK:
+        weak = f": little protection ({_CALLED_STRONG})"
+    else:
+        weak = f" ({_CALLED_STRONG})" if value > 1 else ""
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
         f"used can become {most}{weak}."
+    )
+
+
+def several_in_words(whose: str, values: Sequence[float]) -> str:
+    """A sentence on what several ε mean for one unit; "" without any.
+
+    ``whose`` data: ``a device's``. The ε at which an observer becomes almost certain come last, together.
+    """
+    sure = {value: sure_in_words(value, 0.5) for value in values}
+    limited = [f"{told} sure at ε = {epsilon(value)}" for value, told in sure.items() if told[0].isdigit()]
+    certain = [f"ε = {epsilon(value)}" for value, told in sure.items() if told == _ALMOST_CERTAIN]
+    said = [f"at most {join_names(limited)}, leaving δ aside"] if limited else []
+    said += [f"{_ALMOST_CERTAIN} at {join_names(certain)}"] if certain else []
+    if not said:
+        return ""
+    return (
+        f"An observer that starts at 50 : 50 on whether {whose} data were used can become "
+        f"{', and '.join(said)}."
     )
 
 
@@ -66,9 +89,9 @@ def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "
     column, row = section_of(spec, "data").get("person_column"), row_in_words(spec)
     whole = "has no finite ε" if clip_kind_of(spec) == "example" else "is not accounted for"
     if kind == "record":
-        many = f"; a {place} has {held}" if held else ""
-        what = f"A record is {row or 'one example'}, and its {place} sees it{many}."
-        less = "A person with several records is protected less, and"
+        many = f" A {place} has {held} records." if held else ""
+        what = f"A record is {row or 'one example'}. Its {place} sees it.{many}"
+        less = "Somebody with several records is protected less, and"
     else:
         rows = f"all rows{f' ({row} each)' if row else ''} with one value of {column or 'a column'}"
         what = f"A person is {rows}; at most one of them is in a local step."

@@ -9,8 +9,9 @@ from itertools import pairwise
 from sfumato.report.formatting import epsilon, number, percent, whole
 from sfumato.report.results.comparability import by_score_and_data, have_comparable_epsilons
 from sfumato.report.results.cost_of_privacy import by_chance
+from sfumato.report.results.epsilon_words import several_in_words
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import Summary, guess_of_run
+from sfumato.report.results.summary import Summary, guess_of_run, unit_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline
 from sfumato.spec.without_noise import trains_alike_but_for_noise
 
@@ -19,7 +20,8 @@ _Point = tuple[Series, Summary]
 
 
 def score_by_epsilon(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
-    """A sentence on how the score changes with each step of ε towards the cloud, and whether by chance.
+    """Sentences on how the score changes with each step of ε towards the cloud, whether by chance, and on
+    what these ε mean.
 
     [] for runs that differ in more than noise, that are judged by different scores or on different data,
     whose ε cannot be compared, or of which fewer than two or more than six have a finite ε of their own.
@@ -36,7 +38,10 @@ def score_by_epsilon(series: Sequence[Series], summaries: Sequence[Summary]) -> 
     steps = [_step_in_words(score, *pair) for pair in pairwise(points)]
     guess = guess_of_run(points[0][0]) if score is ACCURACY else math.nan
     guessing = "" if math.isnan(guess) else f" Guessing would give {percent(guess)}."
-    return [f"What more ε towards the cloud brings in {score.name}: {'; '.join(steps)}.{guessing}"]
+    return [
+        f"What more ε towards the cloud brings in {score.name}: {'; '.join(steps)}.{guessing}",
+        several_in_words(f"a {unit_of_run(points[0][0].first)}'s", [one.epsilon_cloud for _, one in points]),
+    ]
 
 
 def _differ_in_noise_only(series: Sequence[Series]) -> bool:

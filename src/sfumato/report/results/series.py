@@ -187,8 +187,12 @@ def _with_unique_names(series: list[tuple[Path, Series]]) -> tuple[Series, ...]:
     """The series of these pairs (folder, series), each name unique.
 
     A name that several have is followed by the folder's name in brackets; where these too are equal, by the
-    path.
+    path. Where all have one name, the folder's name, or path, stands alone.
     """
+    if len(series) > 1 and len({one.first.name for _, one in series}) == 1:
+        names = [path.name for path, _ in series]
+        alone = names if len(set(names)) == len(names) else [str(path) for path, _ in series]
+        return tuple(replace(one, name=name) for (_, one), name in zip(series, alone, strict=True))
     for further in (lambda path: path.name, str):
         counts = Counter(one.name for _, one in series)
         series = [

@@ -95,17 +95,22 @@ def of_draws(played: Played, *, parties: bool) -> Assumed:
         parties: whether devices are drawn for a round; if false, only rows are drawn for batches.
     """
     what = "Who and which rows were drawn stays secret." if parties else "Which rows were drawn stays secret."
+    more = "Whoever knows what was drawn learns more than the figures say."
+    if played == "simulated":
+        return Assumed(
+            what,
+            f"{more} In this run it did not: every draw follows from the seed, which is in spec.yaml, and "
+            "which others can guess or try.",
+        )
     kept = []
-    if played not in ("not yet", "simulated"):
+    if played != "not yet":
         kept.append("the keys and the memories of the parties")
         if parties:
             kept.append("what those receive to whom devices send")
     elif parties:
         kept.append("ledger.json, which says how often each took part")
-    if played == "simulated":
-        kept.append("spec.yaml, which has the seed that every draw follows from")
     keep = f" Keep secret {text.join_names(kept)}." if kept else ""
-    return Assumed(what, f"Whoever knows what was drawn learns more than the figures say.{keep}")
+    return Assumed(what, f"{more}{keep}")
 
 
 def of_ciphers(hops: str, least: str, played: Played) -> tuple[Assumed, ...]:

@@ -114,7 +114,7 @@ class Statement:
     @cached_property
     def place(self) -> str:
         """What a party with data is called: site or device."""
-        return words.place_of(self.network, self.units)
+        return words.place_of(self.network, self._kinds)
 
     @property
     def simulation(self) -> str:
@@ -176,8 +176,13 @@ class Statement:
     @cached_property
     def units(self) -> dict[str, str]:
         """Each kind of unit (device, record, person) that has guarantees, to a phrase on what it is."""
-        kinds = {row.unit_kind for row in self.privacy.guarantees}
-        return {kind: what for kind, what in words.UNITS.items() if kind in kinds}
+        named = {kind: what for kind, what in words.UNITS.items() if kind in self._kinds}
+        return {kind: what.format(place=self.place) for kind, what in named.items()}
+
+    @cached_property
+    def _kinds(self) -> frozenset[str]:
+        """Kinds of units that have guarantees."""
+        return frozenset(row.unit_kind for row in self.privacy.guarantees)
 
     @property
     def protected(self) -> str:

@@ -10,6 +10,7 @@ from datetime import date
 from string import Template
 
 from sfumato.large_epsilons import LARGE_EPSILON
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
@@ -33,6 +34,7 @@ _YARDSTICK = (
     "As a yardstick: for all data of a person ε ≤ 1 has been called strong and ε ≤ 10 reasonable (Ponomareva "
     "et al., How to DP-fy ML, 2023, section 5)"
 )
+_STRONG = 1.0  # of the yardstick
 _SHORT = 12  # digits of a hash, where the whole stands below
 
 
@@ -109,7 +111,7 @@ def _summary_html(statement: Statement, delta: str) -> str:
         if finite:
             first = max(finite, key=_by_cloud_first)
             said = [_most_sentence(first, one, statement, delta), *_towards_public(first, finite, statement)]
-            lead += [" ".join(said), _yardstick(one)]
+            lead += [" ".join(said), _yardstick(one, first.largest_finite or 0.0)]
     if after := after_run_sentence(statement.privacy):
         lead += [*after, "For a unit of which it is known how often it took part, rely on the larger ε."]
     said = [*statement.findings, *statement.privacy.notes]
@@ -180,15 +182,19 @@ def _towards_public(told: RelatedPairs, finite: Sequence[RelatedPairs], statemen
     return []
 
 
-def _yardstick(promise: Promise) -> str:
-    """A sentence on what has been called a small ε, and on how far that helps for a kind of unit."""
+def _yardstick(promise: Promise, value: float) -> str:
+    """Sentences on what has been called a small ε, and where the largest finite ε, ``value``, lies."""
+    most, placed = certainty(LARGE_EPSILON), "above both"
+    if value <= LARGE_EPSILON:
+        placed = "strong by that" if value <= _STRONG else "between the two"
+    said = f"{_YARDSTICK}; yet ε = {LARGE_EPSILON:g} lets 50 : 50 become {most}."
+    here = f"ε = {text.epsilon(value)} is {placed}"
     if promise.kind == "record":
         return (
-            f"{_YARDSTICK}. These are about all data of a person: compare the ε of somebody with {SEVERAL} "
-            "records, which stands under What is not protected."
+            f"{said} For somebody with one record {here}; for somebody with {SEVERAL} compare the ε under "
+            "What is not protected, at its own δ."
         )
-    most = certainty(LARGE_EPSILON)
-    return f"{_YARDSTICK}; yet ε = {LARGE_EPSILON:g} lets 50 : 50 become {most}."
+    return f"{said} Here {here}."
 
 
 def _at_most(epsilon: float) -> str:
@@ -245,12 +251,12 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
     ranged = ["smallest and largest ε of these"] if any(row.epsilon_range for row in listed) else []
     named = statement.titled
     return text.html_table(
-        ("of", "towards", "who is", "ε", *ranged, "how many pairs", "releases", "compared", "added up by"),
+        ("of", "towards", "who is", "ε", *ranged, "stands for", "releases", "compared", "added up by"),
         [
             (
-                text.unit_of(replace(row, unit=named(row.unit))), named(row.observer),
+                _units_of(row, statement), named(row.observer),
                 statement.observer(row), text.epsilon(row.epsilon),
-                *(text.epsilon_range(row) for _ in ranged), text.whole(row.stands_for),
+                *(text.epsilon_range(row) for _ in ranged), _stands_for(row, statement),
                 text.whole(row.releases), row.neighbours, row.method,
             )
             for row in listed
@@ -258,6 +264,24 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
         caption=f"Every guarantee{first if len(rows) > len(listed) else ''}; δ = {delta}",
         numeric=(3, *(4 for _ in ranged), 4 + len(ranged), 5 + len(ranged)),
     )  # fmt: skip
+
+
+def _units_of(row: Guarantee, statement: Statement) -> str:
+    """Whose ε a row has, as text: every record or person of a named site, or the unit with its sites."""
+    titled = statement.titled(row.unit)
+    site = titled.partition(":")[2]
+    if row.unit_kind == "device" or list(row.sites) != [site]:
+        return text.unit_of(replace(row, unit=titled))
+    count = statement.held.by_site(statement.network).get(site)
+    many = f" ({text.how_many(count, row.unit_kind)})" if count else ""
+    return f"every {row.unit_kind} of {site}{many}"
+
+
+def _stands_for(row: Guarantee, statement: Statement) -> str:
+    """How many pairs a row stands for: of devices, or sites with units, and observers alike."""
+    if row.stands_for == 1:
+        return "this pair"
+    return f"{text.how_many(row.stands_for, 'pair')} of a {statement.place} and an observer"
 
 
 def _trust_html(statement: Statement) -> str:
@@ -283,7 +307,7 @@ def _trusted_sentences(statement: Statement) -> list[str]:
     """Sentences on who is declared as trusted, from which round on, and on their noise."""
     moving = ["Devices move from edge to edge during the training. Who is where, and when, is public."]
     if not statement.trusted:
-        said = ["No aggregator is declared as trusted with raw updates."]
+        said = ["No edge, master or cloud is declared as trusted with raw updates."]
     elif len(eras := statement.trust_by_round) > 1:
         named = (f"from round {one.from_round} on {', '.join(one.trusted) or 'nobody'}" for one in eras)
         declared = f"Declared as trusted with raw updates of the devices under them: {'; '.join(named)}."

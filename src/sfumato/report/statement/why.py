@@ -46,15 +46,15 @@ RULES = {
     ),
     "zero-out": Rule(
         "Compared are the training as it was, and one in which all that the unit contributes is zero.",
-        "Accounting, Sampling",
+        "Accounting, What there is",
     ),
     "replace": Rule(
         "Compared are the training as it was, and one in which the unit has any other data.",
-        "Accounting, Sampling",
+        "Accounting, What there is",
     ),
     "remove": Rule(
         "Compared are the training as it was, and one in which the device is not there.",
-        "Accounting, Sampling",
+        "Accounting, What there is",
     ),
     "pld": Rule(
         "Privacy loss distributions: how much each release can tell is put on a fine grid, rounded up, and "

@@ -19,8 +19,8 @@ from sfumato.rounding import certainty
 
 UNITS = {
     "device": "all data of one device",
-    "record": "any one record (one row, one example) of one device or site",
-    "person": "any one person of one device or site: all rows with one value of data.person_column",
+    "record": "any one record (one row, one example) of one {place}",
+    "person": "any one person of one {place}: all rows with one value of data.person_column",
 }
 RELATIONS = {
     "zero-out": (
@@ -62,6 +62,7 @@ LEARNED_OF_MANY = (
     "not used. No figure limits that."
 )
 SEVERAL = 3  # records of a person, as an example
+_LARGE_DELTA = 0.001  # of which a reader is warned: one failure in a thousand
 _TESTED = {"device": "example", "person": "row"}  # of other units: record
 _MOST_NAMES = 6
 Played: TypeAlias = Literal["not yet", "simulated", "rehearsed", "deployed", "by parties"]
@@ -77,6 +78,8 @@ def question(relation: str, unit: str) -> str:
     """
     if relation == "replace" and unit == "record":
         return "which of two values a certain record has"
+    if relation == "replace" and unit == "person":
+        return "which of two things is true of a certain person"
     return _QUESTIONS[relation].format(unit=unit)
 
 
@@ -150,8 +153,8 @@ def training_in_words(
     data = spec["data"]
     labels, features = data.get("label_column"), data.get("feature_columns")
     if labels:
-        predicted = text.join_names([labels] if isinstance(labels, str) else labels, _MOST_NAMES)
-        after = f" from {text.join_names(features, _MOST_NAMES)}" if features else ""
+        predicted = _quoted([labels] if isinstance(labels, str) else labels)
+        after = f" from {_quoted(features)}" if features else ""
         learned = f"that predicts {predicted}{after}"
     else:
         learned = f"on the data set {PurePath(str(data['source'])).name}"
@@ -166,6 +169,11 @@ def training_in_words(
     )
     whose = OF_ONE_GROUP if played == "deployed" else OF_GROUPS
     return f"{text.title(who)}{parted} train models {learned}. {whose} {where}"
+
+
+def _quoted(columns: Sequence[str]) -> str:
+    """Names of columns of a table, in a sentence."""
+    return text.join_names([f"“{name}”" for name in columns], _MOST_NAMES)
 
 
 def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bool) -> str:
@@ -224,7 +232,8 @@ def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
     row = data.get("row")
     match kind:
         case "record":
-            return f"one record ({row or 'one row, or one example'}, of a {place})"
+            what = f"the row of {row} at a {place}" if row else f"one row, or one example, of a {place}"
+            return f"one record ({what})"
         case "person":
             column = data.get("person_column") or "person_column"
             each = f", {row} each," if row else ""
@@ -304,9 +313,14 @@ def _of_several_records(promise: Promise, delta: float) -> str:
     limit = f"at most {text.epsilon(bound.epsilon)} at δ = {text.epsilon(bound.delta, 2)}{becomes}"
     if bound.epsilon == math.inf:
         limit = "not limited by these figures"
+    weak = (
+        " Such a δ is hardly a promise."
+        if math.isfinite(bound.epsilon) and bound.delta >= _LARGE_DELTA
+        else ""
+    )
     return (
-        "A person with several records is protected less: where ε is finite, that of somebody with "
-        f"{SEVERAL} is {limit}."
+        "Somebody with several records is protected less: where ε is finite, that of somebody with "
+        f"{SEVERAL} is {limit}.{weak}"
     )
 
 

@@ -25,6 +25,8 @@ from sfumato.spec.refusals import Refusals
 from sfumato.spec.training import ConstantRate
 
 CONTROLLED_PROTOCOLS = ("h2fdp", "hfl-dp", "hfl")
+ALL_STEPS_DONE = "all local steps are done"
+"""Why a training with control ends where its budget lasts; run folders have it in ``realised.ended``."""
 SMALLEST_SESSION = 3  # of two parties, each knows the other's message from their sum
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -1,0 +1,109 @@
+"""What adaptive control saves is told by a run without control beside it; else how to find out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from report_factory import metrics, quickstart_spec
+
+from sfumato.report.figures.control import stop_reasons
+from sfumato.report.results.effect_of_control import (
+    commands_without_control,
+    effect_of_control,
+    unknown_effect,
+)
+from sfumato.report.results.series import Series, load_series
+
+Make = Callable[..., Path]
+CONTROL = {"energy": 1.0, "delay": 1.0}
+RADIO = {"preset": "h2fdp"}
+
+
+def with_costs(accuracy: float, scale: float, rounds: int = 4) -> pd.DataFrame:
+    costs = {"energy_j": 2.0 * scale, "delay_s": 0.5 * scale, "bytes_up": 100, "bytes_down": 100}
+    return metrics(rounds).assign(accuracy=accuracy, **costs)
+
+
+def controlled(**more: Any) -> dict[str, Any]:
+    return quickstart_spec(**({"control": CONTROL, "radio": RADIO} | more))
+
+
+def series_of(folder: Path) -> Series:
+    return load_series([folder])[0]
+
+
+def test_savings_are_told_against_the_run_without_control(run_folder: Make) -> None:
+    folder = run_folder("c", controlled(), frame=with_costs(0.75, 1.0))
+    assert effect_of_control(series_of(folder)) == []
+    run_folder("other-seed", quickstart_spec(seed=7, radio=RADIO), frame=with_costs(0.9, 9.0))
+    run_folder("noisier", quickstart_spec(radio=RADIO, privacy={"delta": 1e-3}), frame=with_costs(0.9, 9.0))
+    assert effect_of_control(series_of(folder)) == []  # neither differs by control alone
+    run_folder("plain", quickstart_spec(radio=RADIO), frame=with_costs(0.8, 2.0))
+    said, noise = effect_of_control(series_of(folder))
+    assert said == (
+        "With control: 50.0 % less energy (8 J, not 16 J), 50.0 % less time to transmit (2 s, not 4 s), as "
+        "much traffic (800 B, not 800 B) and 5.0 points less accuracy (75.0 %, not 80.0 %; one seed each), "
+        "compared with the run in the folder plain beside this run's, which is the same without control."
+    )
+    assert noise.startswith("What the noise costs in accuracy is not known")
+
+
+def test_what_costs_more_is_told_as_more(run_folder: Make) -> None:
+    folder = run_folder("c", controlled(), frame=with_costs(0.75, 1.0, rounds=8))
+    run_folder("plain", quickstart_spec(radio=RADIO), frame=with_costs(0.75, 0.8))
+    (said, _) = effect_of_control(series_of(folder))
+    assert "2.5 times the energy (16 J, not 6.4 J)" in said
+    assert "equal accuracy (75.0 %, not 75.0 %" in said
+
+
+def test_energies_of_two_radios_are_not_compared(run_folder: Make) -> None:
+    folder = run_folder("c", controlled(), frame=with_costs(0.75, 1.0))
+    run_folder("plain", quickstart_spec(radio={"preset": "none"}), frame=with_costs(0.8, 2.0))
+    said = effect_of_control(series_of(folder))[0]
+    assert "energy" not in said
+    assert "time to transmit" not in said
+    assert "traffic" in said
+
+
+def test_without_such_a_run_the_commands_measure_both(run_folder: Make) -> None:
+    one = series_of(run_folder("c", controlled(), frame=with_costs(0.75, 1.0)))
+    assert unknown_effect(one) == (
+        "What control saves, and what the noise costs in accuracy, are not known: no run without control "
+        "lies beside this one."
+    )
+    _, commands = commands_without_control(one)
+    assert commands.splitlines() == [
+        "sfumato run c/spec.yaml --set control=null --baseline --out c-without-control",
+        "sfumato report c c-without-control c-without-control-without-noise --out c-control.html",
+    ]
+    silent = controlled(privacy={"delta": 1e-5, "noise": {"kind": "none"}})
+    none = series_of(run_folder("s", silent, frame=with_costs(0.75, 1.0)))
+    assert (
+        unknown_effect(none)
+        == "What control saves is not known: no run without control lies beside this one."
+    )
+    assert "--baseline" not in commands_without_control(none)[1]
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (
+            "all local steps are done",
+            "Adaptive control made 4 rounds of the spec's 160 local steps (8 rounds of 20).",
+        ),
+        (
+            "the privacy budget is spent",
+            "adaptive control ended after 4 rounds: the privacy budget is spent.",
+        ),
+    ],
+)
+def test_the_rounds_of_control_are_told_by_why_it_ended(run_folder: Make, ended: str, said: str) -> None:
+    training = quickstart_spec()["training"] | {"rounds": 8, "local_steps": 20}
+    one = series_of(run_folder("c", controlled(training=training), frame=with_costs(0.75, 1.0)))
+    one.first.__dict__["ledger"] = {"realised": {"ended": ended}}
+    assert [said in sentence for sentence in stop_reasons(one)] == [True]
