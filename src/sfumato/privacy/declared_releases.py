@@ -342,6 +342,12 @@ class PairCharge:
             return ways_to_charge(exposure, self.neighbours)
         return self._ways_of_record[exposure.bound_name]
 
+    @property
+    def all_ways(self) -> tuple[Composition, ...]:
+        """Every sound way to charge this pair: over all bounds, those towards `larger` included."""
+        own = tuple(way for exposure in self.exposures for way in self.ways(exposure))
+        return own if self.larger is None else (*own, *self.larger.all_ways)
+
     def way(self, exposure: Exposure, delta: float) -> Composition:
         """The way to charge ``exposure`` that has the smallest ε at ``delta``."""
         return best_way(self.ways(exposure), delta)
