@@ -9,7 +9,6 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.findings import empty_sums
 from sfumato.report.results.series import load_series
-from sfumato.report.results.summary import findings_of_run
 from sfumato.run_folder.reader import read_ledger
 from sfumato.schedule.faults.dropouts import Attendance, lost_sums
 from sfumato.schedule.group_participation import group_turnout
@@ -53,7 +52,7 @@ def test_a_run_counts_them_and_says_which(document, tmp_path, capsys):
     start = f"{missing.sum()} of {formed.size} sums of devices' messages were not formed"
     assert f"finding: {start}" in said
     (one,) = load_series([tmp_path / "run"])
-    (finding,) = (said for said in findings_of_run(one).others if said.startswith(start))
+    (finding,) = (said for said in one.findings.others if said.startswith(start))
     assert (f"{len(by) - 5} more" in finding) == (len(by) > 5)
     page = (tmp_path / "run" / "report.html").read_text()
     if document is GROUPS:

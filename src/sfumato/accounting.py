@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import Argument
 from sfumato.claims import claims_of
@@ -14,7 +14,6 @@ from sfumato.errors import SpecError
 from sfumato.families import family_of
 from sfumato.privacy.claim import Claim
 from sfumato.privacy.guarantee import Guarantee, json_number, smallest
-from sfumato.privacy.losses import gaussian
 from sfumato.privacy.observers import ASKED_FOR, TOWARDS_ASKED_FOR, PairClass, Party
 from sfumato.rounding import number as rounded
 from sfumato.rounding import range_text, upper_bound
@@ -24,7 +23,6 @@ from sfumato.schedule.rows.explanations import explain, is_covered_by_filter
 from sfumato.schedule.rows.observers import (
     ObservedUnit,
     is_of_kind,
-    main_unit,
     parse_coalition,
     parse_protected,
     unit_kinds,
@@ -35,8 +33,6 @@ from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
 from sfumato.spec.privacy import OBSERVER_KINDS
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
     import plotly.graph_objects as go
 
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
     from sfumato.privacy.declared_releases import DeclaredReleases
     from sfumato.schedule.rows.coalitions import Coalition
     from sfumato.schedule.rows.ex_post import ExPost
-    from sfumato.schedule.tree import TreePlan
 
 _ROUNDING = 1e-9
 CURVE_DELTAS = tuple(10.0**-exponent for exponent in range(2, 13))
@@ -254,35 +249,6 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
     return unit_guarantee(plan, asked, delta=delta, curve=curve)
 
 
-def epsilon_after(plan: Plan, device: int, coalition: tuple[Party, ...], rounds: int) -> float:
-    """ε after the first ``rounds`` rounds at the spec's δ, of a device or of a record or person in it.
-
-    Which of these is said by `main_unit`. ``coalition``: the observers, who pool what they know.
-    """
-    watched = ObservedUnit(main_unit(plan.spec), device, coalition, ASKED_FOR, 1)
-    return watched.charge(plan, plan.releases.after(rounds)).epsilon(plan.spec.privacy.delta)
-
-
-def epsilon_of_spent(
-    plan: Plan, spent: npt.NDArray[np.float64], device: int, coalition: tuple[Party, ...]
-) -> float:
-    """The largest ε of the units of a class for a budget spent under adaptive control; ∞ without a filter.
-
-    Args:
-        plan: before the first round, with a ``control`` section.
-        spent: μ² charged so far, ``[devices, observers]``.
-        device: one of the units.
-        coalition: the observers towards that unit, who pool what they know.
-    """
-    from sfumato.schedule.control.budget import Budget
-
-    budget = Budget.of(cast("TreePlan", plan))  # the checks of a spec allow control on trees only
-    square = budget.most_spent(replace(budget.fresh(), spent=spent), device, coalition)
-    if plan.spec.privacy.unit_within_device and plan.spec.privacy.neighbours != "replace":
-        square *= 4  # as if all data of the device were replaced
-    return gaussian.epsilon(delta=plan.spec.privacy.delta, mu=math.sqrt(square))
-
-
 def _guarantees_of_all_pairs(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
     """The guarantee of every class of pairs, for each kind of unit that the spec asks for."""
     for kind in unit_kinds(plan):
@@ -393,6 +359,6 @@ def _join_names(declared: DeclaredReleases, coalition: tuple[Party, ...]) -> str
 
 
 __all__ = [
-    "ObservedUnit", "PrivacyReport", "account", "epsilon_after", "epsilon_of_spent", "pair_guarantee",
+    "ObservedUnit", "PrivacyReport", "account", "pair_guarantee",
     "unit_guarantee", "unit_kinds",
 ]  # fmt: skip

@@ -45,13 +45,13 @@ _CLIPPED = {
         "message",
         "the messages",
         "nearly all have the same length then, and what is beyond it is lost; a larger privacy.clip.norm "
-        "keeps more, with noise in proportion to it",
+        "{now}keeps more, with noise in proportion to it",
     ),
     "step": (
         "gradient of a local step",
         "the gradients of local steps",
         "nearly all steps have the same length then, whatever the gradients, so that near the optimum they "
-        "may overshoot; a smaller training.learning_rate makes them shorter, a larger privacy.clip.norm "
+        "may overshoot; a smaller training.learning_rate makes them shorter, a larger privacy.clip.norm {now}"
         "keeps more of their differences, with noise in proportion to it",
     ),
     "example": ("gradient of an example", "the gradients of examples", ""),  # usual there: asks for nothing
@@ -106,6 +106,7 @@ def findings_after(
     *,
     adds_noise: bool,
     clip_kind: str = "update",
+    clip_norm: object = None,
     lost_sums: Mapping[str, Any] | None = None,
     test_labels: Mapping[str, int] | None = None,
 ) -> tuple[Finding, ...]:
@@ -117,10 +118,11 @@ def findings_after(
         accuracy: the last that was measured; NaN for none.
         adds_noise: whether any party adds noise.
         clip_kind: ``privacy.clip.kind`` of the spec.
+        clip_norm: ``privacy.clip.norm``; ``None``: not known.
         lost_sums: of the ledger, see `empty_sums`.
         test_labels: number of test examples of each label, where they are known.
     """
-    clip = idle_clip(clip_fractions, clip_kind) if adds_noise else None
+    clip = idle_clip(clip_fractions, clip_kind, clip_norm) if adds_noise else None
     guessing = None if test_labels is None else accuracy_of_one_label(accuracy, test_labels)
     guessing = guessing or accuracy_at_chance(accuracy, classes_of(source))
     return _findings({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
@@ -347,25 +349,28 @@ def _named(columns: Sequence[str]) -> str:
     return f"the columns {first_names(columns, _NAMED)}"
 
 
-def idle_clip(fractions: Sequence[float], kind: str = "update") -> str | None:
+def idle_clip(fractions: Sequence[float], kind: str = "update", norm: object = None) -> str | None:
     """A warning about a clip that changed nothing in the run, or nearly everything; ``None`` otherwise.
 
     Args:
         fractions: share of what was clipped, for each round; NaN where nothing is clipped.
         kind: ``privacy.clip.kind``, which says what is clipped.
+        norm: ``privacy.clip.norm``, which the sentence states where it is one number.
     """
     measured = [fraction for fraction in fractions if not math.isnan(fraction)]
     if not measured:
         return None
     one, many, advice = _CLIPPED[kind]
+    known = f" = {number(float(norm))}" if isinstance(norm, int | float) else ""
     if max(measured) <= NEVER:
         return (
-            f"the clip never acted: no {one} was as long as privacy.clip.norm, and the noise is in "
+            f"the clip never acted: no {one} was as long as privacy.clip.norm{known}, and the noise is in "
             "proportion to that norm; a smaller one gives the same ε with less noise"
         )
     if min(measured) >= ALWAYS and advice:
-        when = "in every round" if len(measured) == len(fractions) else "in every round with a clip"
-        return f"{when} the clip acted on at least 99 % of {many}: {advice}"
+        when = "in every round" if len(measured) == len(fractions) else "in every round in which it is used"
+        now = f"than{known.removeprefix(' =')} " if known else ""
+        return f"{when} the clip acted on at least 99 % of {many}: {advice.format(now=now)}"
     return None
 
 

@@ -47,9 +47,8 @@ def large_epsilon(guarantees: Iterable[Guarantee], at_edges: str = "", device: s
     where = " where it is finite" if len(finite) < len(counted) else ""
     return (
         f"ε is above {LARGE_EPSILON:g} {whom}, up to {upper_bound(worst.epsilon)}{where} "
-        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection, as "
-        f"ε = {LARGE_EPSILON:g} already limits how sure an observer with even odds can become to "
-        f"{certainty(LARGE_EPSILON)} only"
+        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection: at "
+        f"ε = {LARGE_EPSILON:g} an observer with even odds can already become {certainty(LARGE_EPSILON)} sure"
     )
 
 

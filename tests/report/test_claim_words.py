@@ -48,8 +48,8 @@ def test_what_a_paper_states_of_the_cloud_is_told_apart_from_where_its_rule_is_a
     ]
     (said,) = claims_sentence(found, LABELS)
     assert said == (
-        "HDP Table I states ε = 3.781, towards the cloud: it does not hold there. Provable: 24.93 towards "
-        "the cloud. Towards the public, of whom it says nothing, it holds (2.21)."
+        "HDP Table I gives ε = 3.781, towards the cloud: it does not hold there. Provable: 24.93 towards "
+        "the cloud. Read towards the public, too, of whom it says nothing, it holds (2.21)."
     )
     (said,) = claims_sentence(found[1:], LABELS)
     assert said.startswith("HDP Table I would claim ε = 3.781; it holds.")
@@ -69,7 +69,7 @@ def test_pairs_with_the_same_reasons_share_a_line_and_own_reasons_have_their_for
     assert listed == [
         "It counts 3.",
         "|N_m| must be public (O7).",
-        "Towards other devices: 2π²α/σ²: too small.",
+        "Towards other devices (device 1): 2π²α/σ²: too small.",
     ]
 
 

@@ -21,7 +21,6 @@ from sfumato.report.results.comparability import notices, radio_model
 from sfumato.report.results.network import read_network
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import load_series
-from sfumato.report.results.summary import findings_of_run
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 from sfumato.spec.load import load_spec
 from sfumato.spec.radio import AirRadio
@@ -92,7 +91,7 @@ def test_runs_at_different_delta_are_compared_with_a_notice(tmp_path: Path) -> N
 def test_findings_of_a_run_are_those_of_its_account_and_of_its_metrics(tmp_path: Path) -> None:
     path = folder(tmp_path / "a", findings=[{"kind": "delta", "text": "δ is large"}])
     series = load_series([path])
-    assert "δ is large" in findings_of_run(series[0]).others
+    assert "δ is large" in series[0].findings.others
     assert "<li>δ is large.</li>" in page_of(series, tmp_path)
 
 

@@ -301,7 +301,7 @@ def test_a_curve_of_what_control_has_spent_says_so(run_folder: Make, *, controll
     assert [trace["y"] for trace in figure.data if trace["line"]["dash"] == "dot"] == [
         [8.0, 8.0]
     ] * controlled
-    assert "the device whose ε towards an observer is the largest after all rounds" in figure.caption
+    assert "the largest ε of a device towards the observer" in figure.caption
 
 
 def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:

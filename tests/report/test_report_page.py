@@ -82,7 +82,7 @@ def test_what_a_user_wrote_is_text(run_folder: Make, tmp_path: Path) -> None:
     assert MARKUP not in page
     drawn = [f for name, f in figures_of(page).items() if "network" in name]
     hovers = [hover for trace in drawn[0]["data"] for hover in trace.get("hovertext", ())]
-    assert any(text.label(MARKUP) in hover for hover in hovers)
+    assert any(text.plotly_label(MARKUP) in hover for hover in hovers)
     assert not any("<img" in hover for hover in hovers)
 
 
@@ -145,15 +145,17 @@ def test_infinite_epsilon_has_a_strip_of_its_own(run_folder: Make, tmp_path: Pat
 
 def test_the_heatmap_names_its_pairs(run_folder: Make, tmp_path: Path) -> None:
     figures = figures_of(page_of([run_folder()], tmp_path))
-    finite, infinite = next(f["data"] for name, f in figures.items() if "heatmap" in name)
-    assert finite["text"][1] == ["8", "3.6", "8", "71.3", "3.9", "6.4"]
+    light, dark, infinite = next(f["data"] for name, f in figures.items() if "heatmap" in name)
+    assert light["text"][1] == ["", "3.6", "", "", "3.9", ""]
+    assert dark["text"][1] == ["8", "", "8", "71.3", "", "6.4"]
     assert infinite["text"][0][3] == "∞"
-    assert finite["z"][0][3] is None
-    hover = finite["hovertext"][1][3]
-    for words in ("unit device:40, observer edge:1", "ε = 71.3", "releases 30 · bound flow · method pld",
+    assert light["z"][0][3] is None
+    hover = dark["hovertext"][1][3]
+    for words in ("unit device:40, observer edge:1", "ε = 71.3",
+                  "releases 30 · charged: all that is seen depends on", "composed: on a grid, rounded up",
                   "stands for 80 pairs", "δ 1e-05", "noise is all that"):  # fmt: skip
         assert words in hover
-    assert "worst of 2 classes of pairs; the least ε is 6.3" in finite["hovertext"][1][5]
+    assert "worst of 2 classes of pairs; the least ε is 6.3" in dark["hovertext"][1][5]
 
 
 def test_trust_is_grey_and_what_nothing_protects_is_red(run_folder: Make, tmp_path: Path) -> None:

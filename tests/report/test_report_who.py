@@ -82,10 +82,10 @@ def test_the_cloud_and_the_public_come_before_parties_from_near_to_far() -> None
 def test_classes_of_a_tree() -> None:
     names = labels_for(read_network(quickstart_spec()))
     row = names.row("device:1")
-    assert (row.title, row.detail) == ("120 devices under edges 0, 2, 3", "edge trusted, noise at edge")
+    assert (row.title, row.detail) == ("120 devices under edges 0, 2, 3", "edge trusted, noise added by edge")
     assert names.row("device:199") == names.row("device:40") != row
     row = names.row("device:40")
-    assert (row.title, row.detail) == ("80 devices under edges 1, 4", "edge untrusted, noise at device")
+    assert (row.title, row.detail) == ("80 devices under edges 1, 4", "edge untrusted, noise added by device")
 
 
 def test_classes_of_a_deep_tree_say_what_is_trusted() -> None:
@@ -95,11 +95,11 @@ def test_classes_of_a_deep_tree_say_what_is_trusted() -> None:
     names = labels_for(read_network(spec_with(DEEP, sources, trusted=["region:0", "cabinet:1"])))
     row = names.row("device:0")
     assert row.title == "8 devices under cabinets 0, 2"
-    assert row.detail == "cabinet untrusted, region trusted, noise at device and region"
+    assert row.detail == "cabinet untrusted, region trusted, noise added by device and region"
     row = names.row("device:4")
     assert (row.title, row.detail) == (
         "4 devices under cabinet 1",
-        "all above trusted, noise at cabinet and region",
+        "all above trusted, noise added by cabinet and region",
     )
 
 
@@ -116,7 +116,7 @@ def test_a_star() -> None:
         read_network(spec_with({"kind": "star", "devices": 1000}, {"cloud": [1.0]}, cloud=True))
     )
     row = names.row("device:7")
-    assert (row.title, row.detail) == ("1,000 devices", "cloud trusted, noise at cloud")
+    assert (row.title, row.detail) == ("1,000 devices", "cloud trusted, noise added by cloud")
     assert names.column("device:7", "device:8").title == "other devices"
     assert names.column("device:7", "cloud").kind == "cloud"
 
@@ -189,7 +189,7 @@ def test_a_topology_file_names_its_sites(tmp_path: Path) -> None:
     path = tmp_path / "sites.yaml"
     path.write_text("sites: [{name: Leiden, trusted: true, devices: 3}, {name: Delft, devices: 5}]")
     names = labels_for(read_network(spec_with({"kind": "tree", "file": str(path)}, {"edge:0": [1.0]})))
-    assert names.row("device:0").detail == "edge trusted, noise at edge"
+    assert names.row("device:0").detail == "edge trusted, noise added by edge"
     assert names.row("device:3").title == "5 devices under Delft"
 
 

@@ -79,7 +79,10 @@ def test_a_claim_about_some_devices_names_them(run_folder: Make) -> None:
     assert f"{of_all}: it holds. {of_some}, of {who} alone: it holds." in page  # the caption
     of_edge = claim(9.0, 2.5, why="", unit="device:40", observer="edge:1") | {"source": of_all}
     privacy["claims"] = [privacy["claims"][0], of_edge]
-    said = "Provable: 2.5 towards their own edge. Towards the public, of whom it says nothing, it holds (2)."
+    said = (
+        "Provable: 2.5 towards their own edge. Read towards the public, too, of whom it says nothing, it "
+        "holds (2)."
+    )
     assert said in first_of(shown(run_folder("one", privacy=privacy)))
 
 

@@ -1,4 +1,4 @@
-"""ε of the watched pairs: computed once, after its round, and as `account` says it."""
+"""ε towards the watched observers: computed once, after its round, and never below that of any pair."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import sfumato
 from sfumato.accounting import account, pair_guarantee
 from sfumato.protocols.tree.rounds import TreeProtocol
 from sfumato.schedule.resolve import resolve
+from sfumato.schedule.rows.observers import parse_coalition
 from sfumato.simulation import watched_epsilons
 from sfumato.simulation.watched_epsilons import WatchedEpsilons
-from sfumato.spec.document import Spec
+from sfumato.spec import Spec, load_spec
 
 DELTA = 1e-5
 
@@ -49,9 +50,9 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     order: list[Any] = []
     epsilon, play = watched_epsilons.epsilon_after, TreeProtocol.run_round
 
-    def epsilon_after(plan: Any, device: int, coalition: Any, rounds: int) -> float:
+    def epsilon_after(plan: Any, devices: Any, coalition: Any, rounds: int) -> float:
         order.append(rounds)
-        return epsilon(plan, device, coalition, rounds)
+        return epsilon(plan, devices, coalition, rounds)
 
     def run_round(self: TreeProtocol, state: Any) -> Any:
         order.append("round")
@@ -108,12 +109,73 @@ def test_a_curve_ends_in_the_guarantee_and_passes_through_that_of_fewer_rounds(
     spec = spec_of(**sections)
     plan = resolve(spec)
     epsilons = WatchedEpsilons.of(plan, account(spec))
-    assert epsilons.pairs
+    assert epsilons.watched
     for rounds in (2, 4):
-        training = spec.training.model_copy(update={"rounds": rounds})
-        fewer = resolve(spec.model_copy(update={"training": training}))
         found = epsilons.after(rounds, played=4, spent=None)
-        for pair in epsilons.pairs:
-            row = pair_guarantee(fewer, pair.unit, pair.observer, delta=DELTA)
-            assert found[f"epsilon:{pair.observer}"] == row.epsilon
+        fewer = resolve(after(spec, rounds))
+        for one in epsilons.watched:
+            expected = largest(fewer, one.observer, one.devices)
+            assert found[f"epsilon:{one.observer}"] == expected
     assert all(math.isnan(value) for value in epsilons.unknown().values())
+
+
+def after(spec: Spec, rounds: int) -> Spec:
+    """``spec`` with another number of rounds."""
+    return spec.model_copy(update={"training": spec.training.model_copy(update={"rounds": rounds})})
+
+
+def largest(plan: Any, observer: str, devices: Any, *, unit: str = "device") -> float:
+    """The largest ε towards ``observer`` of any of ``devices``, or of a record in them, each by itself."""
+    return max(pair_guarantee(plan, f"{unit}:{d}", observer, delta=DELTA).epsilon for d in devices)
+
+
+RING = Path(__file__).parents[2] / "examples" / "dp-ogl" / "ri.yaml"
+
+
+def test_another_worker_is_the_worst_after_a_merging_round() -> None:
+    """In a ring one worker is the worst towards worker 25 after round 12, and another after round 21."""
+    spec = load_spec(RING, ["training.rounds=21"])
+    epsilons = WatchedEpsilons.of(resolve(spec), account(spec))
+    for rounds in (12, 13, 21):
+        fewer = resolve(after(spec, rounds))
+        found = epsilons.after(rounds, played=rounds, spent=None)
+        for column, value in found.items():
+            observer = column.removeprefix("epsilon:")
+            others = {d for d in range(100) if f"device:{d}" != observer}
+            assert value == pytest.approx(largest(fewer, observer, others), rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", ["device", "record"])
+def test_another_device_is_the_worst_after_moves(unit: str) -> None:
+    """First edge 0 has 2 devices and edge 1 has 8; from round 4 on they have 7 and 3, which hide less."""
+    moves = {"trace": [[4, device, 0] for device in range(2, 7)]}
+    training = {"rounds": 20, "local_steps": 2, "edge_every": 1, "batch_size": 5, "learning_rate": 0.2}
+    privacy = {"delta": DELTA, "clip": {"kind": "update", "norm": 0.5}, "noise": {"multiplier": 0.5}}
+    spec = spec_of(
+        topology={"kind": "tree", "edges": 2, "devices_per_edge": [2, 8], "moves": moves},
+        trust={},
+        watch=["cloud", "own-edge"],
+        training=training,
+        privacy=privacy | {"unit": unit},
+    )
+    epsilons = WatchedEpsilons.of(resolve(spec), account(spec))
+    observers = [one.observer for one in epsilons.watched]
+    worst: list[set[int]] = []
+    for rounds in (1, 3, 4, 20):
+        found = epsilons.after(rounds, played=rounds, spent=None)
+        fewer = resolve(after(spec, rounds))
+        for observer in observers:
+            each = {d: largest(fewer, observer, [d], unit=unit) for d in range(10)}
+            assert found[f"epsilon:{observer}"] == max(each.values())
+            worst.append({d for d, epsilon in each.items() if epsilon == max(each.values())})
+    assert not set.intersection(*worst[:: len(observers)])  # else one pair would do
+
+
+@pytest.mark.parametrize(("watch", "near"), [("peer", True), ("other-device", False), ("device", None)])
+def test_a_kind_means_the_units_that_are_placed_so(watch: str, near: bool | None) -> None:
+    spec = load_spec(RING, ["training.rounds=3"]).model_copy(update={"watch": (watch,)})
+    plan = resolve(spec)
+    (one,) = WatchedEpsilons.of(plan, account(spec)).watched
+    (observer,) = parse_coalition(one.observer, plan.parties)
+    placed = {plan.is_near(observer, device) for device in one.devices}
+    assert placed == ({True, False} if near is None else {near})

@@ -102,7 +102,7 @@ def _explain_count(
         )
     if extra:
         subject = "it" if missed else equation
-        said.append(f"{subject} adds {extra} that only device:{unit} itself passes on (O2)")
+        said.append(f"{subject} adds {extra} that only the worker itself passes on (O2)")
     truth = counted + missed - extra
     if said:
         said.append(f"{counted} counted, {truth} in truth")

@@ -24,6 +24,12 @@ from sfumato.spec.privacy import NoiseByMultiplier
 
 _LARGEST_ORDER = 512
 _RULE = "Sec. V, rule of Case 3"
+_ERRS_ON_THE_SAFE_SIDE = (
+    "ε of a Gaussian shrinks faster than its noise grows, so the division by the root errs on the safe side "
+    "(D7)"
+)
+"""At a fixed δ, ε/μ of a μ-GDP mechanism rises with μ: the derivative of δ at ε = cμ is
+e^{cμ} (φ(x) - c Φ(-x)) with x = c + μ/2, above 0 since Φ(-x) < φ(x)/x and x > c."""
 _OTHER_CASE = "the paper states this ε for Case 3 alone, and its rule is applied to the zones"
 
 
@@ -173,11 +179,15 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
 def _explain_that_it_holds(plan: TreePlan, pair: PairClass) -> str:
     """Clauses on the noise that this observer meets, where the claim holds."""
     if pair.relation.kind != "own-edge":
-        return "this observer meets only the sum of all noise; all that add noise have to be honest (D1)"
+        return (
+            "this observer meets only the sum of all noise; the noise of whoever is not honest is lost (D1); "
+            f"{_ERRS_ON_THE_SAFE_SIDE}"
+        )
     edge, drawn = plan.tree.tiers[-1].name, plan.participants.drawn[plan.tree.leaf_of(pair.unit)]
     return (
         f"the {edge} meets only the sum of its own zone, with the noise of the zone's {number(float(drawn))} "
-        "devices that are there; all of these have to be honest (D1)"
+        "devices that are there; the noise of those that are not honest is lost (D1); "
+        f"{_ERRS_ON_THE_SAFE_SIDE}"
     )
 
 
@@ -208,8 +218,4 @@ def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: fl
         )
     if plan.participants.kind != "all":
         reasons.append("the cloud knows who is online, so sampling amplifies nothing towards it")
-    reasons.append(
-        "ε of a Gaussian does not shrink in proportion to its multiplier: the division by the root "
-        "comes from a calibration that needs ε below 1 (D7)"
-    )
-    return "; ".join(reasons)
+    return "; ".join(reasons or ["this observer meets less noise than the paper counts (D1)"])

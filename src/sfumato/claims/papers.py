@@ -60,8 +60,8 @@ ERRORS = {
     "D3": "Without secure aggregation an edge, or the cloud of a star, receives single messages with the "
     "noise of one party, however many others add some.",
     "D6": "A client that is elected receives the sum of its zone, without noise, in each of its terms.",
-    "D7": "The calibration behind the division by the root needs ε below 1; above, ε does not shrink in "
-    "proportion to noise.",
+    "D7": "The calibration behind the division by the root needs ε below 1; above, ε shrinks "
+    "faster than the noise grows.",
     "O1": "The paper's count leaves out the releases that the last merging epoch passes on.",
     "O2": "The paper counts releases that only the target itself passes on; they tell nothing new about it.",
     "O3": "The paper's formula for a release to drawn workers needs a small rate, much noise and a bounded "

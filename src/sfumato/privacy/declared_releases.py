@@ -267,10 +267,15 @@ class PairCharge:
         return self._ways_of_record[exposure.bound_name]
 
     @property
-    def all_ways(self) -> tuple[Composition, ...]:
-        """Every sound way to charge this pair; the smallest ε of them counts."""
+    def own_ways(self) -> tuple[Composition, ...]:
+        """Every sound way to charge this pair, without those towards `larger`."""
         exposures = self.distinct_exposures if self.record is None else self.exposures
         return tuple(way for exposure in exposures for way in self.ways(exposure))
+
+    @property
+    def all_ways(self) -> tuple[Composition, ...]:
+        """Every sound way to charge this pair, those towards `larger` included; the smallest ε counts."""
+        return self.own_ways if self.larger is None else (*self.own_ways, *self.larger.all_ways)
 
     def best_way(self, exposure: Exposure, delta: float) -> Composition:
         """The one of the `ways` of ``exposure`` that has the smallest ε at ``delta``."""
@@ -316,7 +321,7 @@ class PairCharge:
         Raises:
             ValueError: ``epsilon`` is not > 0 and finite.
         """
-        own = scale_for(self.all_ways, epsilon=epsilon, delta=delta)
+        own = scale_for(self.own_ways, epsilon=epsilon, delta=delta)
         return own if self.larger is None else min(own, self.larger.noise_scale(epsilon, delta))
 
     @property
@@ -329,5 +334,5 @@ class PairCharge:
         """Whether every bound of the pair charges something without noise, so that ε is infinite."""
         if self.record is None:
             return are_unprotected(self.distinct_exposures)
-        own = all(any(term.multiplier == 0 for term in way.terms) for way in self.all_ways)
+        own = all(any(term.multiplier == 0 for term in way.terms) for way in self.own_ways)
         return own and (self.larger is None or self.larger.is_unprotected)

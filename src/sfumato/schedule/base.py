@@ -76,6 +76,17 @@ class Plan(Protocol):
     def ever_trusts(self, party: Party, device: int) -> bool:
         """Whether ``party`` is trusted with raw updates of the device of number ``device`` in any round."""
 
+    def is_near(self, party: Party, device: int) -> bool:
+        """Whether ``party`` is ever an aggregator above the device of number ``device``, or a peer of it."""
+
+    @property
+    def grows_in_proportion(self) -> bool:
+        """Whether what a unit is charged grows in proportion to the number of rounds.
+
+        Then whose charge is at most another's after the whole run has no larger one after any number of
+        rounds.
+        """
+
     @property
     def rounds_are_alike(self) -> bool:
         """Whether every round has the same releases as the first."""

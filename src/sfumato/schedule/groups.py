@@ -126,6 +126,16 @@ class GroupPlan:
         """
         return self.trusts(party, device)
 
+    def is_near(self, party: Party, device: int) -> bool:
+        """Whether ``party`` is a master of worker ``device``, or shares a group with it, in any era."""
+        theirs = [party.index] if party.kind == "node" else self.union_of_eras.groups_of(party.index)
+        return bool(set(theirs) & set(self.union_of_eras.groups_of(device)))
+
+    @property
+    def grows_in_proportion(self) -> bool:
+        """Always false: data reach other groups at merging rounds only."""
+        return False
+
     @property
     def rounds_are_alike(self) -> bool:
         """Whether every round has the same releases: groups never change, and no messages can be lost."""

@@ -106,16 +106,32 @@ class TreePlan:
                 and bool(now[party.tier].trusted[party.index])
                 and any(plan.trusts(party, device) for plan in self.structures)
             )
-        path = self.tree.paths[self.tree.leaf_of(device)]
         return (
             party.kind == "node"
-            and bool(path[party.tier] == party.index)
+            and self.is_near(party, device)
             and bool(self.tree.tiers[party.tier].trusted[party.index])
         )
 
     def ever_trusts(self, party: Party, device: int) -> bool:
         """Whether ``party`` is a trusted aggregator above ``device`` in some round."""
         return any(plan.trusts(party, device) for plan in self.structures)
+
+    def is_near(self, party: Party, device: int) -> bool:
+        """Whether ``party`` is, in some round, an aggregator above ``device`` or another device at its leaf.
+
+        The public is near nobody.
+        """
+        if self.eras:
+            return any(plan.is_near(party, device) for plan in self.structures)
+        leaf = self.tree.leaf_of(device)
+        if party.kind == "node":
+            return bool(self.tree.paths[leaf][party.tier] == party.index)
+        return party.kind == "device" and self.tree.leaf_of(party.index) == leaf
+
+    @property
+    def grows_in_proportion(self) -> bool:
+        """Whether all rounds are alike, and none is charged by a privacy filter."""
+        return self.rounds_are_alike and self.spec.control is None
 
     @property
     def rounds_are_alike(self) -> bool:

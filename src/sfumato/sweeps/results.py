@@ -20,6 +20,7 @@ from sfumato.report.pareto.points import ParetoPage, SweptPoint
 from sfumato.report.results.comparability import RADIO_COSTS, notices
 from sfumato.report.results.cost_of_privacy import cost_of_privacy, twin_in
 from sfumato.report.results.series import Mean, Series, load_series, mean
+from sfumato.report.results.spec_sections import has_noise
 from sfumato.report.results.summary import guess_of_run
 from sfumato.rounding import number, upper_bound
 from sfumato.run_folder.beside import baseline_folder

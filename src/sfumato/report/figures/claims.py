@@ -119,6 +119,9 @@ def _count_sentences(claims: Sequence[Claim], names: PairNames) -> list[str]:
         whose = names.whose(about)
         of = f", of {whose} alone" if whose else ""
         said.append(f"{claim_in_words(source)}{of}: {names.holding(about)}.")
+        read = [claim for claim in about if not claim.stated]
+        if read and len(read) < len(about):
+            said.append(f"The paper does not speak of ε {names.all_towards(read)}: it is read so here.")
     return said
 
 
@@ -127,9 +130,16 @@ def _all_rounds_note(claims: Sequence[Claim]) -> str:
     later = [claim.rigorous_epsilon for claim in claims if not claim.one_round]
     if len(later) == len(claims) or not later:
         return ""
+    draws = {claim.draw for claim in claims if claim.one_round}
+    drawn = (
+        " Towards those that see who is drawn it is the ε of a device that is drawn, towards others the ε "
+        "before the draw."
+        if len(draws) > 1 and "seen" in draws
+        else ""
+    )
     return (
-        " The paper states ε for one round, so one round is plotted. Over all rounds the rigorous ε is up to "
-        f"{text.epsilon(max(later))}."
+        f" The paper states ε for one round, so one round is plotted.{drawn} Over all rounds the rigorous ε "
+        f"is up to {text.epsilon(max(later))}."
     )
 
 
@@ -142,11 +152,13 @@ def claims_table(claims: Sequence[Claim], labels: ObserverLabels, delta: str = "
         delta: text that follows "ε of this run" in the caption, such as `` (δ = 1e-5)``.
     """
     names = PairNames.of(claims, labels, ())
+    seen_by = {pair: f" ({who})" for pair, who in names.observers_told_apart(claims).items()}
     table = text.html_table(
         ["claim", "of", "towards", "claimed ε", "rigorous ε", "the claim"],
         [
             (
-                claim_in_words(c.source), labels.row(c.unit).title, labels.column(c.unit, c.observer).title,
+                claim_in_words(c.source), labels.row(c.unit).title,
+                labels.column(c.unit, c.observer).title + seen_by.get((c.unit, c.observer), ""),
                 text.number(c.claimed_epsilon),
                 text.epsilon(c.rigorous_epsilon), held_in_words(c)[0 if c.holds else 1],
             )
@@ -169,8 +181,10 @@ def _reasons_html(claims: Sequence[Claim], names: PairNames) -> str:
     for claim in claims:
         pairs.setdefault((claim.unit, claim.observer), []).append(claim)
     lines: dict[str, list[str]] = {}
-    for about in pairs.values():
-        whose, towards = names.whose(about[:1]), names.labels.column(about[0].unit, about[0].observer).towards
+    apart = names.observers_told_apart(claims)
+    for pair, about in pairs.items():
+        whose, towards = names.whose(about[:1]), names.labels.column(*pair).towards
+        towards += f" ({apart[pair]})" if pair in apart else ""
         lines.setdefault(_reasons_of_pair(about, clauses, common), []).append(f"{whose} {towards}".lstrip())
     items = [text.sentence(one) for one in common]
     items += [

@@ -124,12 +124,40 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     endless = _endless_in_words(rows, titles, columns)
     if figure is None:
         return text.paragraphs([*said, *endless])
-    table = text.html_table(
-        ["about", "colluders", f"ε, {columns[0]}", "of them under the same edge", f"ε, {columns[1]}",
-         "of them under the same edge"],
+    table = _table_of_coalitions(rows, titles, columns, delta, elected=node == "supernode")
+    drawn = figures.place(figure)
+    return (
+        f"{text.paragraphs([*said, *endless])}{drawn}<details><summary>Show all coalitions</summary>{table}"
+        "</details>"
+    )
+
+
+def _table_of_coalitions(
+    rows: Sequence[WorstCoalition],
+    titles: Mapping[str, str],
+    columns: tuple[str, str],
+    delta: str,
+    *,
+    elected: bool,
+) -> str:
+    """The table of the worst coalitions with a finite ε.
+
+    Args:
+        rows: of the worst coalitions.
+        titles: of units.
+        columns: names of the coalitions without and with the edge.
+        delta: text beside ε.
+        elected: whether devices are elected supernode: only then is ε towards devices alone another one if
+            these are under the same edge.
+    """
+    where = "of them under the same edge"
+    first = ["about", "colluders", f"ε, {columns[0]}", *([where] if elected else [])]
+    return text.html_table(
+        [*first, f"ε, {columns[1]}", where],
         [
             (
-                titles[row.unit], text.whole(row.size), text.epsilon(row.epsilon), text.whole(row.in_zone),
+                titles[row.unit], text.whole(row.size), text.epsilon(row.epsilon),
+                *([text.whole(row.in_zone)] if elected else []),
                 text.epsilon(row.supernode_epsilon),
                 "–" if row.supernode_in_zone is None else text.whole(row.supernode_in_zone),
             )
@@ -137,13 +165,8 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
             if min(_both_epsilons(row)) < math.inf
         ],
         caption=f"The worst coalition of devices of each size{delta}",
-        numeric=(1, 2, 3, 4, 5),
+        numeric=range(1, len(first) + 2),
     )  # fmt: skip
-    drawn = figures.place(figure)
-    return (
-        f"{text.paragraphs([*said, *endless])}{drawn}<details><summary>Show all coalitions</summary>{table}"
-        "</details>"
-    )
 
 
 def _both_epsilons(row: WorstCoalition) -> tuple[float, float]:

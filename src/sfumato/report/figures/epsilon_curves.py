@@ -97,9 +97,8 @@ def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], tit
     return Figure(
         title=title + alone,
         caption=(
-            f"Privacy loss up to each round of the {lines[0].unit} whose ε towards an observer is the "
-            f"largest after all rounds{_notes(lines, series)}, at δ = {deltas}."
-            f"{_note_on_others(lines, series)}"
+            f"Privacy loss up to each round: the largest ε of a {lines[0].unit} towards the observer"
+            f"{_notes(lines, series)}, at δ = {deltas}."
             f"{_note_on_rounds(lines)}{_note_on_budget(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
@@ -145,17 +144,6 @@ def _notes(lines: Sequence[_EpsilonLine], series: Sequence[Series]) -> str:
     seeds = " (of the worst seed)" if any(len(one.runs) > 1 for one in series) else ""
     endless = any(np.isinf(line.values).any() for line in lines)
     return seeds + (" (∞: no guarantee)" if endless else "")
-
-
-def _note_on_others(lines: Sequence[_EpsilonLine], series: Sequence[Series]) -> str:
-    """A sentence that in earlier rounds others may have a larger ε, where releases reach some later than
-    others: over groups, and where devices move; else "".
-    """
-    shown = [series[line.number] for line in lines]
-    if any(one.network.family is not None and one.network.family.devices_observe for one in shown):
-        return " In earlier rounds another worker may have a larger one."
-    moves = any(one.first.spec_dict["topology"].get("moves") for one in shown)
-    return f" In earlier rounds another {lines[0].unit} may have a larger one." if moves else ""
 
 
 def _note_on_rounds(lines: Sequence[_EpsilonLine]) -> str:

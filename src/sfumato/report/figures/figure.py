@@ -26,11 +26,13 @@ NEUTRAL = "#8A8F98"
 EPSILON_SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
 """ColorBrewer's Blues from the second step on: readable in print and without colour vision."""
 EPSILON_ENDS = (-1.0, 2.0)
-"""Logarithms to base 10 of the ε at both ends of the colour scale, which is the same in every figure."""
+"""Logarithms to base 10 of the ε at both ends of the colour scale, where a figure has no ends of its own."""
 EPSILON_BAR: Json = {
     "title": {"text": "ε"}, "thickness": 12, "outlinewidth": 0, "len": 1,
     "tickvals": [-1, 0, 1, 2], "ticktext": ["≤ 0.1", "1", "10", "≥ 100"],
 }  # fmt: skip
+INKS = ("#000000", "#FFFFFF")
+"""Colours of digits on the colour scale: the better one has a contrast of 4.5 : 1 to any colour."""
 EPSILON_COLOURS: Json = {
     "zmin": EPSILON_ENDS[0], "zmax": EPSILON_ENDS[1], "colorscale": EPSILON_SCALE, "colorbar": EPSILON_BAR,
 }  # fmt: skip
@@ -86,10 +88,46 @@ def transparent(hex_colour: str, alpha: float) -> str:
     return f"rgba({red},{green},{blue},{alpha})"
 
 
-def epsilon_shade(epsilon: float) -> float:
-    """The place of ε on the colour scale: its logarithm to base 10, cut to `EPSILON_ENDS`; NaN for NaN."""
-    low, high = EPSILON_ENDS
+def epsilon_shade(epsilon: float, ends: tuple[float, float] = EPSILON_ENDS) -> float:
+    """The place of ε on the colour scale: its logarithm to base 10, cut to ``ends``; NaN for NaN."""
+    low, high = ends
     return min(max(math.log10(max(epsilon, 1e-9)), low), high)
+
+
+def epsilon_ends(values: Iterable[float]) -> tuple[float, float]:
+    """The ends of a colour scale for one figure: those of its finite ε where they cover less than a decade.
+
+    `EPSILON_ENDS` where they cover more, or are all alike.
+    """
+    known = [math.log10(value) for value in values if 0 < value < math.inf]
+    if not known or not 0.005 < max(known) - min(known) < 1:
+        return EPSILON_ENDS
+    return min(known), max(known)
+
+
+def epsilon_bar(ends: tuple[float, float]) -> Json:
+    """The colour bar of a scale with these ``ends``."""
+    if ends == EPSILON_ENDS:
+        return EPSILON_BAR
+    ticks = [ends[0], sum(ends) / 2, ends[1]]
+    return EPSILON_BAR | {"tickvals": ticks, "ticktext": [f"{10**tick:.3g}" for tick in ticks]}
+
+
+def ink_on(shade: float, ends: tuple[float, float] = EPSILON_ENDS) -> str:
+    """The one of `INKS` with the larger contrast to the colour of a ``shade``, as of `epsilon_shade`."""
+    place = (shade - ends[0]) / (ends[1] - ends[0])
+    upper = next(n for n, (at, _) in enumerate(EPSILON_SCALE) if at >= place or at == 1.0)
+    (start, first), (stop, last) = EPSILON_SCALE[max(upper - 1, 0)], EPSILON_SCALE[max(upper, 1)]
+    part = (place - start) / (stop - start)
+    mixed = [(1 - part) * a + part * b for a, b in zip(_channels(first), _channels(last), strict=True)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in mixed]
+    luminance = float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+    return INKS[0] if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else INKS[1]
+
+
+def _channels(hex_colour: object) -> list[float]:
+    """Red, green and blue of ``#rrggbb``, each from 0 to 1."""
+    return [int(str(hex_colour)[i : i + 2], 16) / 255 for i in (1, 3, 5)]
 
 
 def needs_log_axis(values: Iterable[float]) -> bool:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     EPSILON_COLOURS,
+    EPSILON_ENDS,
+    INKS,
     NO_GUARANTEE,
     Figure,
     Json,
+    epsilon_bar,
+    epsilon_ends,
     epsilon_shade,
+    ink_on,
 )
 from sfumato.report.results.matrix import Cell, Matrix
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
@@ -29,14 +35,18 @@ _OF_THE_PLAN = (
 )
 
 
-_COMPOSED = {
-    "flow": "every average is charged that what the observer sees depends on",
-    "cut": "only what the observer sees is charged",
-    "gdp": "the exact ε of Gaussian noise",
-    "pld": "privacy losses on a grid, rounded up",
-    "zero-out": "in the other world the unit sends zeros",
+_IN_WORDS = {
+    "flow": "all that is seen depends on",
+    "cut": "what is seen",
+    "min-cost": "the cheapest set found",
+    "gdp": "exact for Gaussian noise",
+    "pld": "on a grid, rounded up",
+    "zero-out": "sends zeros",
+    "replace": "has other data",
 }
-"""Names that files give to bounds, methods and relations, in words."""
+"""Names that files give to bounds (what is charged), methods (how ε is composed) and relations (what the
+unit does in the world that is compared), in words.
+"""
 
 
 def heatmap_figure(
@@ -45,6 +55,7 @@ def heatmap_figure(
     device: str = "device",
     *,
     controlled: bool = False,
+    alone: bool = False,
 ) -> Figure | None:
     """The matrix drawn; ``None`` where the run has no guarantees.
 
@@ -53,6 +64,7 @@ def heatmap_figure(
         delta: of every ε.
         device: what a device is called.
         controlled: whether adaptive control chooses the rounds and the noise, so that ε are budgets.
+        alone: whether no other matrix is beside it, so that its colours may span its own ε.
     """
     if not matrix.cells:
         return None
@@ -63,6 +75,8 @@ def heatmap_figure(
         f"{'no guarantee' if cell.epsilon == math.inf else f'epsilon {text.epsilon(cell.epsilon)}'}."
         for (r, c), cell in sorted(matrix.cells.items(), key=lambda entry: entry[0])
     ]
+    own = epsilon_ends(cell.epsilon for cell in matrix.cells.values())
+    ends = own if alone else EPSILON_ENDS
     of = f"The largest ε{text.at_delta(delta)} of {_kinds_of_units(matrix, device)} of each class"
     return Figure(
         title=f"ε by class of {device} and observer",
@@ -72,7 +86,7 @@ def heatmap_figure(
         ),
         narrow_caption=f"{of} towards each observer, over the whole training.",
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
-        data=_heatmap_traces(matrix, delta),
+        data=_heatmap_traces(matrix, delta, ends),
         layout=_heatmap_layout(matrix, columns, upright=upright),
         table=_guarantee_table(matrix, delta, controlled=controlled),
         narrow=matrix_as_list(matrix),
@@ -142,20 +156,27 @@ def _meaning_of_empty_cells(matrix: Matrix) -> str:
     """A sentence on empty cells; "" where there is none."""
     if len(matrix.cells) == len(matrix.rows) * len(matrix.columns):
         return ""
-    return " Empty: there is no such pair, or another row stands for it."
+    folded = any(row.kinds > 1 for cell in matrix.cells.values() for row in cell.guarantees)
+    return f" Empty: there is no such pair{', or another row stands for it' if folded else ''}."
 
 
-def _heatmap_traces(matrix: Matrix, delta: float) -> list[Json]:
-    """Plotly heatmaps: finite ε on the colour scale; without a guarantee red, or grey if trusted."""
+def _heatmap_traces(matrix: Matrix, delta: float, ends: tuple[float, float]) -> list[Json]:
+    """Plotly heatmaps: finite ε on the colour scale, a trace for each ink of digits; without a guarantee red,
+    or grey if trusted.
+
+    ``ends``: of the colour scale.
+    """
     width = len(matrix.columns)
     common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
     common |= {"xgap": 3, "ygap": 3, "hoverinfo": "text", "texttemplate": "%{text}"}
     epsilons = [cell.epsilon for cell in matrix.cells.values()]
-    scale = EPSILON_COLOURS | {"showscale": min(epsilons) < math.inf}
-    cells = _heatmap_cells(
-        matrix, delta, lambda c: epsilon_shade(c.epsilon) if c.epsilon < math.inf else None
-    )
-    traces = [common | cells | scale | {"textfont": {"size": 14 if width <= 14 else 9}}]
+    scale = EPSILON_COLOURS | {"zmin": ends[0], "zmax": ends[1], "colorbar": epsilon_bar(ends)}
+    inks = [ink for ink in INKS if any(e < math.inf and _ink(e, ends) == ink for e in epsilons)]
+    traces: list[Json] = []
+    for ink in inks:
+        cells = _heatmap_cells(matrix, delta, partial(_shade_in_ink, ink, ends))
+        font = {"size": 14 if width <= 14 else 9, "color": ink}
+        traces.append(common | cells | scale | {"showscale": ink == inks[0], "textfont": font})
     if math.inf in epsilons:
         cells = _heatmap_cells(
             matrix, delta, lambda c: float(c.trusts_all) if c.epsilon == math.inf else None
@@ -165,6 +186,18 @@ def _heatmap_traces(matrix: Matrix, delta: float) -> list[Json]:
         font = {"size": 24 if width <= 14 else 13, "color": "#FFFFFF"}
         traces.append(common | cells | scale | {"textfont": font})
     return traces
+
+
+def _ink(epsilon: float, ends: tuple[float, float]) -> str:
+    """The colour of the digits of a finite ε on a colour scale with these ``ends``."""
+    return ink_on(epsilon_shade(epsilon, ends), ends)
+
+
+def _shade_in_ink(ink: str, ends: tuple[float, float], cell: Cell) -> float | None:
+    """The shade of a cell whose ε is finite and written in ``ink``; ``None`` for other cells."""
+    if cell.epsilon == math.inf or _ink(cell.epsilon, ends) != ink:
+        return None
+    return epsilon_shade(cell.epsilon, ends)
 
 
 def _heatmap_layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> Json:
@@ -197,32 +230,36 @@ def _guarantee_table(matrix: Matrix, delta: float, *, controlled: bool) -> str:
         rows.append((
             matrix.rows[r].title, matrix.columns[c].title, text.whole(cell.pairs),
             "not computed" if least is None else text.epsilon(least), text.epsilon(cell.epsilon),
-            worst.releases, worst.bound, worst.method, worst.neighbours, worst.why,
+            worst.releases, in_words(worst.bound), in_words(worst.method), in_words(worst.neighbours),
+            worst.why,
         ))  # fmt: skip
-    heads = ["class", "observer", "pairs", "least ε", "largest ε", "releases", "bound", "method"]
+    heads = ["class", "observer", "pairs", "least ε", "largest ε", "releases", "charged", "composed"]
     return text.html_table(
-        [*heads, "neighbours", "why the largest"],
+        [*heads, "the unit, in the other world", "why the largest"],
         rows,
         caption=f"ε of every cell{text.at_delta(delta)}. Releases: messages that depend on the unit's data"
         f"{_OF_THE_PLAN if controlled else ''}. "
-        f"Bound and method: how they were composed{_composed_in_words(matrix)}. Every pair is in "
-        "privacy.json",
+        "Every pair is in privacy.json",
         numeric=(2, 3, 4, 5),
     )
 
 
-def _composed_in_words(matrix: Matrix) -> str:
-    """What the bounds, methods and neighbours of the worst pairs of all cells mean, in brackets; "" if none
-    has an entry.
+def in_words(name: str) -> str:
+    """What a bound, a method or a relation of neighbours means, by the ``name`` that files give it.
+
+    A name without words is returned as it is.
     """
-    worst = [cell.guarantees[0] for cell in matrix.cells.values()]
-    used = {said for row in worst for said in (row.bound, row.method, row.neighbours)}
-    meant = [f"{said}: {meaning}" for said, meaning in _COMPOSED.items() if said in used]
-    return f" ({'; '.join(meant)})" if meant else ""
+    return _IN_WORDS.get(name, name)
 
 
-def after_run_table(privacy: RecordedPrivacy) -> str:
-    """A folded table of the pairs whose ε after the run differs from the guarantee; empty where none does."""
+def after_run_table(privacy: RecordedPrivacy, *, elected: bool = False, over_air: bool = False) -> str:
+    """A folded table of the pairs whose ε after the run differs from the guarantee; empty where none does.
+
+    Args:
+        privacy: of the run.
+        elected: whether devices are elected supernode.
+        over_air: whether messages are added up over the air.
+    """
     rows = []
     for place, after in privacy.after_run.items():
         row = privacy.guarantees[place]
@@ -237,11 +274,16 @@ def after_run_table(privacy: RecordedPrivacy) -> str:
         caption=f"Pairs whose ε after the run differs from the guarantee{text.at_delta(privacy.delta)}",
         numeric=(2, 3, 4),
     )
+    signals = (
+        ", or how strong a signal over the air will be: it is charged for the strongest that may be"
+        if over_air
+        else ""
+    )
+    others = ", or more rounds in which other devices are elected supernode," if elected else ""
     words = (
-        "The guarantee is made before the run, when nobody knows who will be drawn or elected, or how strong "
-        "a signal over the air will be: it is charged for the strongest that may be. After the run this is "
-        "known, and a draw hides nothing any more. More rounds than expected, or more rounds in which other "
-        "devices are elected supernode, make ε larger; weaker signals make it smaller. Each row has the "
+        f"The guarantee is made before the run, when nobody knows who will be drawn{' or elected' * elected}"
+        f"{signals}. After the run this is known, and a draw hides nothing any more. More rounds than "
+        f"expected{others} make ε larger{'; weaker signals make it smaller' * over_air}. Each row has the "
         "device with the largest ε after the run among those that it stands for, and the rounds that this "
         "device took part in; a device that was never drawn has sent nothing. These figures apply to this "
         f"run only.{_other_observers(privacy)}"
@@ -256,7 +298,8 @@ def _other_observers(privacy: RecordedPrivacy) -> str:
     """A sentence, after a space, on observers towards whom ε after the run is not computed; "" if none."""
     every = dict.fromkeys(row.observer for row in privacy.guarantees)
     known = {privacy.guarantees[place].observer for place in privacy.after_run}
-    others = [text.plotly_label(observer) for observer in every if observer not in known]
+    others = ["other devices" if name.startswith("device:") else name for name in every if name not in known]
+    others = [text.plotly_label(name) for name in dict.fromkeys(others)]
     return f" They are not computed towards {text.join_names(others, 4)}." if others else ""
 
 
@@ -289,9 +332,10 @@ def _hover_text(cell: Cell, title: str, delta: float) -> str:
     worst = cell.guarantees[0]
     facts = [
         f"unit {text.plotly_label(text.unit_of(worst))}, observer {text.plotly_label(worst.observer)}",
-        f"releases {worst.releases} · bound {text.plotly_label(worst.bound)} · "
-        f"method {text.plotly_label(worst.method)}",
-        f"neighbours {text.plotly_label(worst.neighbours)} · δ {'–' if math.isnan(delta) else delta}",
+        f"releases {worst.releases} · charged: {text.plotly_label(in_words(worst.bound))}",
+        f"composed: {text.plotly_label(in_words(worst.method))}",
+        f"the unit, in the other world: {text.plotly_label(in_words(worst.neighbours))}",
+        f"δ {'–' if math.isnan(delta) else delta}",
         f"stands for {text.whole(cell.pairs)} pair{'s' if cell.pairs != 1 else ''}",
     ]
     least = _least_epsilon(cell)

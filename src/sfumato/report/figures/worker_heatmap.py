@@ -12,13 +12,15 @@ from sfumato.privacy.claim import claim_holds
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     ALL_RED,
-    EPSILON_BAR,
     EPSILON_ENDS,
     EPSILON_SCALE,
     Figure,
     Json,
+    epsilon_bar,
+    epsilon_ends,
     epsilon_shade,
 )
+from sfumato.report.figures.heatmap import in_words
 from sfumato.report.results.claim_words import formula_in_words
 from sfumato.report.results.grouped_run import GroupedRun, WorkerPair
 
@@ -56,17 +58,20 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
     """
     workers = run.drawn_workers.tolist()
     views = ["rigorous", *run.claims]
-    rigorous = _epsilon_array(pairs, "rigorous")
+    arrays = {view: _epsilon_array(pairs, view) for view in views}
+    rigorous, ends = arrays["rigorous"], epsilon_ends(v for a in arrays.values() for v in a.flat)
     names = [_worker_title(run, worker) for worker in workers]
-    data = [trace for view in views for trace in _traces(pairs, view, names)]
+    data = [trace for view in views for trace in _traces(pairs, view, names, ends)]
     classes = "" if run.draws_every_worker else ", one worker for every set of groups"
     low, high = _range_as_text(rigorous)
+    red = any(np.isinf(values).any() for values in arrays.values())
     return Figure(
         title=_TITLE,
         caption=(
             "What the worker of a column can learn at most about all data of the worker of a row"
             f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of the paper. "
-            "Darker cells have a larger ε, red cells no guarantee; the diagonal is empty."
+            f"Darker cells have a larger ε{', red cells no guarantee' if red else ''}; "
+            "the diagonal is empty."
             + (
                 " The buttons switch to the paper's claims: a cell that becomes lighter has a claim that is "
                 "not proved here."
@@ -79,20 +84,21 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
             f"from {low} to {high}."
         ),
         data=data,
-        layout=_layout(run, names, data),
+        layout=_layout(run, names, data, ends),
         table=_pair_table(run),
         kind="workers",
         min_width=560,
     )
 
 
-def _traces(pairs: Pairs, view: str, names: Sequence[str]) -> Iterator[Json]:
+def _traces(pairs: Pairs, view: str, names: Sequence[str], ends: tuple[float, float]) -> Iterator[Json]:
     """The cells of one view with a finite ε, and in red those without a guarantee.
 
     Args:
         pairs: by target and observer.
         view: ``rigorous``, or the name of a claim.
         names: of the workers.
+        ends: of the colour scale.
     """
     values = _epsilon_array(pairs, view)
     gap = 0 if len(names) > 40 else 1
@@ -102,7 +108,7 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str]) -> Iterator[Json]:
         **{"type": "heatmap", "name": view, "x": list(names), "y": list(names), "xgap": gap, "ygap": gap},
         **{"visible": view == "rigorous", "hoverongaps": False, "hovertemplate": f"{hover}<extra></extra>"},
     }
-    shades = np.array([[epsilon_shade(value) for value in row] for row in values], dtype=float)
+    shades = np.array([[epsilon_shade(value, ends) for value in row] for row in values], dtype=float)
     finite = _heatmap_cells(np.where(np.isinf(values), np.nan, shades), values, pairs, view)
     yield common | finite | {"coloraxis": "coloraxis"}
     if np.isinf(values).any():
@@ -110,12 +116,13 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str]) -> Iterator[Json]:
         yield common | _heatmap_cells(red, values, pairs, view) | ALL_RED
 
 
-def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json]) -> Json:
+def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json], ends: tuple[float, float]) -> Json:
     """Plotly's layout: axes with some workers' names, the colour scale, and a button for every view.
 
     Args:
         names: of the workers in the figure.
         data: the traces, of which buttons show some.
+        ends: of the colour scale.
     """
     ticks, workers = _ticks(len(names)), run.drawn_workers.tolist()
     titles = [run.worker_title(workers[t]) for t in ticks]
@@ -129,8 +136,8 @@ def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json]) -> Json
         "xaxis": axis | {"title": {"text": "observer (another worker)"}},
         "yaxis": axis | down,
         "coloraxis": {
-            **{"cmin": EPSILON_ENDS[0], "cmax": EPSILON_ENDS[1]},
-            **{"colorscale": EPSILON_SCALE, "colorbar": EPSILON_BAR},
+            **{"cmin": ends[0], "cmax": ends[1]},
+            **{"colorscale": EPSILON_SCALE, "colorbar": epsilon_bar(ends)},
         },
     }
     if run.claims:
@@ -225,7 +232,7 @@ def _pair_details(pair: WorkerPair | None, view: str) -> str:
     if pair.hops is None:
         return "not connected"
     away = "a common group" if pair.hops == 0 else f"{pair.hops} {text.pluralise('group', pair.hops)} away"
-    facts = f"{away} · {text.whole(pair.releases)} releases · bound {pair.bound}"
+    facts = f"{away} · {text.whole(pair.releases)} releases · charged: {in_words(pair.bound)}"
     claimed = ", ".join(text.number(value) for value in pair.claimed.values())
     return f"{facts}<br>claimed {claimed}" if claimed else facts
 
@@ -258,12 +265,13 @@ def _pair_table(run: GroupedRun) -> str:
             rows.append((pair.epsilon, groups, pair))
     rows.sort(key=lambda row: -row[0])
     left = len(rows) - 100
-    titles = ("groups of the worker", "of the observer", "distance", "releases", "bound", "ε")
+    titles = ("groups of the worker", "of the observer", "groups away", "releases", "charged", "ε")
     return text.html_table(
         [*titles, *(f"ε, {formula_in_words(name)}" for name in run.claims)],
         [
             (
-                *groups, "–" if pair.hops is None else pair.hops, text.whole(pair.releases), pair.bound,
+                *groups, "–" if pair.hops is None else pair.hops, text.whole(pair.releases),
+                in_words(pair.bound),
                 text.epsilon(pair.epsilon),
                 *(text.number(pair.claimed[n]) if n in pair.claimed else "–" for n in run.claims),
             )

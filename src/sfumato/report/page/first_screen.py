@@ -52,7 +52,6 @@ from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import steps_of_everybody
 from sfumato.report.results.summary import (
     Summary,
-    findings_of_run,
     of_main_unit,
     score_sentence,
     score_text,
@@ -240,7 +239,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         ],
     }
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
-    nothing, others = findings_of_run(one)
+    nothing, others = one.findings
     others = [said for said in others if said not in protocol_warnings(one.first.spec_dict)]
     findings = _findings_html(dict.fromkeys([*_advice_for_bare_pairs(one), *others], ()))
     lead = _lead_html([*lead_of_run(one.first), *map(text.sentence, nothing)])

@@ -22,12 +22,11 @@
   // Says of what is wider than the screen that it can be scrolled; a network is first shown from its middle.
   function showCues(part) {
     for (const wide of part.querySelectorAll(".wide, .scroll")) {
-      const beside = wide.previousElementSibling;
-      if (wide.scrollWidth <= wide.clientWidth || (beside && beside.classList.contains("cue"))) continue;
+      if (wide.scrollWidth <= wide.clientWidth || wide.querySelector(".cue")) continue;
       const cue = document.createElement("p");
       cue.className = "cue";
       cue.textContent = "Swipe or scroll sideways: this is wider than the screen.";
-      wide.before(cue);
+      wide.prepend(cue);
       if (wide.querySelector(".network")) wide.scrollLeft = (wide.scrollWidth - wide.clientWidth) / 2;
     }
   }

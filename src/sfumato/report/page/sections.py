@@ -94,7 +94,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     first = first_screen(series, summaries, matrices, pictures, twin)
 
     def matrix_part(one: Series) -> str:
-        return _guarantees_html(one, by_name[one.name], figures)
+        return _guarantees_html(one, by_name[one.name], figures, alone=not several)
 
     def control_part(one: Series) -> str:
         return _control_html(one, figures)
@@ -246,11 +246,15 @@ def _control_html(one: Series, figures: PlacedFigures) -> str:
     return panels + text.paragraphs([*looked_at(one), *kept_choices([one])])
 
 
-def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
-    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees."""
+def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures, *, alone: bool) -> str:
+    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees.
+
+    ``alone``: whether the page is about this run only.
+    """
     privacy, network = one.first.privacy, one.network
     controlled = bool(one.first.spec_dict.get("control"))
-    figure = heatmap_figure(matrix, privacy.delta, network.device_word, controlled=controlled)
+    elected = one.first.spec_dict["topology"].get("supernodes") == "elected"
+    figure = heatmap_figure(matrix, privacy.delta, network.device_word, controlled=controlled, alone=alone)
     if figure is None:
         return placeholder("The run has no guarantees.")
     told = {error for claim in privacy.claims for error in errors_named(claim.why)}  # with the claims
@@ -264,7 +268,7 @@ def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str
     if reasons:
         listed = bullet_list(reasons)
         parts.append(f"<details open><summary>Why pairs have no guarantee</summary>{listed}</details>")
-    return "".join([*parts, after_run_table(privacy)])
+    return "".join([*parts, after_run_table(privacy, elected=elected, over_air=network.over_air)])
 
 
 def _attacks_html(one: Series, figures: PlacedFigures) -> str:

@@ -23,5 +23,6 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     spec_sections     sections of a resolved spec, with defaults
     summary           the row of figures and the sentences of a run
     tree_labels       these names in trees, also where devices move
+    run_findings      what is worth a warning about a run
     watched_epsilons  ε towards watched observers on a terminal, and what control spent of its budget
 """

@@ -65,15 +65,24 @@ class PairNames(NamedTuple):
         """The name of each pair of ``claims``, for the axis of a figure; of pairs with the same name also
         who the observer is.
         """
-        named = {
+        apart = self.observers_told_apart(claims)
+        return {
+            pair: f"{name} ({apart[pair]})" if pair in apart else name
+            for pair, name in self._named(claims).items()
+        }
+
+    def observers_told_apart(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
+        """Who the observer is, of each pair of ``claims`` whose name is that of another one, too."""
+        named = self._named(claims)
+        many = Counter(named.values())
+        return {pair: self.labels.observer_title(pair[1]) for pair, name in named.items() if many[name] > 1}
+
+    def _named(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
+        """The classes of the unit and of the observer of each pair of ``claims``."""
+        return {
             (one.unit, one.observer): f"{self.labels.row(one.unit).title} → "
             f"{self.labels.column(one.unit, one.observer).title}"
             for one in claims
-        }
-        many = Counter(named.values())
-        return {
-            (unit, observer): name if many[name] == 1 else f"{name} ({self.labels.observer_title(observer)})"
-            for (unit, observer), name in named.items()
         }
 
     def holding(self, claims: Sequence[Claim]) -> str:

@@ -151,9 +151,9 @@ def _sentences_on_stated(
     whom, elsewhere = names.all_towards(stated), names.all_towards(others)
     claimed = _span([claim.claimed_epsilon for claim in [*stated, *others]], text.number)
     return (
-        f"{source} states ε = {claimed}{of}, {whom}: {names.holding(stated)} there. "
+        f"{source} gives ε = {claimed}{of}, {whom}: {names.holding(stated)} there. "
         f"Provable: {_provable(stated, names, names.whose(stated))}. "
-        f"{text.title(elsewhere)}, of whom it says nothing, {names.holding(others)} "
+        f"Read {elsewhere}, too, of whom it says nothing, {names.holding(others)} "
         f"({_span(_rigorous(others), text.epsilon)})."
     )
 

@@ -20,7 +20,6 @@ from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     SPREAD,
     epsilons_towards_workers,
-    findings_of_run,
     kind_within_devices,
     range_sentence,
 )
@@ -204,10 +203,10 @@ def _class_sentences(matrix: Matrix) -> list[str]:
     for (row, column), cell in matrix.cells.items():
         if matrix.columns[column].kind in ("peer", "other-device"):
             largest[row] = max(cell.epsilon, largest.get(row, 0.0))
-    shown = [f"{matrix.rows[row].title} {epsilon(value)}" for row, value in sorted(largest.items())]
+    shown = [f"{epsilon(value)} for {matrix.rows[row].title}" for row, value in sorted(largest.items())]
     if not 1 < len(shown) <= _MOST_CLASSES or len({epsilon(value) for value in largest.values()}) == 1:
         return []
-    return [f"By class at most: {join_names(shown)}."]
+    return [f"The largest ε towards other workers: {join_names(shown)}."]
 
 
 def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
@@ -236,12 +235,12 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
 
 def warnings_of_run(one: Series, matrix: Matrix) -> list[str]:
     """All warnings about a run: on its protocol, on units without a guarantee, then those of
-    `findings_of_run`.
+    `Series.findings`.
 
     ``matrix``: of the first run.
     """
     verdict = protocol_warnings(one.first.spec_dict)
-    return [*verdict, *unprotected_finding(matrix), *findings_of_run(one).all]
+    return [*verdict, *unprotected_finding(matrix), *one.findings.all]
 
 
 def _without_guarantee(matrix: Matrix, *, trusted: bool) -> dict[int, list[str]]:
@@ -299,7 +298,8 @@ def reasons_without_guarantee(matrix: Matrix) -> list[str]:
 def _for_others_alike(why: str, whose: Iterable[str]) -> str:
     """A sentence, after a space, that a reason with one aggregator's number stands for others; else ""."""
     several = any("edges " in who or " group" in who for who in whose)
-    return " It is the same for the others that are named here." if several and _NUMBERED.search(why) else ""
+    numbered = _NUMBERED.search(why)
+    return f" The same is true of every other such {numbered[1]}." if several and numbered else ""
 
 
 def _without_full_stop(said: str) -> str:

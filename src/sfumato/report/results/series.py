@@ -17,6 +17,7 @@ from scipy import stats
 
 from sfumato.errors import SpecError
 from sfumato.report.results.network import Network, read_network
+from sfumato.report.results.run_findings import RunFindings
 from sfumato.run_folder.label_counts import read_test_labels
 from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import SPEC_FILE, RunFolder, load_run
@@ -78,6 +79,11 @@ class Series:
             RunError: the file with them is damaged.
         """
         return read_test_labels(self.first.path)
+
+    @cached_property
+    def findings(self) -> RunFindings:
+        """What is worth a warning about the first run, found once."""
+        return RunFindings.of(self.first, self.network, self.test_labels)
 
     @property
     def folder(self) -> Path:

@@ -14,6 +14,11 @@ def section_of(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def source_of(spec: Mapping[str, Any]) -> str:
+    """``data.source`` of a spec; "" without."""
+    return str(section_of(spec, "data").get("source", ""))
+
+
 def clip_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """``privacy.clip`` of a spec; {} where nothing is clipped."""
     return section_of(section_of(spec, "privacy"), "clip")

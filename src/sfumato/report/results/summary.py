@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sfumato.findings import findings_after
 from sfumato.guessing import guessing_in_words, share_of_guessing
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
@@ -19,15 +18,13 @@ from sfumato.report.results.dp_ogl_plus import note_between_releases, rounds_to_
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import clip_kind_of, section_of
+from sfumato.report.results.spec_sections import source_of
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.label_counts import read_test_persons
-from sfumato.run_folder.metrics_table import last_measured
 from sfumato.run_folder.reader import RunFolder
 from sfumato.run_folder.recorded_privacy import RawDevices
 
 _CLEARLY = 0.01  # of accuracy
-_LEARNED = "accuracy"  # the kind of a finding
 SPREAD = 1.05  # of ε from unit to unit, worth a sentence
 
 
@@ -163,7 +160,7 @@ def _best_round_sentence(series: Series) -> str:
     """
     curve = series.curve(ACCURACY.column)
     released = np.flatnonzero(curve.rounds % rounds_to_a_release(series) == 0)
-    if not len(released) or findings_of_run(series).nothing_learned:
+    if not len(released) or series.findings.nothing_learned:
         return ""
     at = released[curve.mean[released].argmax()]
     if curve.mean[at] - curve.mean[-1] < _CLEARLY:
@@ -174,17 +171,12 @@ def _best_round_sentence(series: Series) -> str:
 
 def guessing_of_run(one: Series) -> str:
     """A clause on the accuracy of guessing; "" where neither test labels nor classes are known."""
-    return guessing_in_words(_source_of(one.first), one.test_labels)
+    return guessing_in_words(source_of(one.first.spec_dict), one.test_labels)
 
 
 def guess_of_run(one: Series) -> float:
     """The accuracy of guessing, 0 to 1; NaN where neither test labels nor classes are known."""
-    return share_of_guessing(_source_of(one.first), one.test_labels)
-
-
-def _source_of(run: RunFolder) -> str:
-    """``data.source`` of a run's spec; "" without."""
-    return str(section_of(run.spec_dict, "data").get("source", ""))
+    return share_of_guessing(source_of(one.first.spec_dict), one.test_labels)
 
 
 def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
@@ -270,43 +262,6 @@ def has_edges(one: Series) -> bool:
     """Whether there are aggregators between devices and the cloud."""
     shape = one.network.shape
     return not isinstance(shape, Tree) or shape.depth > 1
-
-
-class RunFindings(NamedTuple):
-    """What is worth a warning about a run, as sentences without a full stop.
-
-    Attributes:
-        nothing_learned: one sentence where its accuracy is that of guessing; else [].
-        others: by its account, then by its metrics.
-    """
-
-    nothing_learned: list[str]
-    others: list[str]
-
-    @property
-    def all(self) -> list[str]:
-        """Every finding, that nothing was learned first."""
-        return [*self.nothing_learned, *self.others]
-
-
-def findings_of_run(one: Series) -> RunFindings:
-    """Warnings about the first run of a series, by its account, clipping, lost sums and final accuracy."""
-    run, network = one.first, one.network
-    with_faults = run.finished and run.spec_dict.get("faults")
-    after = findings_after(
-        _source_of(run),
-        run.metrics["clip_fraction"].tolist(),
-        last_measured(run.metrics["accuracy"]),
-        adds_noise=network.has_noise or network.over_air,
-        clip_kind=clip_kind_of(run.spec_dict),
-        lost_sums=run.ledger["realised"].get("lost_sums") if with_faults else None,
-        test_labels=one.test_labels,
-    )
-    told = [(finding.kind == _LEARNED, network.titled(finding.text)) for finding in after]
-    return RunFindings(
-        [said for of_learning, said in told if of_learning],
-        [*run.privacy.findings, *(said for of_learning, said in told if not of_learning)],
-    )
 
 
 def raw_to_trusted_in_words(one: Series) -> str:

@@ -167,7 +167,7 @@ class TreeLabels(ObserverLabels):
         return ", ".join(f"{name} {'trusted' if trusted else 'untrusted'}" for name, trusted in marks)
 
     def _noise_text(self, leaf: int) -> str:
-        """The text "noise at …" with who on the path of a leaf adds noise; "no noise" if nobody does."""
+        """The text "noise added by …" with who on the path of a leaf does so; "no noise" if nobody does."""
         path, tiers = self.tree.paths[leaf], reversed(list(enumerate(self.tree.tiers)))
         above = [(self.tree.node_name(depth, int(path[depth])), tier.name) for depth, tier in tiers]
         devices = self.network.noise_of_devices(above[0][0])
@@ -175,7 +175,7 @@ class TreeLabels(ObserverLabels):
         places = [device if devices.of_all else f"some {pluralise(device)}"] if devices.of_some else []
         places = ["every local step"] if devices.at_steps else places
         places += [name for node, name in above if self.network.adds_noise(node)]
-        said = [f"noise at {join_names(places)}"] if places else []
+        said = [f"noise added by {join_names(places)}"] if places else []
         said += ["noise of the receiver"] if self.network.over_air else []
         return ", ".join(said) or "no noise"
 

@@ -173,7 +173,7 @@ def _root(
     factor, more = needed(charge), _ROUNDING
     if not charge.is_composed_roughly:
         return factor
-    ways = charge.all_ways
+    ways = charge.own_ways
     while 0 < factor < math.inf and not is_surely_enough(ways, factor, epsilon=epsilon, delta=delta):
         factor, more = factor * (1 + more), more * 4
     return factor
@@ -225,7 +225,7 @@ def _ways_of(charge: PairCharge) -> Ways:
     """
     if charge.record is not None:
         return ()
-    ways = charge.all_ways
+    ways = charge.own_ways
     drawn = (term.sampling for way in ways for term in way.terms)
     hidden = any(sampling is not None and sampling.hidden for sampling in drawn)
     return undominated(ways) if hidden else ()

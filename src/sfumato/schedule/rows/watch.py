@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from sfumato.errors import SpecError
+from sfumato.privacy.declared_releases import DeclaredReleases, PairCharge
+from sfumato.privacy.dominance import approximate_size, are_ways_at_most, chains, monotone_figures
 from sfumato.privacy.guarantee import Guarantee
-from sfumato.privacy.observers import Party
+from sfumato.privacy.observers import ASKED_FOR, Party
 from sfumato.schedule.base import Parties, Plan
-from sfumato.schedule.rows.observers import is_of_kind, main_unit, parse_coalition, parse_protected
+from sfumato.schedule.rows.observers import (
+    ObservedUnit,
+    is_of_kind,
+    main_unit,
+    parse_coalition,
+    parse_protected,
+)
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 
@@ -21,17 +29,32 @@ _MOST_SAMPLED_POINTS = 20
 
 @dataclass(frozen=True)
 class MonitoredPair:
-    """A pair to follow: the worst unit for one observer."""
+    """The worst unit for one observer, after the whole run."""
 
     observer: str
     unit: str
 
 
-def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[MonitoredPair, ...]:
-    """The pairs whose ε a run follows: those of ``watch``, or the plan's default; each observer once.
+@dataclass(frozen=True)
+class WatchedObserver:
+    """An observer towards whom ε is followed.
 
-    A kind of observer (``edge``, ``peer`` ...) stands for the worst of them; parties that are trusted with
-    raw updates are passed over as long as others are left.
+    Attributes:
+        observer: a party, or several joined by commas.
+        devices: the units, or the devices that hold them: one of every class that may have the largest ε
+            after some number of rounds.
+    """
+
+    observer: str
+    devices: tuple[int, ...]
+
+
+def watched_observers(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[WatchedObserver, ...]:
+    """The observers towards whom a run follows ε: those of ``watch``, or the plan's default; each once.
+
+    A kind of observer (``edge``, ``peer`` ...) stands for the worst of them after the whole run, and for the
+    units that are placed so towards it. Units that trust it with raw updates are passed over as long as
+    others are left.
 
     Args:
         plan: of the run.
@@ -41,15 +64,75 @@ def watched_pairs(plan: Plan, pair: Callable[[str, str], Guarantee]) -> tuple[Mo
         SpecError: an observer in ``watch`` does not exist.
     """
     wanted = plan.default_watch if plan.spec.watch is None else plan.spec.watch
-    found: dict[str, MonitoredPair] = {}
+    found: dict[str, tuple[int, ...]] = {}
     for name in wanted:
         worst = worst_pair(plan, name, pair)
-        if worst is None:
-            continue
-        before = found.setdefault(worst.observer, worst)  # by another name
-        if pair(worst.unit, worst.observer).epsilon > pair(before.unit, before.observer).epsilon:
-            found[worst.observer] = worst
-    return tuple(found.values())
+        if worst is not None:
+            before = found.get(worst.observer, ())  # by another name
+            found[worst.observer] = tuple(dict.fromkeys((*before, *_devices_to_follow(plan, name, worst))))
+    return tuple(WatchedObserver(*one) for one in found.items())
+
+
+def _devices_to_follow(plan: Plan, name: str, worst: MonitoredPair) -> tuple[int, ...]:
+    """The devices whose ε towards the observer of ``worst`` is followed.
+
+    One of each class of devices that the entry ``name`` of ``watch`` means, but for those that trust the
+    observer, and those that surely never have the largest ε. If nothing is drawn, a charge is one Gaussian;
+    where that grows in proportion to the rounds, the device of ``worst`` is the worst after each of them.
+    """
+    _, first = parse_protected(worst.unit, plan.parties, own=plan.spec.privacy.unit)
+    if plan.grows_in_proportion and not _is_drawn(plan):
+        return (first,)
+    coalition = parse_coalition(worst.observer, plan.parties, place="watch")
+    members = {party.index for party in coalition if party.kind == "device"}
+    tells_all = name not in OBSERVER_KINDS or plan.classes_share_trust
+    left = [
+        units.unit
+        for units in plan.releases.units_outside(members)
+        if _is_meant(plan, name, coalition, units.unit)
+        and not (tells_all and any(plan.trusts(party, units.unit) for party in coalition))
+    ]
+    found = dict.fromkeys((first, *left))
+    if plan.grows_in_proportion:
+        return tuple(charge.device for charge in largest_charges(plan, plan.releases, found, coalition))
+    return tuple(found)
+
+
+def largest_charges(
+    plan: Plan, declared: DeclaredReleases, devices: Iterable[int], coalition: tuple[Party, ...]
+) -> list[PairCharge]:
+    """What is charged to several units, without those whose charge is surely at most that of another one.
+
+    Args:
+        plan: of the run.
+        declared: its releases, or those of its first rounds.
+        devices: one or more units; or for each a device, of which a record or person is the unit
+            (`main_unit`).
+        coalition: the observers, who pool what they know.
+    """
+    kind = main_unit(plan.spec)
+    charges = [
+        ObservedUnit(kind, device, coalition, ASKED_FOR, 1).charge(plan, declared) for device in devices
+    ]
+    if len(charges) == 1:
+        return charges
+    ways = [charge.all_ways for charge in charges]
+    worst_first = chains(
+        [*map(approximate_size, ways)],
+        [*map(monotone_figures, ways)],
+        lambda one, other: are_ways_at_most(ways[one], ways[other]),
+    )
+    return [charges[chain[0]] for chain in worst_first]
+
+
+def _is_meant(plan: Plan, name: str, coalition: tuple[Party, ...], device: int) -> bool:
+    """Whether ``coalition`` is placed towards ``device`` as the entry ``name`` of ``watch`` says.
+
+    True for all but the kinds that say so: ``own-edge`` and ``peer``, ``other-edge`` and ``other-device``.
+    """
+    if name in ("own-edge", "peer"):
+        return plan.is_near(coalition[0], device)
+    return name not in ("other-edge", "other-device") or not plan.is_near(coalition[0], device)
 
 
 def worst_pair(
@@ -134,8 +217,13 @@ def rounds_to_account(plan: Plan) -> frozenset[int]:
         rounds *= plan.spec.training.local_steps or plan.spec.training.local_epochs or 1
     every = plan.spec.evaluate_every
     evaluated = [k for k in range(1, rounds + 1) if k % every == 0 or k == rounds]
-    records = plan.spec.privacy.unit_within_device and plan.releases.batches.rates is not None
-    if (plan.is_sampled or records) and len(evaluated) > _MOST_SAMPLED_POINTS:
+    if _is_drawn(plan) and len(evaluated) > _MOST_SAMPLED_POINTS:
         picks = np.linspace(0, len(evaluated) - 1, _MOST_SAMPLED_POINTS).round().astype(int)
         evaluated = [evaluated[i] for i in picks]
     return frozenset(evaluated)
+
+
+def _is_drawn(plan: Plan) -> bool:
+    """Whether participants of rounds are drawn, or the records of batches where these are protected."""
+    records = plan.spec.privacy.unit_within_device and plan.releases.batches.rates is not None
+    return plan.is_sampled or records
