@@ -23,6 +23,8 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, NoReturn
 
+from no_report import without_report_as_asked
+
 LENGTH = 8
 
 
@@ -86,6 +88,7 @@ def become(request: dict[str, Any], standard: list[int]) -> NoReturn:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    without_report_as_asked()
     try:
         execute(request["arguments"])
         status = 0

@@ -10,7 +10,7 @@ _VARIABLE = "SFUMATO_TEST_NO_REPORT"
 
 
 def without_report(patch: pytest.MonkeyPatch) -> None:
-    """In this process, and in the workers that `forked_workers` begins."""
+    """In this process, and in those that `forked_workers` and `fast_python` begin."""
     from sfumato.run_folder.reader import REPORT_FILE, write_text
     from sfumato.simulation import folder_writer
 
@@ -20,6 +20,6 @@ def without_report(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_report_as_asked() -> None:
-    """In a worker, where whoever began it is without."""
+    """In a process that was begun by one that is without."""
     if _VARIABLE in os.environ:
         without_report(pytest.MonkeyPatch())
