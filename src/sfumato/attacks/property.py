@@ -47,7 +47,9 @@ def measure_properties(context: AttackContext, progress: Progress = silent) -> t
 
 
 def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> FloatArray:
-    """Log-likelihood ratio of every label ``[classes]``: shadow devices with it against those without it.
+    """The score of every label ``[classes]``: the log-likelihood ratio that the device holds it, or does not.
+
+    ``observation``: of the attacked device; the two laws are fitted to ``shadow_devices``, with and without.
 
     0 for a label that fewer than two of the shadow devices hold, or fewer than two lack.
     """

@@ -282,7 +282,12 @@ class LikelihoodRatio:
     spread: float
 
     def score(self, observation: Observation, shadow_devices: ShadowDevices) -> tuple[float, float]:
-        """(log-likelihood ratio of the two hypotheses, cosine of the observation and their difference)."""
+        """Two scores that the attacked device holds the target; both are larger for members.
+
+        Returns:
+            The log-likelihood ratio of the two hypotheses; and the cosine between the observation, less what
+            is expected halfway between them, and their difference (0 where either is 0).
+        """
         variance = observation.noise_std**2 + observation.share**2 * (
             observation.other_devices * shadow_devices.variance + self.spread
         )

@@ -234,9 +234,13 @@ def partition_sizes(
 def planned_label_counts(
     rule: LabelsPartition | DirichletPartition, devices: int, class_counts: Sequence[int], *, seed: int
 ) -> IntArray:
-    """Examples of each label that ``partition`` would give every device of a star, ``[devices, labels]``.
+    """Number of examples of each label that every device of a star gets by ``rule``, ``[devices, labels]``.
 
-    ``class_counts``: training rows of each label.
+    Args:
+        rule: how rows are divided among devices.
+        devices: number of devices.
+        class_counts: number of training rows of each label.
+        seed: of the spec, which the division is drawn from.
 
     Raises:
         SpecError: the rule cannot be kept.

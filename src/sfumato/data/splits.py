@@ -122,6 +122,9 @@ def facts_of(
 ) -> DatasetFacts:
     """The sizes of the data set ``name`` with this split.
 
+    ``input_shape``: of the features of one example; ``targets``: how many quantities are predicted; ``None``:
+    classes are.
+
     Raises:
         DataError: a part is empty, or a label is no class number.
     """

@@ -73,7 +73,14 @@ def regrouped(
 ) -> Partition:
     """``partition`` with its shares handed to devices by the rule of ``zones``.
 
-    The order is that of `order_without_labels`, or of `order_by_label` where it depends on the labels [N].
+    The order is that of `order_without_labels`, or of `order_by_label` where it depends on labels.
+
+    Args:
+        partition: the training rows of each share, one share for each device.
+        zones: the section ``topology.zones`` of the spec.
+        devices: number of devices of each zone.
+        labels: of the training rows ``[N]``.
+        seed: of the spec.
 
     Raises:
         SpecError: listed members do not fit the zones.

@@ -60,7 +60,7 @@ def probability_elected(parties: int, elections: int, *, group: int = 1, terms: 
 
 
 def probability_of_terms(parties: int, elections: int, terms: int, *, group: int = 1) -> float:
-    """Probability that members of a group are elected exactly ``terms`` times in several uniform elections.
+    """Probability that a group of ``group`` parties is elected exactly ``terms`` times in several elections.
 
     By Binomial(elections, group / parties); 0 for more terms than elections.
     """

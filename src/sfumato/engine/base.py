@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutDraws
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.parameters import ParameterLayout
+from sfumato.learning.rounding_margin import with_margin
 from sfumato.mechanisms.clipping import Clip, PerLayerClip
 from sfumato.mechanisms.step_noise import StepNoise
 
@@ -133,6 +134,30 @@ class LocalTask:
             return self.update_clip
         return PerLayerClip(self.layer_norms, layout.layer_spans)
 
+    def checked(
+        self, layout: ParameterLayout, start: Tensor, group_of: Tensor, batches: BatchPlan
+    ) -> LocalTask:
+        """This task with its clips ready to be applied, once the shapes of a request were checked.
+
+        In it, norms of layers are one clip of the whole update, and clip norms leave room for rounding.
+
+        Args:
+            layout: of the model's M parameters.
+            start: models to start from, ``[G, M]``.
+            group_of: the row of ``start`` for each device, ``[P]``.
+            batches: of the P devices.
+
+        Raises:
+            SpecError: shapes that do not fit.
+        """
+        if start.shape[1] != layout.total or len(group_of) != batches.devices:
+            shapes = (tuple(start.shape), tuple(group_of.shape))
+            raise SpecError("train", shapes, f"needs [G, {layout.total}] and [{batches.devices}]")
+        sgd, clip = self.sgd, self.clip_of(layout)
+        if sgd.clips_gradients:
+            sgd = with_margin(sgd, batches, start, noisy=self.step_noise is not None)
+        return replace(self, sgd=sgd, update_clip=clip)
+
 
 @dataclass(frozen=True)
 class UpdateChunk:
@@ -152,6 +177,58 @@ class UpdateChunk:
     norms: Tensor | None
     clipped: Tensor | None
     steps_clipped: Tensor
+
+    @classmethod
+    def empty(
+        cls, task: LocalTask, layout: ParameterLayout, tiles: Sequence[Tensor], device: torch.device
+    ) -> Self:
+        """A chunk with room, on ``device``, for the devices of ``tiles``; `write_` fills it.
+
+        ``task``: what the devices do; ``layout``: of the model's M parameters.
+        """
+        rows = torch.cat([torch.zeros(0, dtype=torch.int64), *tiles]).sort().values
+        p = len(rows)
+        return cls(
+            rows.numpy(),
+            torch.empty(p, layout.total, device=device),
+            None if task.update_clip is None else torch.empty(p, device=device),
+            None if task.update_clip is None else torch.empty(p, dtype=torch.bool, device=device),
+            torch.empty(p, device=device),
+        )
+
+    def places_of(self, tile: Tensor) -> Tensor:
+        """Where in the chunk the devices ``tile`` ``[n]`` are: int64 ``[n]``, on the chunk's device."""
+        found = torch.searchsorted(torch.from_numpy(self.rows), tile)
+        return found.to(self.updates.device)
+
+    def room_for(self, places: Tensor) -> Tensor:
+        """Memory ``[n, M]`` for the updates at ``places`` ``[n]`` of the chunk, not initialised.
+
+        It is the chunk's own where these places are neighbours, so that nothing is copied later.
+        """
+        first, n = int(places[0]), len(places)
+        if torch.equal(places, torch.arange(first, first + n, device=places.device)):
+            return self.updates[first : first + n]
+        return torch.empty(n, self.updates.shape[1], device=self.updates.device)
+
+    def write_(
+        self, task: LocalTask, places: Tensor, update: Tensor, steps_clipped: Tensor, batches: BatchPlan
+    ) -> None:
+        """Clip the updates of some devices, if the task says so, and write them to the chunk.
+
+        Args:
+            task: what the devices did.
+            places: of these devices in the chunk, int64 ``[n]``.
+            update: how far they moved, ``[n, M]``, perhaps in the chunk itself; clipped in place.
+            steps_clipped: how many of a device's gradients were clipped ``[n]``.
+            batches: of these devices.
+        """
+        if task.update_clip is not None and self.norms is not None and self.clipped is not None:
+            clipped = task.update_clip.clip_(update)
+            self.norms[places], self.clipped[places] = clipped.norms, clipped.clipped
+        if update.untyped_storage().data_ptr() != self.updates.untyped_storage().data_ptr():
+            self.updates.index_copy_(0, places, update)
+        self.steps_clipped[places] = steps_clipped / batches.steps.clamp(min=1)
 
 
 class Engine(Protocol):

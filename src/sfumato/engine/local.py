@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked_task, finish_, places_of, room_for
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.examples import Examples, LoadedExamples
@@ -90,14 +89,14 @@ class LocalEngine:
         Raises:
             SpecError: shapes that do not fit.
         """
-        task = checked_task(task, self._layout, start, group_of, batches)
+        task = task.checked(self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)
         scratch = self._tile(task, batches.width)[1]
         half, an_update = self.settings.memory_bytes // 2, 4 * self._layout.total
         workers = max(1, min(self.settings.threads, half // scratch))
         for some in chunks_of(self.tiles(task, batches), tiles, half // an_update):
-            chunk = begin_chunk(task, self._layout, some, self._examples.device)
+            chunk = UpdateChunk.empty(task, self._layout, some, self._examples.device)
             for loaded, examples in self._examples.loads(batches, some, self.settings.load_bytes):
 
                 def train(
@@ -156,7 +155,7 @@ class LocalEngine:
         """Train the devices of ``tile`` together, and write their updates into ``chunk``.
 
         Args:
-            task: what each device does, as `checked_task` gives it.
+            task: what each device does, as `LocalTask.checked` gives it.
             start: models on the engine's device, ``[G, M]``.
             group_of: the row of ``start`` for each device, ``[P]``.
             batches: of the P devices.
@@ -169,7 +168,7 @@ class LocalEngine:
         noise = None if task.step_noise is None else task.step_noise.of(tile.tolist())
         drawn = None if task.dropout is None else task.dropout.of(tile.tolist())
         more = None if task.corrections is None else task.corrections.of(tile.tolist())
-        places, tile = places_of(chunk, tile), tile.to(device)
+        places, tile = chunk.places_of(tile), tile.to(device)
         begin = StartModels.of(start, group_of[tile])
         memory = self._borrow()
 
@@ -182,11 +181,11 @@ class LocalEngine:
         steps_clipped, drift = train_stack(
             memory, starts, own, examples.features, examples.targets, task.sgd, noise, corrections, drawn
         )
-        update = room_for(chunk, places)
+        update = chunk.room_for(places)
         moved = memory.reserve(len(tile), own.width) if drift is None else drift
         memory.gradient.unpack(moved, update)
         self._idle.append(memory)
         if drift is None:
             for before, after in begin.with_rows_of(update):
                 after.sub_(before)
-        finish_(chunk, task, places, update, steps_clipped, own)
+        chunk.write_(task, places, update, steps_clipped, own)

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
-from sfumato.engine.chunks import begin_chunk, checked_task, finish_, places_of
 from sfumato.engine.tiles import chunks_of, tiles_of, work_on
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
@@ -87,12 +86,12 @@ class PerDeviceEngine:
         Raises:
             SpecError: shapes that do not fit.
         """
-        task = checked_task(task, self._layout, start, group_of, batches)
+        task = task.checked(self._layout, start, group_of, batches)
         start, an_update = start.to(self.settings.device), 4 * self._layout.total
         workers = 1 if self._no_features.is_cuda else self.settings.threads
         half = self.settings.memory_bytes // 2
         for some in chunks_of(self.tiles(task, batches), tiles, half // an_update):
-            chunk = begin_chunk(task, self._layout, some, self._examples.device)
+            chunk = UpdateChunk.empty(task, self._layout, some, self._examples.device)
             for loaded, examples in self._examples.loads(batches, some, self.settings.load_bytes):
 
                 def train(
@@ -126,4 +125,4 @@ class PerDeviceEngine:
             memory, starts, own, examples.features, examples.targets, task.sgd, noise, more, drawn
         )
         update = memory.reserve(1, own.width).sub_(start) if drift is None else drift
-        finish_(chunk, task, places_of(chunk, tile), update, steps_clipped, own)
+        chunk.write_(task, chunk.places_of(tile), update, steps_clipped, own)

@@ -14,7 +14,7 @@ Norm = Literal["group", "none"]
 
 
 def softmax(shape: Shape, classes: int, *, bias: bool = True) -> nn.Module:
-    """Multinomial logistic regression on flattened examples of shape ``shape``.
+    """Multinomial logistic regression on flattened examples of shape ``shape``; outputs are logits.
 
     7,840 parameters on 28 x 28 images and ten classes, without bias.
     """

@@ -38,7 +38,10 @@ def draw_coefficients(secret: bytes, threshold: int, entropy: Entropy) -> list[i
 
 
 def polynomial_values(coefficients: Sequence[int], points: Iterable[int]) -> dict[int, int]:
-    """Point to the value there, modulo the prime, of the polynomial with these coefficients, lowest first."""
+    """The values of a polynomial modulo the prime at ``points``, by point.
+
+    ``coefficients``: the constant first.
+    """
     backwards = coefficients[::-1]
     values = {}
     for point in points:

@@ -101,6 +101,8 @@ def value_in_words(value: Any, most: int = 72) -> str:
 def setting_in_words(key: str, value: Any, most: int = 72) -> str:
     """The value at a dotted key in words, as `value_in_words`; a float at ``trust.trusted...`` is a share.
 
+    ``most``: characters of the text; a longer one is cut.
+
     >>> setting_in_words("trust.trusted_edges", 0.0), setting_in_words("trust.trusted_edges", 0.4)
     ('none', '40 % of them')
     """

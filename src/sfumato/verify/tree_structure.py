@@ -198,7 +198,7 @@ class CheckedTreeStructure:
         return [step for step in steps if self.sees_average(step, unit, coalition)]
 
     def sampling_seen_by(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
-        """The draw of participants as the coalition sees it, and the largest device weight over the unit's.
+        """The draw of participants as ``coalition`` sees it, and the largest device weight over the unit's.
 
         The draw has ``kind``, ``rate`` and ``hidden`` as in a certificate; a fixed one its ``population`` and
         ``sample`` without the coalition. The ratio is 1 for all but fixed draws.

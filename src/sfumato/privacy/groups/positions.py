@@ -98,6 +98,7 @@ def first_of_orbit(
     """The first position, in sorted order, to which symmetries take ``position``; it stands for the orbit.
 
     An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
+    ``symmetries``: permutations of the ``group_count`` groups, applied any number of times.
 
     Returns:
         That position, and the image of every group under the symmetry that leads there.

@@ -116,7 +116,7 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
 
 
 def cost_of(point: SweptPoint, name: str) -> float:
-    """The value of an objective for minimising: scores of which more is better change their sign.
+    """The value of the objective ``name``, to be minimised: scores of which more is better change their sign.
 
     Rounded to six significant digits: smaller differences are within the tolerance of calibration.
     """
@@ -130,7 +130,7 @@ def is_higher_better(name: str) -> bool:
 
 
 def value_of(point: SweptPoint, name: str) -> float:
-    """The mean over seeds of an objective of a point; NaN where it was not measured."""
+    """The mean over seeds of the objective ``name`` of a point; NaN where it was not measured."""
     return point.objectives[name].value if name in point.objectives else math.nan
 
 
@@ -175,14 +175,14 @@ def _have_equal_values(point: SweptPoint, one: str, other: str) -> bool:
 
 
 def describe_objective(point: SweptPoint, name: str) -> str:
-    """The value of an objective as text with its unit, "± half of its 95 % interval" with several seeds."""
+    """The objective ``name`` of a point as text with its unit, and ± half of its 95 % interval over seeds."""
     half_width = point.objectives[name].half_width if name in point.objectives else math.nan
     spread = "" if math.isnan(half_width) else f" ± {_objective_as_text(half_width, name)}"
     return shown_value(point, name) + spread
 
 
 def shown_value(point: SweptPoint, name: str) -> str:
-    """The value of an objective as text with its unit, rounded as readers see it."""
+    """The objective ``name`` of a point as text with its unit, rounded as readers see it."""
     return _objective_as_text(value_of(point, name), name)
 
 

@@ -70,10 +70,9 @@ class PanelData:
         return [str(name) for name in dict.fromkeys(found) if not str(name).endswith(SPREAD)]
 
     def mean_at(self, point: StudyPoint, measure: str, series: str) -> Mean | None:
-        """The mean over seeds at a point, of a measure over rounds that of the last; ``None`` if not
-        measured.
+        """The mean over seeds of ``measure`` at a point of the grid; ``None`` if it was not measured.
 
-        Of ε it is the largest over seeds, not the mean.
+        Of a measure over rounds it is that of the last round. Of ε it is the largest over seeds.
         """
         chosen = self._of(point, measure, series)
         if not len(chosen):
