@@ -194,7 +194,7 @@ def test_coalitions_are_what_account_says_of_the_pair():
     accounted = account_setting(edited(TREE))
     row = sf.account(sf.load_spec(TREE), unit="device:5", observer="cloud,device:4,edge:1").guarantees[0]
     said = words.answer_about_coalition(accounted, " device:5", "cloud, device:4,edge:1 ")
-    assert said.startswith(f"device:5 towards cloud, device:4 and edge:1: ε = {text.epsilon(row.epsilon)}.")
+    assert said.startswith(f"device 5 towards cloud, device 4 and edge 1: ε = {text.epsilon(row.epsilon)}.")
     assert row.epsilon > accounted.report.epsilon(5, "cloud")
     assert "it knows its own data" in words.answer_about_coalition(accounted, "device:5", "cloud,device:5")
     assert words.answer_about_coalition(accounted, "", "cloud") == "Name a unit and at least one observer."
@@ -205,7 +205,7 @@ def test_a_record_that_is_charged_like_a_replaced_device_says_so():
     whole, part = (accounted.pair(unit, "public") for unit in ("device:5", "record:5"))
     assert part.epsilon > whole.epsilon
     said = "as if all data of the device were replaced; so ε may be above that of the device."
-    assert words.coalition_sentence(accounted, part).endswith(f"depend on its data, {said}")
+    assert words.coalition_sentence(accounted, part).endswith(f"depend on its data and are counted, {said}")
     assert "replaced" not in words.coalition_sentence(accounted, whole)
 
 
@@ -240,7 +240,9 @@ def test_energy_over_the_air_is_a_bound_in_a_unit_of_its_own():
     facts = dict(
         words.cost_rows(account_setting(EditedSpec.of(sf.load_spec(EXAMPLES / "pfels" / "pfels.yaml"))))
     )
-    assert facts["Energy to transmit, at most"].endswith("× noise")
+    assert next(value for name, value in facts.items() if name.endswith("rounds, at most")).endswith(
+        "× noise"
+    )
 
 
 def test_noise_is_listed_by_party():

@@ -226,7 +226,7 @@ def test_the_line_below_the_title_says_who_there_is_and_what_is_protected(run_fo
     rows = rows_of(("record:0", "cloud", 1.76, 5))
     page = shown(run_folder("a", clipped("example") | star, privacy=rows))
     assert " · 5 devices · ε of one record · seed 0" in page
-    assert " · 5 edges, 200 devices · seed 0" in shown(run_folder("b"))
+    assert " · 5 edges, 200 devices · ε of one device · seed 0" in shown(run_folder("b"))
 
 
 def test_several_runs_are_compared_in_a_table_before_any_plot(run_folder: Make) -> None:

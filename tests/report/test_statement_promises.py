@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.report.results.held import held_by
 from sfumato.report.statement.assumptions import of_ciphers, of_draws, unchecked_as_assumed, without_folder
 from sfumato.report.statement.page import _yardstick
-from sfumato.report.statement.words import Promise, rows_to_test_on
+from sfumato.report.statement.words import Promise, not_protected, rows_to_test_on
 from sfumato.rounding import certainty, upper_bound
 from sfumato.run_folder.recorded_privacy import AfterRun
 
@@ -306,7 +306,10 @@ def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
     of_record, of_device = words_of(made(sf.load_spec(RECORDS, [QUIET]))), words_of(made(sf.load_spec(SPEC)))
     assert "for somebody with 3 compare the ε under What is not protected, at its own δ." in of_record
     assert "For somebody with one record ε = " in of_record
-    assert "Such a δ is hardly a promise." in of_record
+    warned = " ".join(not_protected([Promise("record", "zero-out", 4.0, 4.0)], "site", "example", 1e-5))
+    assert "at most 12 at δ = 0.031" in warned
+    assert "Such a δ is hardly a promise." in warned
+    assert "hardly a promise" not in of_record  # its δ is small
     assert "that of somebody with 3 is at most" in of_record
     assert f"yet ε = 10 lets 50 : 50 become {certainty(10)}." in of_device
     assert "none for one record" not in of_device
@@ -366,7 +369,6 @@ def test_what_is_kept_secret_is_what_there_is():
         "Keep secret the keys and the memories of the parties and what those receive to whom devices send."
     )
     assert "ledger.json" not in both.why
-    assert "Keep secret ledger.json" in of_draws("simulated", parties=True).why
     assert "Keep" not in of_draws("not yet", parties=False).why
 
 

@@ -56,7 +56,7 @@ class InputControl:
 
 PARTICIPATION = {
     "all": "everybody, in every round",
-    "poisson": "each by chance, independently (one half, until you set it)",
+    "poisson": "each by chance, independently (with probability ½ until you set it)",
     "fixed": "a fixed number, without replacement (half of the smallest edge or group, until you set it)",
 }
 NAMES = ("noise", "edges", "devices", "rounds", "rate", "count", "batch")
