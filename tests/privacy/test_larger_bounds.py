@@ -117,7 +117,7 @@ def test_the_least_epsilon_is_that_of_all_bounds_composed_in_full(
 ) -> None:
     monkeypatch.setattr(TreeReleases, "_most_leaves_alone", 2 if rough else 60)
     for charge in charges_of(name):
-        full = {
+        full: dict[str, float] = {
             e.bound_name: charge.releases.bound_epsilon(e, delta=DELTA, neighbours=charge.neighbours).epsilon
             for e in charge.exposures
         }

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sfumato.privacy.losses import composition, revealed_draws
-from sfumato.privacy.losses.composition import LossComposition, _moments_of, _place_of_least, _powers
+from sfumato.privacy.losses.composition import LossComposition, _place_of_least, _powers
+from sfumato.privacy.losses.moments import moments_of, starts_of_stretches
 from sfumato.privacy.losses.one_release import DrawnShift, losses_against, losses_of_fixed_draw
 from sfumato.privacy.losses.revealed_draws import RevealedDraws
 from sfumato.privacy.sampling import GaussianTerm, Sampling, merged_terms
@@ -66,7 +67,7 @@ def test_moments_are_no_less_than_they_are(square: float, population: int, power
     losses = (part.first + np.arange(len(part.masses))) * INTERVAL
     some = part.masses > 0
     exact = np.logaddexp.reduce(np.log(part.masses[some]) + power * losses[some])
-    assert _moments_of(part, INTERVAL).log_of(power) >= exact - 1e-9 * (1 + abs(exact))
+    assert moments_of(part, INTERVAL).log_of(power) >= exact - 1e-9 * (1 + abs(exact))
 
 
 @settings(max_examples=15, deadline=None)
@@ -121,9 +122,9 @@ def test_an_epsilon_of_many_atoms_takes_few_evaluations_of_all(monkeypatch: pyte
 
 def test_few_of_the_moments_are_computed() -> None:
     part, _ = losses_of_fixed_draw(1.0, Sampling.without_replacement(50, 2, (2.0, 1.0)), INTERVAL)
-    composition._moments_of.cache_clear()
+    moments_of.cache_clear()
     LossComposition([(part, 20)], INTERVAL).epsilon(1e-5)
-    assert len(_moments_of(part, INTERVAL)._known) <= 8 < len(_powers(INTERVAL))
+    assert len(moments_of(part, INTERVAL)._known) <= 8 < len(_powers(INTERVAL))
 
 
 @settings(max_examples=60, deadline=None)
@@ -154,7 +155,7 @@ def test_a_power_is_off_by_less_than_is_charged(count: int) -> None:
 
 @pytest.mark.parametrize(("first", "size"), [(-5, 3), (0, 1), (-70, 400), (100, 50_000), (-300_000, 600_000)])
 def test_stretches_are_no_longer_than_a_sixty_fourth_of_their_distance_from_0(first: int, size: int) -> None:
-    starts = composition._starts_of_stretches(first, size)
+    starts = starts_of_stretches(first, size)
     assert starts[0] == 0
     assert (np.diff(np.append(starts, size)) > 0).all()
     least, most = first + starts, first + np.append(starts[1:], size) - 1

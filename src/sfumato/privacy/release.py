@@ -161,7 +161,7 @@ class DrawnReleases:
     max_weight_ratio: float = 1.0
     drawn_noise: tuple[DrawnNoise, ...] = ()
 
-    @property
+    @cached_property
     def amplifies(self) -> bool:
         """Whether the draw amplifies: it is hidden, and decides about the unit's message alone.
 
@@ -182,7 +182,7 @@ class DrawnReleases:
         draw without the unit. Where denominators depend on who is drawn, a round without the unit differs
         from one in which it sends zeros: then *zero-out* is not amplified.
         """
-        if not self.amplifies or self.sampling.kind != "poisson":
+        if self.sampling.kind != "poisson" or not self.amplifies:
             return False
         return neighbours != "zero-out" or not self.divides_by_drawn
 

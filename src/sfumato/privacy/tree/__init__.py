@@ -4,6 +4,8 @@ Only `sfumato.privacy`, the network, the schedule and the audits import from her
 
     shape            who is under whom, as arrays for each tier; devices of a leaf that are alike
     facts            what is sent, who adds which noise, and how much of it a coalition does not know
+    views            what a coalition receives at an aggregation
+    ledger           the facts as JSON
     releases         the releases of a tree, and what they answer
     exposures        the flow and the cut bound of a pair, and sets between the two
     exposed_averages the cheapest set, and what every set costs at least

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
@@ -292,8 +292,9 @@ class FoldedPairs:
             One pair for each chain: the worst, with the pair counts and kinds of all.
         """
         alike: defaultdict[Any, list[PairClass]] = defaultdict(list)
+        who_adds_noise = lru_cache(self._who_adds_noise)  # the pairs of a unit follow each other
         for pair in found:
-            alike[pair.relation, self._who_adds_noise(pair.unit)].append(pair)
+            alike[pair.relation, who_adds_noise(pair.unit)].append(pair)
         for some in alike.values():
             charged = [self._charged(pair) for pair in some]
 
