@@ -186,3 +186,13 @@ def test_distinct_exposures_refuse_the_unit_as_an_observer() -> None:
         charge.releases.distinct_exposures(
             charge.device, (type(charge.coalition[0])("device", 0, charge.device),)
         )
+
+
+@pytest.mark.parametrize("name", ["fixed", "fixed, more noise", "replaced", "all"])
+def test_no_exposure_is_said_to_be_above_its_own_epsilon(name: str) -> None:
+    for charge in charges_of(name):
+        how: dict[str, Any] = {"delta": DELTA, "neighbours": charge.neighbours}
+        for exposure in charge.distinct_exposures:
+            found = charge.releases.bound_epsilon(exposure, **how).epsilon
+            if found < math.inf:
+                assert not has_larger_epsilon(exposure, found * (1 + 1e-9), **how)
