@@ -23,9 +23,10 @@ SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed, and 
     "deployment/party_sheet.py",
     "explore/edited_spec.py",
     "explore/jobs.py",
-    "report/pareto/headline.py",
     "report/results/cost_of_privacy.py",
+    "report/results/effect_of_control.py",
     "studies/page/document.py",
+    "sweeps/results.py",
 }
 
 

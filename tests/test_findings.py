@@ -216,7 +216,7 @@ def test_a_clip_that_never_or_always_acts() -> None:
     assert idle_clip([0.0, 0.4, 1.0]) is None
     assert "never acted" in str(idle_clip([0.0, math.nan, 0.0]))
     assert "at least 99 % of the messages: " in str(idle_clip([1.0, 0.995]))
-    assert str(idle_clip([math.nan, 1.0])).startswith("in every round with a clip the clip acted on")
+    assert str(idle_clip([math.nan, 1.0])).startswith("in every round in which it is used the clip acted on")
     assert "at least 99 % of the gradients of local steps: " in str(idle_clip([1.0, 0.995], "step"))
     assert idle_clip([1.0, 0.995], "example") is None  # usual: it asks for nothing
     assert "no gradient of an example was as long" in str(idle_clip([0.0], "example"))

@@ -9,7 +9,9 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     comparability     which figures of several runs cannot be compared
     cost_of_privacy   what privacy costs in accuracy, by a run without noise
     dp_ogl_plus       the verdict on DP-OGL+, and its rounds without a release
+    effect_of_control  what adaptive control saves, by a run without it
     epsilon_words     what an ε means: how sure an observer may become, what is known after a run
+    folders_beside    finished runs in folders beside that of a run
     grouped_run       a run over overlapping groups: ε of any two workers
     held              how many records or persons every party holds
     matrix            the matrix of guarantees: classes of units towards kinds of observers
@@ -17,12 +19,12 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     observer_labels   names of classes of devices, and of observers relative to a device
     power_limit       over the air: messages that the power limit made weaker
     protection_words  who is protected how well, who trusts whom, and who has no guarantee and why
+    run_findings      what is worth a warning about a run
     score_by_epsilon  what each step of ε brings in accuracy
     secure_sums       how many messages a sum under secure aggregation needs, and who may be missing
     series            one entry of a report: a run, or several seeds with mean and interval
     spec_sections     sections of a resolved spec, with defaults
     summary           the row of figures and the sentences of a run
     tree_labels       these names in trees, also where devices move
-    run_findings      what is worth a warning about a run
     watched_epsilons  ε towards watched observers on a terminal, and what control spent of its budget
 """
