@@ -259,14 +259,7 @@ def sites_without_rows(plan: Plan) -> str | None:
 
 def idle_moves(plan: Plan) -> str | None:
     """A warning about moves of a trace that name the edge that a device is under already; or ``None``."""
-    moves = getattr(plan.spec.topology, "moves", None)
-    if moves is None or moves.drawn_at is not None:
-        return None
-    from sfumato.network.moves import moves_of_nobody  # only networks that change need them
-    from sfumato.schedule.tree import TreePlan
-
-    assert isinstance(plan, TreePlan)  # no other topology has moves
-    idle = moves_of_nobody(plan.tree, moves.trace or ())
+    idle = plan.moves_of_nobody
     if not idle:
         return None
     first, device, edge = idle[0]

@@ -299,5 +299,5 @@ def test_the_summary_leaves_out_who_is_trusted():
     accounted = account_setting(edited(TREE))
     own = max(accounted.report.epsilon(device, "edge:1") for device in (4, 5))
     assert words.largest_epsilon_by_kind(accounted.matrix)["own edge"] == own < float("inf")
-    assert ("own edge, if not trusted", text.epsilon(own), "warn") in words.epsilon_tiles(accounted)
-    assert ("own edge, if trusted", "∞ (trusted)", "trusted") in words.epsilon_tiles(accounted)
+    assert ("own edge, if not trusted", text.epsilon(own), "warn") in words.tiles_of_setting(accounted)
+    assert ("own edge, if trusted", "∞ (trusted)", "trusted") in words.tiles_of_setting(accounted)

@@ -198,7 +198,7 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
     noise = [(parties, where, text.number(multiplier)) for parties, where, multiplier in accounted.noise]
     described = "The network is not drawn." if network is None else network.description
     findings = [parties_in_words(text.sentence(finding.text)) for finding in report.findings]
-    tiles, meaning = words.epsilon_tiles(accounted), words.what_epsilon_means(accounted)
+    tiles, meaning = words.tiles_of_setting(accounted), words.what_epsilon_means(accounted)
     colours = meaning_of_looks(look for _, _, look in tiles)
     return {
         "figures": dict(zip(page.GRAPHS, map(as_plotly, (network, heatmap, beside)), strict=False)),

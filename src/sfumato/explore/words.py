@@ -53,7 +53,7 @@ def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
     return {column.title: found[column.title] for column in matrix.columns if column.title in found}
 
 
-def epsilon_tiles(accounted: AccountedSetting) -> list[tuple[str, str, str]]:
+def tiles_of_setting(accounted: AccountedSetting) -> list[tuple[str, str, str]]:
     """The largest ε towards every kind of observer, as in reports: (name, value, CSS class) of each tile."""
     matrix, largest = accounted.matrix, largest_epsilon_by_kind(accounted.matrix)
     trusted = {

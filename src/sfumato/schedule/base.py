@@ -80,6 +80,13 @@ class Plan(Protocol):
         """Whether ``party`` is ever an aggregator above the device of number ``device``, or a peer of it."""
 
     @property
+    def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
+        """Entries of ``topology.moves.trace`` that name the edge that their device is under already.
+
+        Each is a round, a device and an edge. () without a trace.
+        """
+
+    @property
     def grows_in_proportion(self) -> bool:
         """Whether what a unit is charged grows in proportion to the number of rounds.
 

@@ -132,6 +132,11 @@ class GroupPlan:
         return bool(set(theirs) & set(self.union_of_eras.groups_of(device)))
 
     @property
+    def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
+        """(): groups have no moves."""
+        return ()
+
+    @property
     def grows_in_proportion(self) -> bool:
         """Always false: data reach other groups at merging rounds only."""
         return False

@@ -129,6 +129,16 @@ class TreePlan:
         return party.kind == "device" and self.tree.leaf_of(party.index) == leaf
 
     @property
+    def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
+        """Entries of ``topology.moves.trace`` that name the edge that their device is under already."""
+        moves = getattr(self.spec.topology, "moves", None)
+        if moves is None or moves.drawn_at is not None:
+            return ()
+        from sfumato.network.moves import moves_of_nobody  # only networks that change need it
+
+        return moves_of_nobody(self.tree, moves.trace or ())
+
+    @property
     def grows_in_proportion(self) -> bool:
         """Whether all rounds are alike, and none is charged by a privacy filter."""
         return self.rounds_are_alike and self.spec.control is None

@@ -32,7 +32,7 @@ def title_of(name: str) -> str:
     return SCORES[name].name if name in SCORES else _NAMES[name]
 
 
-def with_value(name: str, value: str) -> str:
+def title_with_value(name: str, value: str) -> str:
     """The title of an objective with its ``value`` as text: ``ε = 8 towards the cloud``."""
     title = title_of(name)
     if not name.startswith(EPSILON_PREFIX):

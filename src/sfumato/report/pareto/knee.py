@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from sfumato.report.pareto.axis import SCORES, with_value
+from sfumato.report.pareto.axis import SCORES, title_with_value
 from sfumato.report.pareto.points import ParetoPage, SweptPoint, describe_objective, shown_value
 from sfumato.run_folder.headline import ACCURACY
 
@@ -57,7 +57,7 @@ def _knee_sentence(across: str, up: str, front: _Front, place: int) -> str:
         f"{f' ({_points(most) - _points(value):.1f} points less)' if score is ACCURACY else ''}"
         for cost, value in ends
     ]
-    first = f"At {with_value(across, describe_objective(front[-1][0], across))}"
+    first = f"At {title_with_value(across, describe_objective(front[-1][0], across))}"
     return f"{first} {score.name} is {score.text(most)}; {'; '.join(less)}."
 
 
