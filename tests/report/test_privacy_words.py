@@ -192,7 +192,7 @@ def test_sites_are_called_so_and_a_range_of_records_has_its_reason(
     run.__dict__["ledger"] = ledger  # as if it were read
     page = page_of([one], tmp_path)
     assert "ε by class of site and observer" in page
-    assert "noise at site" in page
+    assert "noise added by site" in page
     assert "Noise is added by the sites under the cloud." in page
     assert "Protected least towards the cloud: kiel" in page
     fewer = "The fewer records a site has (kiel 39 and bonn 47), the more often each is drawn"

@@ -187,8 +187,8 @@ def test_equal_guarantees_are_told_once(run_folder: Make) -> None:
 def test_classes_of_devices_that_differ_are_named(run_folder: Make) -> None:
     rows = rows_of(("device:0", "cloud", 45.4, 120), ("device:40", "cloud", 15.2, 80))
     said = (
-        "Towards the cloud at δ = 1e-5: ε = 45.4 for 120 devices under edges 0, 2, 3 (edge trusted, noise at "
-        "edge) and ε = 15.2 for 80 devices under edges 1, 4 (edge untrusted, noise added by device)."
+        "Towards the cloud at δ = 1e-5: ε = 45.4 for 120 devices under edges 0, 2, 3 (edge trusted, noise "
+        "added by edge) and ε = 15.2 for 80 devices under edges 1, 4 (edge untrusted, noise added by device)."
     )
     assert said in first_of(shown(run_folder(privacy=rows)))
 

@@ -173,7 +173,7 @@ class TreeLabels(ObserverLabels):
         devices = self.network.noise_of_devices(above[0][0])
         device = self.network.device_word
         places = [device if devices.of_all else f"some {pluralise(device)}"] if devices.of_some else []
-        places = ["every local step"] if devices.at_steps else places
+        places = [f"{device} at every local step"] if devices.at_steps else places
         places += [name for node, name in above if self.network.adds_noise(node)]
         said = [f"noise added by {join_names(places)}"] if places else []
         said += ["noise of the receiver"] if self.network.over_air else []
