@@ -23,7 +23,9 @@ NOISE = "#B87F00"
 RAW = "#D55E00"
 SECURE = "#009E73"
 NEUTRAL = "#8A8F98"
-EPSILON_SCALE = [[0.0, "#DEEBF7"], [0.25, "#9ECAE1"], [0.5, "#4292C6"], [0.75, "#08519C"], [1.0, "#08306B"]]
+EPSILON_SCALE: list[tuple[float, str]] = [
+    (0.0, "#DEEBF7"), (0.25, "#9ECAE1"), (0.5, "#4292C6"), (0.75, "#08519C"), (1.0, "#08306B"),
+]  # fmt: skip
 """ColorBrewer's Blues from the second step on: readable in print and without colour vision."""
 EPSILON_ENDS = (-1.0, 2.0)
 """Logarithms to base 10 of the ε at both ends of the colour scale, where a figure has no ends of its own."""
@@ -125,9 +127,9 @@ def ink_on(shade: float, ends: tuple[float, float] = EPSILON_ENDS) -> str:
     return INKS[0] if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else INKS[1]
 
 
-def _channels(hex_colour: object) -> list[float]:
+def _channels(hex_colour: str) -> list[float]:
     """Red, green and blue of ``#rrggbb``, each from 0 to 1."""
-    return [int(str(hex_colour)[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [int(hex_colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
 
 
 def needs_log_axis(values: Iterable[float]) -> bool:
