@@ -296,10 +296,15 @@ def test_features_of_every_table_need_a_range(ending: str, tmp_path: Path) -> No
     [
         ("[[2, 0, 1], [5, 60, 3]]", None),
         ("[[2, 0, 1], [3, 0, 0]]", None),
-        ("[[2, 100, 2]]", "topology.moves: [2, 100, 2] moves nobody, as device 100 is under edge 2 already"),
+        (
+            "[[2, 100, 2]]",
+            "the move of device 100 to edge 2 in round 2 (topology.moves) changes nothing, as it is there "
+            "already",
+        ),
         (
             "[[2, 0, 1], [3, 0, 1], [4, 60, 1]]",
-            "topology.moves: [3, 0, 1] moves nobody, as device 0 is under edge 1 already; 1 more are alike",
+            "the move of device 0 to edge 1 in round 3 (topology.moves) changes nothing, as it is there "
+            "already; 1 more are alike",
         ),
     ],
 )

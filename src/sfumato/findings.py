@@ -265,8 +265,8 @@ def idle_moves(plan: Plan) -> str | None:
     first, device, edge = idle[0]
     others = f"; {len(idle) - 1:,} more are alike" if len(idle) > 1 else ""
     return (
-        f"topology.moves: [{first}, {device}, {edge}] moves nobody, as device {device} is under edge {edge} "
-        f"already{others}"
+        f"the move of device {device} to edge {edge} in round {first} (topology.moves) changes nothing, as "
+        f"it is there already{others}"
     )
 
 

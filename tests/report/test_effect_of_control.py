@@ -90,20 +90,32 @@ def test_without_such_a_run_the_commands_measure_both(run_folder: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "said"),
+    ("ended", "steps", "said"),
     [
         (
             "all local steps are done",
+            40.0,
             "Adaptive control made 4 rounds of the spec's 160 local steps (8 rounds of 20).",
         ),
         (
+            "all local steps are done",
+            39.0,
+            "Adaptive control made 4 rounds of 156 of the spec's 160 local steps (8 rounds of 20): too few "
+            "are left.",
+        ),
+        (
             "the privacy budget is spent",
+            40.0,
             "adaptive control ended after 4 rounds: the privacy budget is spent.",
         ),
     ],
 )
-def test_the_rounds_of_control_are_told_by_why_it_ended(run_folder: Make, ended: str, said: str) -> None:
+def test_the_rounds_of_control_are_told_by_why_it_ended(
+    run_folder: Make, ended: str, steps: float, said: str
+) -> None:
     training = quickstart_spec()["training"] | {"rounds": 8, "local_steps": 20}
-    one = series_of(run_folder("c", controlled(training=training), frame=with_costs(0.75, 1.0)))
+    one = series_of(
+        run_folder("c", controlled(training=training), frame=with_costs(0.75, 1.0).assign(interval=steps))
+    )
     one.first.__dict__["ledger"] = {"realised": {"ended": ended}}
     assert [said in sentence for sentence in stop_reasons(one)] == [True]

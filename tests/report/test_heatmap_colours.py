@@ -46,6 +46,7 @@ def test_less_than_a_decade_spans_all_colours() -> None:
     ends = epsilon_ends([5.4, 9.6, math.inf, math.nan])
     assert (epsilon_shade(5.4, ends), epsilon_shade(9.6, ends)) == ends
     assert epsilon_bar(ends)["ticktext"] == ["5.4", "7.2", "9.6"]
+    assert epsilon_bar(epsilon_ends([2856.0, 6116.0]))["ticktext"] == ["2,856", "4,179", "6,116"]
 
 
 @pytest.mark.parametrize("values", [[1.0, 20.0], [3.0, 3.0], [], [math.inf]])

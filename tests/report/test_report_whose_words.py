@@ -199,9 +199,7 @@ def test_a_controlled_run_says_what_its_choices_are_made_by(run_folder: Make, es
     assert "--set control=null --set 'radio={preset: h2fdp}' --baseline --out r-without-control" in without
     assert "--set privacy.noise=none" not in first  # a twin would have another schedule
     silent = run_folder("s", quickstart_spec(control=control, privacy=SILENT), frame=frame, privacy=privacy)
-    assert looked_at(series_of(silent)) == [
-        "Adaptive control chooses by models and messages that have no noise."
-    ]
+    assert looked_at(series_of(silent)) == ["Adaptive control chooses by global models that have no noise."]
     assert "Every ε here is a budget" not in shown(silent)
     assert plan not in shown(run_folder("without", quickstart_spec(), frame=frame, privacy=privacy))
     assert looked_at(series_of(run_folder("none"))) == []

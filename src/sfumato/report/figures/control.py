@@ -83,10 +83,10 @@ def looked_at(one: Series) -> list[str]:
     if not control:
         return []
     if not one.network.has_noise:
-        return ["Adaptive control chooses by models and messages that have no noise."]
+        return ["Adaptive control chooses by global models that have no noise."]
     sees = (
-        "Adaptive control chooses by models and messages that are released with noise, by costs and by the "
-        "budget left"
+        "Adaptive control chooses by the global models that everybody receives, noise included, by costs and "
+        "by the budget left"
     )
     if control.get("estimates", "released") == "released":
         return [f"{sees}: by nothing else of the data. So every ε holds though the choices are known."]
@@ -106,6 +106,11 @@ def _rounds_sentence(run: RunFolder, ended: str) -> str:
         return f"Adaptive control ended after {rounds}: {ended}."
     total, each = text.whole(training["rounds"] * steps), text.whole(steps)
     planned = f"{total} local steps ({text.how_many(training['rounds'], 'round')} of {each})"
+    done = int(run.metrics["interval"].sum())
+    if ended == ALL_STEPS_DONE and done < training["rounds"] * steps:
+        return (
+            f"Adaptive control made {rounds} of {text.whole(done)} of the spec's {planned}: too few are left."
+        )
     if ended == ALL_STEPS_DONE:
         return f"Adaptive control made {rounds} of the spec's {planned}."
     return f"The spec sets {planned}; adaptive control ended after {rounds}: {ended}."

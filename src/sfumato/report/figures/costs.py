@@ -62,7 +62,7 @@ def stays_the_same(one: Series, column: str) -> bool:
 
 def even_costs_table(one: Series) -> str:
     """An HTML table of costs that grow about evenly and of the time of the simulation: the mean over rounds,
-    and of all; and of values that do not change. "" where there is none.
+    and of all; and values that hardly change. "" where there is none.
     """
     spec, rounds, rows = one.first.spec_dict, max(1, one.rounds_played), list[tuple[str, str, str]]()
     for name, column, units in (
@@ -85,11 +85,14 @@ def even_costs_table(one: Series) -> str:
     ):
         if stays_the_same(one, column):
             values = one.curve(column).mean
-            rows.append((name, f"{form(float(values.max()))}{_rounds_that_cost(values)}", "–"))
+            ends = dict.fromkeys(
+                form(float(x)) for x in (values[values != 0].min(initial=values.max()), values.max())
+            )
+            rows.append((name, f"{' to '.join(ends)}{_rounds_that_cost(values)}", "–"))
     if not rows:
         return ""
     caption = (
-        "Totals with their mean over rounds, and values that do not change, which do not add up (–). "
+        "Totals with their mean over rounds, and values that hardly change, which do not add up (–). "
         "Clipping, noise and time are measured by the simulator only."
     )
     return text.html_table(

@@ -112,7 +112,12 @@ def epsilon_bar(ends: tuple[float, float]) -> Json:
     if ends == EPSILON_ENDS:
         return EPSILON_BAR
     ticks = [ends[0], sum(ends) / 2, ends[1]]
-    return EPSILON_BAR | {"tickvals": ticks, "ticktext": [f"{10**tick:.3g}" for tick in ticks]}
+    return EPSILON_BAR | {"tickvals": ticks, "ticktext": [_tick_text(10**tick) for tick in ticks]}
+
+
+def _tick_text(value: float) -> str:
+    """Three digits; from 1,000 on a whole number."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def ink_on(shade: float, ends: tuple[float, float] = EPSILON_ENDS) -> str:

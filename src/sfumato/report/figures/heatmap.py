@@ -9,13 +9,10 @@ from functools import partial
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     EPSILON_COLOURS,
-    EPSILON_ENDS,
     INKS,
     NO_GUARANTEE,
     Figure,
     Json,
-    epsilon_bar,
-    epsilon_ends,
     epsilon_shade,
     ink_on,
 )
@@ -55,7 +52,6 @@ def heatmap_figure(
     device: str = "device",
     *,
     controlled: bool = False,
-    alone: bool = False,
 ) -> Figure | None:
     """The matrix drawn; ``None`` where the run has no guarantees.
 
@@ -64,7 +60,6 @@ def heatmap_figure(
         delta: of every ε.
         device: what a device is called.
         controlled: whether adaptive control chooses the rounds and the noise, so that ε are budgets.
-        alone: whether no other matrix is beside it, so that its colours may span its own ε.
     """
     if not matrix.cells:
         return None
@@ -75,8 +70,6 @@ def heatmap_figure(
         f"{'no guarantee' if cell.epsilon == math.inf else f'epsilon {text.epsilon(cell.epsilon)}'}."
         for (r, c), cell in sorted(matrix.cells.items(), key=lambda entry: entry[0])
     ]
-    own = epsilon_ends(cell.epsilon for cell in matrix.cells.values())
-    ends = own if alone else EPSILON_ENDS
     of = f"The largest ε{text.at_delta(delta)} of {_kinds_of_units(matrix, device)} of each class"
     return Figure(
         title=f"ε by class of {device} and observer",
@@ -86,7 +79,7 @@ def heatmap_figure(
         ),
         narrow_caption=f"{of} towards each observer, over the whole training.",
         description=" ".join(described[:40] + [f"And {len(described) - 40} more."] * (len(described) > 40)),
-        data=_heatmap_traces(matrix, delta, ends),
+        data=_heatmap_traces(matrix, delta),
         layout=_heatmap_layout(matrix, columns, upright=upright),
         table=_guarantee_table(matrix, delta, controlled=controlled),
         narrow=matrix_as_list(matrix),
@@ -160,23 +153,20 @@ def _meaning_of_empty_cells(matrix: Matrix) -> str:
     return f" Empty: there is no such pair{', or another row stands for it' if folded else ''}."
 
 
-def _heatmap_traces(matrix: Matrix, delta: float, ends: tuple[float, float]) -> list[Json]:
+def _heatmap_traces(matrix: Matrix, delta: float) -> list[Json]:
     """Plotly heatmaps: finite ε on the colour scale, a trace for each ink of digits; without a guarantee red,
     or grey if trusted.
-
-    ``ends``: of the colour scale.
     """
     width = len(matrix.columns)
     common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
     common |= {"xgap": 3, "ygap": 3, "hoverinfo": "text", "texttemplate": "%{text}"}
     epsilons = [cell.epsilon for cell in matrix.cells.values()]
-    scale = EPSILON_COLOURS | {"zmin": ends[0], "zmax": ends[1], "colorbar": epsilon_bar(ends)}
-    inks = [ink for ink in INKS if any(e < math.inf and _ink(e, ends) == ink for e in epsilons)]
+    inks = [ink for ink in INKS if any(e < math.inf and _ink(e) == ink for e in epsilons)]
     traces: list[Json] = []
     for ink in inks:
-        cells = _heatmap_cells(matrix, delta, partial(_shade_in_ink, ink, ends))
+        cells = _heatmap_cells(matrix, delta, partial(_shade_in_ink, ink))
         font = {"size": 14 if width <= 14 else 9, "color": ink}
-        traces.append(common | cells | scale | {"showscale": ink == inks[0], "textfont": font})
+        traces.append(common | cells | EPSILON_COLOURS | {"showscale": ink == inks[0], "textfont": font})
     if math.inf in epsilons:
         cells = _heatmap_cells(
             matrix, delta, lambda c: float(c.trusts_all) if c.epsilon == math.inf else None
@@ -188,16 +178,16 @@ def _heatmap_traces(matrix: Matrix, delta: float, ends: tuple[float, float]) -> 
     return traces
 
 
-def _ink(epsilon: float, ends: tuple[float, float]) -> str:
-    """The colour of the digits of a finite ε on a colour scale with these ``ends``."""
-    return ink_on(epsilon_shade(epsilon, ends), ends)
+def _ink(epsilon: float) -> str:
+    """The colour of the digits of a finite ε on the colour scale."""
+    return ink_on(epsilon_shade(epsilon))
 
 
-def _shade_in_ink(ink: str, ends: tuple[float, float], cell: Cell) -> float | None:
+def _shade_in_ink(ink: str, cell: Cell) -> float | None:
     """The shade of a cell whose ε is finite and written in ``ink``; ``None`` for other cells."""
-    if cell.epsilon == math.inf or _ink(cell.epsilon, ends) != ink:
+    if cell.epsilon == math.inf or _ink(cell.epsilon) != ink:
         return None
-    return epsilon_shade(cell.epsilon, ends)
+    return epsilon_shade(cell.epsilon)
 
 
 def _heatmap_layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> Json:
@@ -237,7 +227,7 @@ def _guarantee_table(matrix: Matrix, delta: float, *, controlled: bool) -> str:
     return text.html_table(
         [*heads, "the unit, in the other world", "why the largest"],
         rows,
-        caption=f"ε of every cell{text.at_delta(delta)}. Releases: messages that depend on the unit's data"
+        caption=f"ε of every cell{text.at_delta(delta)}. Releases: messages with noise that are charged"
         f"{_OF_THE_PLAN if controlled else ''}. "
         "Every pair is in privacy.json",
         numeric=(2, 3, 4, 5),

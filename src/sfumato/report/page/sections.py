@@ -94,7 +94,7 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     first = first_screen(series, summaries, matrices, pictures, twin)
 
     def matrix_part(one: Series) -> str:
-        return _guarantees_html(one, by_name[one.name], figures, alone=not several)
+        return _guarantees_html(one, by_name[one.name], figures)
 
     def control_part(one: Series) -> str:
         return _control_html(one, figures)
@@ -246,15 +246,12 @@ def _control_html(one: Series, figures: PlacedFigures) -> str:
     return panels + text.paragraphs([*looked_at(one), *kept_choices([one])])
 
 
-def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures, *, alone: bool) -> str:
-    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees.
-
-    ``alone``: whether the page is about this run only.
-    """
+def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
+    """HTML of the matrix of guarantees of a run, its notes and the reasons for missing guarantees."""
     privacy, network = one.first.privacy, one.network
     controlled = bool(one.first.spec_dict.get("control"))
     elected = one.first.spec_dict["topology"].get("supernodes") == "elected"
-    figure = heatmap_figure(matrix, privacy.delta, network.device_word, controlled=controlled, alone=alone)
+    figure = heatmap_figure(matrix, privacy.delta, network.device_word, controlled=controlled)
     if figure is None:
         return placeholder("The run has no guarantees.")
     told = {error for claim in privacy.claims for error in errors_named(claim.why)}  # with the claims

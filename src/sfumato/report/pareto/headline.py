@@ -144,8 +144,8 @@ def _large_epsilons(swept: ParetoPage) -> list[str]:
             ends = dict.fromkeys(map(text.epsilon, (large[0], large[-1])))
             trust = note_on_trust(swept.points, name)
             said.append(
-                f"{title_of(name)} is above {LARGE_EPSILON:g} at {where} ({' to '.join(ends)}): so large an "
-                f"ε promises little.{f' It is {trust}.' if trust else ''}"
+                f"{title_of(name)} is above {LARGE_EPSILON:g} at {where} ({' to '.join(ends)}): "
+                f"hardly any protection.{f' It is {trust}.' if trust else ''}"
             )
     return said
 
