@@ -25,7 +25,7 @@ from unittest.mock import patch
 import pytest
 
 import sfumato as sf
-from sfumato.accounting import PrivacyReport, account, main_unit, unit_kinds
+from sfumato.accounting import PrivacyReport, account, unit_kinds
 from sfumato.checked import _statement_of_run
 from sfumato.cli import account as account_command
 from sfumato.cli import run as run_command
@@ -38,7 +38,7 @@ from sfumato.report.compare import compare
 from sfumato.report.statement.content import Statement
 from sfumato.report.statement.page import statement_page
 from sfumato.rounding import upper_bound
-from sfumato.schedule.rows.observers import is_of_kind, parse_observer
+from sfumato.schedule.rows.observers import is_of_kind, main_unit, parse_observer
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import OBSERVER_KINDS
 from sfumato.sweeps.point_result import result_of, write_accounting
