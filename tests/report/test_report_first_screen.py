@@ -165,6 +165,12 @@ def test_members_at_the_edge_are_counted_for_either_coalition(run_folder: Make) 
     table = page_of(run_folder("one", quickstart_spec(), privacy=privacy)).split("Show all coalitions")[1]
     rows = re.findall("<tr><td>80 devices.*?</tr>", table)
     cells = [re.findall('<td class="n">(.*?)</td>', row) for row in rows]
+    assert cells == [["1", "1", "2", "1"], ["2", "1.5", "3", "2"]]  # any choice is alike for devices alone
+    elected = quickstart_spec(topology=quickstart_spec()["topology"] | {"supernodes": "elected"})
+    table = page_of(run_folder("elected", elected, privacy=privacy)).split("Show all coalitions")[1]
+    cells = [
+        re.findall('<td class="n">(.*?)</td>', row) for row in re.findall("<tr><td>80 devices.*?</tr>", table)
+    ]
     assert cells == [["1", "1", "0", "2", "1"], ["2", "1.5", "7", "3", "2"]]
     del privacy["coalitions"][0]["supernode_in_zone"]  # a file of an older version
     table = page_of(run_folder("old", quickstart_spec(), privacy=privacy)).split("Show all coalitions")[1]
