@@ -26,7 +26,6 @@ SHELL_COMMANDS = {  # pages that a person reads, with commands to be typed, and 
     "report/results/cost_of_privacy.py",
     "report/results/effect_of_control.py",
     "studies/page/document.py",
-    "sweeps/results.py",
 }
 
 

@@ -31,14 +31,14 @@ def rgb_of(colour: str) -> list[float]:
     return [float(int(colour[i : i + 2], 16)) for i in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("ends", [EPSILON_ENDS, (0.7, 1.0)])
-def test_digits_have_contrast_on_every_shade(ends: tuple[float, float]) -> None:
+def test_digits_have_contrast_on_every_shade() -> None:
     places = [float(at) for at, _ in EPSILON_SCALE]
     channels = np.array([rgb_of(str(colour)) for _, colour in EPSILON_SCALE])
-    for shade in np.linspace(*ends, 301):
-        at = (shade - ends[0]) / (ends[1] - ends[0])
+    low, high = EPSILON_ENDS
+    for shade in np.linspace(low, high, 301):
+        at = (shade - low) / (high - low)
         ground = luminance([float(np.interp(at, places, channels[:, c])) for c in range(3)])
-        ink = luminance(rgb_of(ink_on(float(shade), ends)))
+        ink = luminance(rgb_of(ink_on(float(shade))))
         assert (max(ground, ink) + 0.05) / (min(ground, ink) + 0.05) >= ENOUGH
 
 

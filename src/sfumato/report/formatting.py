@@ -67,6 +67,11 @@ def percent(value: float) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
+def percent_points(share: float) -> float:
+    """A share in percentage points, rounded as `percent` shows it."""
+    return round(100 * share, 1)
+
+
 def scale(largest: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
     """The largest of ``units`` that is at most ``largest``, to show it by; the smallest if none is.
 

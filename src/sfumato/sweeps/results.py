@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import pandas as pd
@@ -18,17 +17,16 @@ from sfumato.notebook import block
 from sfumato.report.pareto.page import write_pareto_page
 from sfumato.report.pareto.points import ParetoPage, SweptPoint
 from sfumato.report.results.comparability import RADIO_COSTS, notices
-from sfumato.report.results.cost_of_privacy import cost_of_privacy, twin_in
+from sfumato.report.results.cost_of_privacy import command_without_noise, cost_of_privacy, twin_in
 from sfumato.report.results.series import Mean, Series, load_series, mean
 from sfumato.report.results.spec_sections import has_noise
 from sfumato.report.results.summary import guess_of_run
 from sfumato.rounding import number, upper_bound
-from sfumato.run_folder.beside import baseline_folder
 from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
-from sfumato.run_folder.reader import REPORT_FILE, SPEC_FILE, read_json, write_json
-from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
+from sfumato.run_folder.reader import REPORT_FILE, read_json, write_json
+from sfumato.spec.without_noise import trains_alike_but_for_noise
 from sfumato.sweeps.grid import as_yaml, key_words
 from sfumato.sweeps.point_result import LAST, SCORES, TOTALS, result_of
 from sfumato.sweeps.request import Failure, SweepRequest, task_folder
@@ -200,13 +198,11 @@ class Sweep:
         "" where points differ in more than noise, so that no run is the same as all of them, and where one
         has none.
         """
-        first, place = points[0].first, self.folder.resolve()
-        alike = all(trains_alike_but_for_noise(first.spec_dict, one.first.spec_dict) for one in points)
+        first = points[0].first.spec_dict
+        alike = all(trains_alike_but_for_noise(first, one.first.spec_dict) for one in points)
         if not alike or not all(has_noise(one.first.spec_dict) for one in points):
             return ""
-        spec = (first.path.resolve() / SPEC_FILE).relative_to(place.parent)
-        settings = " ".join(f"--set {setting}" for setting in settings_without_noise(first.spec_dict))
-        return f"sfumato run {quote(spec.as_posix())} {settings} --out {quote(baseline_folder(place).name)}"
+        return command_without_noise(points[0], self.folder)
 
     def _reports_of(self, point: str, beside: Path) -> dict[int, str]:
         """Path of the report of every seed of a point, relative to the folder ``beside``."""

@@ -120,9 +120,10 @@ def _tick_text(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def ink_on(shade: float, ends: tuple[float, float] = EPSILON_ENDS) -> str:
-    """The one of `INKS` with the larger contrast to the colour of a ``shade``, as of `epsilon_shade`."""
-    place = (shade - ends[0]) / (ends[1] - ends[0])
+def ink_on(shade: float) -> str:
+    """The one of `INKS` with the larger contrast to a ``shade`` of the common scale (`epsilon_shade`)."""
+    low, high = EPSILON_ENDS
+    place = (shade - low) / (high - low)
     upper = next(n for n, (at, _) in enumerate(EPSILON_SCALE) if at >= place or at == 1.0)
     (start, first), (stop, last) = EPSILON_SCALE[max(upper - 1, 0)], EPSILON_SCALE[max(upper, 1)]
     part = (place - start) / (stop - start)

@@ -31,6 +31,7 @@ from sfumato.report.results.comparability import (
     warnings_of_series,
 )
 from sfumato.report.results.cost_of_privacy import (
+    command_without_noise,
     cost_of_privacy,
     cost_of_privacy_or_commands,
     scores_without_noise,
@@ -49,7 +50,7 @@ from sfumato.report.results.power_limit import power_limit_sentences
 from sfumato.report.results.protection_words import protection_paragraphs, warnings_of_run
 from sfumato.report.results.score_by_epsilon import score_by_epsilon
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import steps_of_everybody
+from sfumato.report.results.spec_sections import has_noise, steps_of_everybody
 from sfumato.report.results.summary import (
     Summary,
     of_main_unit,
@@ -270,11 +271,12 @@ def _twin_commands_html(one: Series) -> str:
     """HTML of the folded command that trains the first of several runs without noise; "" where there is
     none.
     """
-    _, commands = cost_of_privacy_or_commands(one, None)
+    if not has_noise(one.first.spec_dict) or one.first.spec_dict.get("control"):
+        return ""
     how = (
         "This command, in the folder that holds the run, trains it without noise; then write this page anew:"
     )
-    return _commands_html(_ASKED, how, commands.splitlines()[0]) if commands else ""
+    return _commands_html(_ASKED, how, command_without_noise(one, one.folder))
 
 
 def _advice_for_bare_pairs(one: Series) -> list[str]:

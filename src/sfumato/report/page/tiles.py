@@ -55,7 +55,7 @@ def epsilon_tiles_caption(one: Series, summary: Summary) -> str:
 def epsilon_tiles(one: Series, summary: Summary) -> list[Tile]:
     """A tile with the largest ε for each kind of observer."""
     network, edge = one.network, name_of_aggregator(one)
-    own = f"one of its {edge}s" if network.trees else f"its own {edge}"
+    own = f"one of its {text.pluralise(edge)}" if network.trees else f"its own {edge}"
     others = {"worker": "other workers", "site": "another site"}.get(network.device_word, "other devices")
     raw = one.first.privacy.raw_to_trusted_edge
     some_raw = has_edges(one) and bool(raw)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato.report.formatting import join_names, number, title, whole
+from sfumato.report.formatting import join_names, number, percent_points, title, whole
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
 from sfumato.report.results.series import Series
@@ -80,11 +80,11 @@ class _Compared(NamedTuple):
         """What the noise costs, both scores, and whether it may be chance."""
         score, spec = self.score, self.one.first.spec_dict
         sign = 1 if score.higher_is_better else -1
-        points = sign * (round(100 * self.best, 1) - round(100 * self.reached, 1))  # of the figures shown
+        lost = sign * (percent_points(self.best) - percent_points(self.reached))  # of the figures shown
         what = "noise, the receiver's included," if sends_over_the_air(spec) else "the noise"
         amount, seen = f"{number(-self.gain)} of {score.name}", self.gain < 0
         if score is ACCURACY:
-            amount, seen = f"{points:.1f} points of accuracy", points >= 0.05
+            amount, seen = f"{lost:.1f} points of accuracy", lost >= 0.05
         cost = f"{title(what)} costs {amount}" if seen else f"No cost of {what} is seen"
         clipped = " Both clip: what clipping costs is not in this." if clip_of(spec) else ""
         many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
@@ -227,18 +227,23 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
     spec_dict = one.first.spec_dict
     if not has_noise(spec_dict) or spec_dict.get("control"):  # no twin: what is drawn depends on noise
         return [], ""
-    folder, spec = one.folder.resolve(), spec_beside(one)
-    settings = " ".join(f"--set {setting}" for setting in settings_without_noise(one.first.spec_dict))
-    command = (
-        f"sfumato run {spec} {settings} "
-        f"--out {quote(baseline_folder(folder).name)}\nsfumato report {quote(folder.name)}"
-    )
+    command = f"{command_without_noise(one, one.folder)}\nsfumato report {quote(one.folder.resolve().name)}"
     unknown = (
         "What the noise costs in accuracy is not known: there is no such run without noise beside this one."
     )
     if sends_over_the_air(one.first.spec_dict):
         unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."
     return [unknown], command
+
+
+def command_without_noise(one: Series, folder: Path) -> str:
+    """The shell command, for the folder that holds ``folder``, that trains the spec of a run without noise.
+
+    ``folder``: of the run, or of the sweep that it is a point of; what is trained stands beside it.
+    """
+    settings = " ".join(f"--set {setting}" for setting in settings_without_noise(one.first.spec_dict))
+    out = quote(baseline_folder(folder.resolve()).name)
+    return f"sfumato run {spec_beside(one, folder)} {settings} --out {out}"
 
 
 def scores_without_noise(scores: Sequence[Headline], twin: Series | None) -> list[str]:

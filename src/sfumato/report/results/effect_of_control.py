@@ -65,7 +65,7 @@ def commands_without_control(one: Series) -> tuple[str, str]:
     name = one.folder.resolve().name
     other, page = quote(f"{name}-without-control"), quote(f"{name}-control.html")
     radio = "" if one.first.spec_dict.get("radio") else " --set 'radio={preset: h2fdp}'"
-    train = f"sfumato run {spec_beside(one)} --set control=null{radio}"
+    train = f"sfumato run {spec_beside(one, one.folder)} --set control=null{radio}"
     if not has_noise(one.first.spec_dict):
         how = "These commands, in the folder that holds the run, train the same without control and compare:"
         return how, f"{train} --out {other}\nsfumato report {quote(name)} {other} --out {page}"
@@ -147,7 +147,7 @@ def _score_instead(one: Series, other: Series) -> list[str]:
         return []
     if score is not ACCURACY:
         return [f"{score.name} {score.text(mine)}, not {score.text(theirs)}"]
-    points = round(100 * mine, 1) - round(100 * theirs, 1)
+    points = text.percent_points(mine) - text.percent_points(theirs)
     size = f"{abs(points):.1f} points {'more' if points > 0 else 'less'}"
     amount = "equal" if abs(points) < _LEAST_POINTS else size
     note = ""

@@ -43,7 +43,10 @@ def finished_run_in(folder: Path, fits: Callable[[Mapping[str, Any]], bool], whe
     return replace(one, name=f"the run in the folder {folder.name} {where}")
 
 
-def spec_beside(one: Series) -> str:
-    """The path of a run's spec from the folder that holds the run, as a shell reads it."""
-    within = one.first.path.resolve().relative_to(one.folder.resolve().parent)
+def spec_beside(one: Series, folder: Path) -> str:
+    """The path of a run's spec from the folder that holds ``folder``, as a shell reads it.
+
+    ``folder``: of the run, or one that the run is in.
+    """
+    within = one.first.path.resolve().relative_to(folder.resolve().parent)
     return quote((within / SPEC_FILE).as_posix())
