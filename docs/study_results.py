@@ -66,8 +66,8 @@ class Kept:
 
 
 def fingerprint(plan: StudyPlan) -> str:
-    """Of everything that decides what is run: grids, form and seeds."""
-    grids = {name: grid.model_dump(mode="json") for name, grid in plan.study.grids.items()}
+    """Of everything that decides what is run: grids of the form, its changes and seeds."""
+    grids = {name: grid.model_dump(mode="json", exclude={"forms"}) for name, grid in plan.study.grids.items()}
     seeds = {name: plan.seeds_of(name) for name in grids}
     form = plan.study.forms[plan.form].changes
     said = json.dumps([grids, form, seeds], sort_keys=True, ensure_ascii=False)

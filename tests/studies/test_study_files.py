@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from sfumato.errors import SpecError
+from sfumato.cli import main
+from sfumato.errors import DataError, SpecError
+from sfumato.studies import cost
 from sfumato.studies.cost import device_steps, quickstart_steps, request_steps, study_steps
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study, study_names
@@ -63,7 +65,7 @@ def test_built_in_studies_and_all_their_specs_are_right(name: str, tmp_path: Pat
     for paper in {"paper" in study.forms, False} if study.first_form != "paper" else {True}:
         for quick in (False, True):
             plan = StudyPlan.of(name, study, paper=paper, quick=quick)
-            for grid in study.grids:
+            for grid in plan.study.grids:
                 request = plan.request(grid, tmp_path)
                 assert [failure.message for failure in request.refused] == []
                 assert len(request.points) == len(points_of(plan.axes(grid)))
@@ -166,6 +168,73 @@ def test_a_form_that_a_study_lacks_is_refused(tmp_path: Path) -> None:
     _, study = load_study(written(tmp_path, tiny()))
     with pytest.raises(SpecError, match="has no such form; it has digits"):
         StudyPlan.of("mine", study, paper=True)
+
+
+def in_two_forms() -> dict[str, Any]:
+    """A study with a grid of one form and a grid of another."""
+    document = tiny()
+    main = document["grids"]["main"]
+    larger = SPEC | {"data": {"source": "synthetic", "examples_per_device": 16}}
+    document["grids"] = {
+        "main": main | {"forms": ["digits"]},
+        "own": main | {"spec": larger, "forms": ["paper"]},
+    }
+    document["forms"] = {"digits": {}, "paper": {"unstated": "Nothing."}}
+    for key in ("panels", "values"):
+        document[key] = [document[key][0] | {"grid": grid} for grid in ("main", "own")]
+    said = document["statements"][0]
+    document["statements"] = [said | {"value": point() | {"grid": grid}} for grid in ("main", "own")]
+    return document
+
+
+def test_grids_of_a_form_are_run_shown_and_judged_in_that_form_only(tmp_path: Path) -> None:
+    _, study = load_study(written(tmp_path, in_two_forms()))
+    for paper, grid, examples in ((False, "main", 8), (True, "own", 16)):
+        plan = StudyPlan.of("mine", study, paper=paper)
+        assert list(plan.study.grids) == [grid]
+        assert [panel.grid for panel in plan.study.panels] == [grid]
+        assert [value.grid for value in plan.study.values] == [grid]
+        assert [one.terms[0].grid for one in plan.study.statements] == [grid]
+        assert plan.study.unstated == ("Nothing." if paper else "")
+        tasks = plan.request(grid, tmp_path / "out").tasks
+        assert {task.spec.data.examples_per_device for task in tasks} == {examples}
+
+
+def test_a_cost_that_data_elsewhere_decide_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(*_: object) -> None:
+        raise DataError("femnist: not here")
+
+    monkeypatch.setattr(cost, "dataset_facts", absent)
+    assert main(["study", "--paper"]) == 0
+    listed = capsys.readouterr().out
+    rows = {line.split()[0]: line.split()[-3:] for line in listed.splitlines() if "/" in line.split(" ")[0]}
+    assert rows["pfels/table2"] == ["?", "?", "0/360"]  # its steps follow from epochs
+    assert rows["h2fdp/fig9"][0] not in "?–"  # its steps are stated
+    assert "?: depends on the sizes of data that are not on this machine" in listed
+
+
+FORMLESS: dict[str, tuple[Change, str]] = {
+    "an unknown form": (
+        lambda s: s["grids"]["main"].update(forms=["digits", "papr"]),
+        "grids.main.forms: got 'papr'; is no form; forms: digits, paper"),
+    "nothing to show": (
+        lambda s: s["panels"].pop(), "forms.paper: shows nothing: no panel is of a grid of this form"),
+    "grids that are never together": (
+        lambda s: s["statements"][0].update(minus=point() | {"grid": "own"}),
+        "statements[0]: compares grids that no form has together"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMLESS)
+def test_what_no_form_has_is_refused(name: str, tmp_path: Path) -> None:
+    change, said = FORMLESS[name]
+    document = in_two_forms()
+    change(document)
+    with pytest.raises(SpecError) as raised:
+        load_study(written(tmp_path, document))
+    assert said in str(raised.value)
 
 
 def test_a_wrong_spec_of_a_study_is_refused_with_its_key(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -119,16 +120,24 @@ def _print_list(out: Path, *, paper: bool, quick: bool) -> None:
     shown.columns[0].no_wrap = True
     for entry in catalogue(out, paper=paper, quick=quick):
         plan = entry.plan
-        steps = number(entry.steps, 2) if entry.steps else "–"
-        multiple = number(entry.quickstarts, 2) if entry.steps else "–"
+        steps, multiple = _cost_of(entry.steps), _cost_of(entry.quickstarts)
         done = f"{entry.done}/{entry.runs}{', page' if entry.has_page else ''}"
         figure = re.split(r" \((?:Sec|App)\.", plan.study.figure)[0]
         shown.add_row(plan.name, f"{figure}: {plan.study.title}", plan.form, steps, multiple, done)
     out_console = console()
     out_console.print(shown)
     out_console.print("steps: local steps of one device each; –: accounts and formulas only")
+    if paper:
+        out_console.print("?: depends on the sizes of data that are not on this machine")
     out_console.print("× quickstart: the same in multiples of `sfumato run quickstart`")
     out_console.print(f"done: runs in {out}. Run one: sfumato study NAME, or NAME --quick for a look")
+
+
+def _cost_of(steps: float) -> str:
+    """Steps, or their multiple, in a cell of the list."""
+    if math.isnan(steps):
+        return "?"
+    return number(steps, 2) if steps else "–"
 
 
 def _print_result(result: StudyResult) -> None:

@@ -54,8 +54,8 @@ def catalogue(out: Path, *, paper: bool = False, quick: bool = False) -> Iterato
         plan = StudyPlan.of(name, study, paper=paper, quick=quick)
         yield CatalogueEntry(
             plan,
-            sum(len(points_of(plan.axes(grid))) * plan.seeds_of(grid) for grid in study.grids),
-            sum(_done_in(plan, grid, out) for grid in study.grids),
+            sum(len(points_of(plan.axes(grid))) * plan.seeds_of(grid) for grid in plan.study.grids),
+            sum(_done_in(plan, grid, out) for grid in plan.study.grids),
             study_steps(plan),
             (plan.folder(out) / TABLE_FILE).is_file(),
         )

@@ -9,6 +9,7 @@ import math
 from functools import cache
 
 from sfumato.data.dataset_sizes import dataset_facts
+from sfumato.errors import DataError
 from sfumato.network.tree import from_spec
 from sfumato.schedule.resolve.groups import build_groups
 from sfumato.spec.base import numbers_in
@@ -47,12 +48,16 @@ def request_steps(request: SweepRequest) -> float:
 
 
 def study_steps(plan: StudyPlan) -> float:
-    """Device steps of all runs of a study, by the specs of its first seed.
+    """Device steps of all runs of a study, by the specs of its first seed; NaN where they depend on data that
+    are not on this machine.
 
     Raises:
         SpecError: a point has no valid spec.
     """
-    return sum(_grid_steps(plan, name) for name, grid in plan.study.grids.items() if grid.trains)
+    try:
+        return sum(_grid_steps(plan, name) for name, grid in plan.study.grids.items() if grid.trains)
+    except DataError:
+        return math.nan
 
 
 def _grid_steps(plan: StudyPlan, name: str) -> float:

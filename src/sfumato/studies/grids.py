@@ -27,7 +27,7 @@ class StudyPlan:
 
     Attributes:
         name: of the study.
-        study: the content of its file.
+        study: the content of its file, with the grids of this form.
         form: name of the form, which chooses data and model.
         quick: whether it is shortened; then no statement is judged.
         seeds: number of seeds of grids that do not state their own.
@@ -58,8 +58,9 @@ class StudyPlan:
         form = PAPER_FORM if paper else study.first_form
         if form not in study.forms:
             raise SpecError(Argument("paper"), name, f"has no such form; it has {', '.join(study.forms)}")
-        quick = quick and study.can_be_shortened
-        return cls(name, study, form, quick, seeds or (study.quick.seeds if quick else study.seeds))
+        quick = quick and study.in_form(form).can_be_shortened
+        seeds = seeds or (study.quick.seeds if quick else study.seeds)
+        return cls(name, study.in_form(form), form, quick, seeds)
 
     def folder(self, out: Path) -> Path:
         """The folder of its results: one for each form within ``out``, the folder of all studies."""

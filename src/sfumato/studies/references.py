@@ -1,4 +1,4 @@
-"""Refuses what a study names but does not have: grids, axes, values of axes, and measures."""
+"""Refuses what a study names but does not have: grids, axes, values of axes, measures, and forms."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sfumato.studies.study import Panel, PaperStatement, Study, StudyGrid, Study
 
 
 def check_references(study: Study) -> Iterator[Refused]:
-    """Yield a refusal for every grid, axis, value of an axis and measure that a study names but does not
-    have.
+    """Yield a refusal for every grid, axis, value of an axis, measure and form that a study names but does
+    not have, and for a form without a panel.
     """
     for number, panel in enumerate(study.panels):
         yield from _of_panel(study, panel, f"panels[{number}]")
@@ -23,6 +23,7 @@ def check_references(study: Study) -> Iterator[Refused]:
         yield from _of_point(study, value, f"values[{number}]", whole=False)
     for number, statement in enumerate(study.statements):
         yield from _of_statement(study, statement, f"statements[{number}]")
+    yield from _of_forms(study)
     for axis, kept in study.quick.keep.items():
         found = [one for grid in study.grids.values() if (one := grid.axis(axis)) is not None]
         if not found:
@@ -34,6 +35,22 @@ def check_references(study: Study) -> Iterator[Refused]:
             yield Refused(f"quick.keep.{axis}", list(kept), f"must be some of {_listed(known)}")
         elif any(not set(kept) & set(one.settings) for one in found):
             yield Refused(f"quick.keep.{axis}", list(kept), "leaves a grid without any point")
+
+
+def _of_forms(study: Study) -> Iterator[Refused]:
+    """Refusals of what grids of some forms only leave without meaning."""
+    if not any(grid.forms for grid in study.grids.values()):
+        return
+    for name, grid in study.grids.items():
+        for unknown in sorted(set(grid.forms) - set(study.forms)):
+            yield Refused(f"grids.{name}.forms", unknown, f"is no form; forms: {', '.join(study.forms)}")
+    in_forms = [study.in_form(form) for form in study.forms]
+    for form, restricted in zip(study.forms, in_forms, strict=True):
+        if not restricted.panels:
+            yield Refused(f"forms.{form}", None, "shows nothing: no panel is of a grid of this form")
+    for number, statement in enumerate(study.statements):
+        if not any(statement in restricted.statements for restricted in in_forms):
+            yield Refused(f"statements[{number}]", None, "compares grids that no form has together")
 
 
 def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:

@@ -66,6 +66,7 @@ class StudyGrid(Section):
     over: tuple[StudyAxis, ...] = Field(min_length=1, description="what varies")
     trains: Flag = Field(default=True, description="false: only ε is computed")
     seeds: Count | None = Field(default=None, description="default: the study's")
+    forms: tuple[Text, ...] = Field(default=(), description="forms that it belongs to; default: all")
 
     def refusals(self) -> Refusals:
         """Refuse two axes with one name."""
@@ -257,6 +258,7 @@ class Form(Section):
         default_factory=dict, alias="set", description="dotted keys of every grid's spec, and their values"
     )
     needs: str = Field(default="", description="what has to be fetched, where it goes, and what it costs")
+    unstated: str = Field(default="", description="in place of the study's")
 
 
 class Quick(Section):
@@ -290,6 +292,25 @@ class Study(Section):
         Of several grids "" is none: `check_references` refuses it.
         """
         return next(iter(self.grids)) if not name and len(self.grids) == 1 else name
+
+    def in_form(self, form: str) -> Study:
+        """The study with the grids of one of its ``forms`` only, and with what is shown or said of these."""
+        grids = {name: grid for name, grid in self.grids.items() if not grid.forms or form in grid.forms}
+
+        def belongs(name: str) -> bool:
+            """Whether the grid that a panel or term names is one of them."""
+            return self.grid_name(name) in grids
+
+        kept = {
+            "grids": grids,
+            "panels": tuple(panel for panel in self.panels if belongs(panel.grid)),
+            "values": tuple(value for value in self.values if belongs(value.grid)),
+            "statements": tuple(
+                one for one in self.statements if all(belongs(term.grid) for term in one.terms)
+            ),
+            "unstated": self.forms[form].unstated or self.unstated,
+        }
+        return self.model_copy(update=kept)
 
     @property
     def first_form(self) -> str:
