@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato.report.formatting import join_names, number, percent_points, title, whole
+from sfumato.report.formatting import join_names, number, percents_apart, points_between, title, whole
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
 from sfumato.report.results.series import Series
@@ -79,18 +79,19 @@ class _Compared(NamedTuple):
     def sentence(self) -> str:
         """What the noise costs, both scores, and whether it may be chance."""
         score, spec = self.score, self.one.first.spec_dict
-        sign = 1 if score.higher_is_better else -1
-        lost = sign * (percent_points(self.best) - percent_points(self.reached))  # of the figures shown
         what = "noise, the receiver's included," if sends_over_the_air(spec) else "the noise"
         amount, seen = f"{number(-self.gain)} of {score.name}", self.gain < 0
+        reached, best = score.text(self.reached), score.text(self.best)
         if score is ACCURACY:
-            amount, seen = f"{lost:.1f} points of accuracy", lost >= 0.05
+            lost = points_between(self.best, self.reached)
+            amount, seen = f"{lost:.1f} points of accuracy", lost > 0
+            reached, best = percents_apart(self.reached, self.best)
         cost = f"{title(what)} costs {amount}" if seen else f"No cost of {what} is seen"
         clipped = " Both clip: what clipping costs is not in this." if clip_of(spec) else ""
         many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
         return (
-            f"{cost}: {self.one.name} ends at {score.text(self.reached)}{many}, and "
-            f"{self.other.name}, which has no noise, at {score.text(self.best)}{self._note_on_chance()}."
+            f"{cost}: {self.one.name} ends at {reached}{many}, and "
+            f"{self.other.name}, which has no noise, at {best}{self._note_on_chance()}."
             f"{self._in_the_last()}{clipped}"
         )
 
