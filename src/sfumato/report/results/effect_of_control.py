@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.results.comparability import radio_model
-from sfumato.report.results.cost_of_privacy import BESIDE, by_chance, cost_of_privacy, twins_beside
+from sfumato.report.results.cost_of_privacy import BESIDE, cost_of_privacy, note_on_chance, twins_beside
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
 from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import has_noise
@@ -150,9 +150,5 @@ def _score_instead(one: Series, other: Series) -> list[str]:
     shown = ", not ".join(text.percents_apart(mine, theirs))
     size = f"{abs(points):.1f} points {'more' if points > 0 else 'less'}"
     amount = size if points else "equal"
-    note = ""
-    if len(one.runs) == len(other.runs) == 1:
-        count = sum((one.test_labels or {}).values())
-        by_draw = count and abs(mine - theirs) <= by_chance([mine, theirs], count)
-        note = f"; one seed each{': may be chance' if by_draw else ''}"
-    return [f"{amount} accuracy ({shown}{note})"]
+    chance = note_on_chance(one, other, score, [mine, theirs])
+    return [f"{amount} accuracy ({shown}{f'; {chance}' if chance else ''})"]
