@@ -4,7 +4,7 @@ A finding refuses nothing. Each is a function of its own that returns a sentence
 
     before a run    `large_delta`, that of `sfumato.large_epsilons`, `odd_learning_rate`,
                     `odd_radio_power`, `unscaled_columns`, `columns_of_ids`, `sites_without_rows`,
-                    `whole_batches`, `forgotten_persons`, `idle_moves`
+                    `whole_batches`, `forgotten_persons`, those of `sfumato.idle_changes`
     after a run     `idle_clip`, `empty_sums`, and those of `sfumato.guessing`
 """
 
@@ -21,6 +21,7 @@ from sfumato.data.repeats import looks_like_id, repeating_ids
 from sfumato.errors import SfumatoError, first_names
 from sfumato.families import GROUPS, family_of
 from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
+from sfumato.idle_changes import idle_moves, late_changes
 from sfumato.large_epsilons import large_epsilon
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.radio.channels import radio_of
@@ -85,6 +86,7 @@ def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
         "batches": whole_batches(plan),
         "persons": forgotten_persons(plan),
         "moves": idle_moves(plan),
+        "changes": late_changes(plan.spec),
     }
     return _findings(found)
 
@@ -257,19 +259,6 @@ def sites_without_rows(plan: Plan) -> str | None:
     )
 
 
-def idle_moves(plan: Plan) -> str | None:
-    """A warning about moves of a trace that name the edge that a device is under already; or ``None``."""
-    idle = plan.moves_of_nobody
-    if not idle:
-        return None
-    first, device, edge = idle[0]
-    others = f"; {len(idle) - 1:,} more are alike" if len(idle) > 1 else ""
-    return (
-        f"the move of device {device} to edge {edge} in round {first} (topology.moves) changes nothing, as "
-        f"it is there already{others}"
-    )
-
-
 def forgotten_persons(plan: Plan) -> str | None:
     """A warning where rows are protected though a column named like persons or ids repeats; or ``None``.
 
@@ -361,9 +350,10 @@ def idle_clip(fractions: Sequence[float], kind: str = "update", norm: object = N
             "proportion to that norm; a smaller one gives the same ε with less noise"
         )
     if min(measured) >= ALWAYS and advice:
-        when = "in every round" if len(measured) == len(fractions) else "in every round in which it is used"
+        always = len(measured) == len(fractions)
+        when = "in every round the clip" if always else "in every round that uses the clip it"
         now = f"than{known.removeprefix(' =')} " if known else ""
-        return f"{when} the clip acted on at least 99 % of {many}: {advice.format(now=now)}"
+        return f"{when} acted on at least 99 % of {many}: {advice.format(now=now)}"
     return None
 
 

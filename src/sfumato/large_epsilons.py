@@ -44,12 +44,27 @@ def large_epsilon(guarantees: Iterable[Guarantee], at_edges: str = "", device: s
         whom = f"for all {_kinds_of_units(above, device)} towards every observer{but}"
     else:
         whom = _of_whom(rows, counted, at_edges, device)
-    where = " where it is finite" if len(finite) < len(counted) else ""
+    endless = [row for row in counted if row.epsilon == math.inf]
+    if endless and _are_counted(counted):
+        where = f" for {_how_many(finite)} and ∞ for {_how_many(endless)}"
+    else:
+        where = " where it is finite" if endless else ""
     return (
         f"ε is above {LARGE_EPSILON:g} {whom}, up to {upper_bound(worst.epsilon)}{where} "
-        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): hardly any protection: at "
+        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): at "
         f"ε = {LARGE_EPSILON:g} an observer with even odds can already become {certainty(LARGE_EPSILON)} sure"
     )
+
+
+def _are_counted(rows: Sequence[Guarantee]) -> bool:
+    """Whether every unit of ``rows`` is in one row: all are of one kind, towards the cloud or the public."""
+    found = {(row.relation.kind, row.unit_kind) for row in rows}
+    return len(found) == 1 and found.pop()[0] in ("cloud", "public") and not _some_may_have_less(rows)
+
+
+def _how_many(rows: Sequence[Guarantee]) -> str:
+    """How many units the rows stand for."""
+    return f"{sum(row.stands_for for row in rows):,}"
 
 
 def _kinds_of_units(rows: Sequence[Guarantee], device: str) -> str:
@@ -81,7 +96,7 @@ def _of_whom(rows: Sequence[Guarantee], above: Sequence[Guarantee], at_edges: st
     if len(towards) > 1 or not counted:
         return f"for some {kinds} towards {whom}"
     every = sum(row.stands_for for row in rows if row.relation.kind in counted)
-    many = f"{sum(row.stands_for for row in above):,} of {every:,} {kinds}"
+    many = f"{_how_many(above)} of {every:,} {kinds}"
     return f"for {'up to ' if some_less else ''}{many} towards {whom}"
 
 

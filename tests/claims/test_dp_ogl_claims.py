@@ -136,6 +136,25 @@ def test_the_rings_claims_are_bounded_in_number_and_say_what_is_wrong() -> None:
     assert any(not claim.holds and "rounds 20/8 down" in claim.why for claim in claims)
 
 
+def test_a_claim_that_counts_too_little_says_of_itself_why_it_is_proved_or_not() -> None:
+    plan = planned(RING, "training.rounds=21", "training.merge_every=10")
+    said: dict[tuple[str, bool, bool], set[str]] = {}
+    for claim in claims_of(plan, 1e-5):
+        if "(O1)" in claim.why and "(O2)" not in claim.why:
+            key = claim.source, claim.claimed_epsilon > 0, claim.holds
+            said.setdefault(key, set()).add(claim.why.rstrip(".").rpartition("; ")[2])
+    assert said[EQ17_RDP, True, False] == {"counts x RDP is not proved"}
+    assert (
+        said[EQ17_RDP, False, False]
+        == said[EQ17_TEXT, False, False]
+        == {"ε = 0 would need that none arrives"}
+    )
+    assert said[EQ17_TEXT, True, True]
+    assert all(
+        one.startswith("2 pi^2 alpha/sigma^2 is still proved, as ") for one in said[EQ17_TEXT, True, True]
+    )
+
+
 def test_dp_ogl_plus_claims_only_what_threat_model_2_speaks_of() -> None:
     plan = planned(EXAMPLE_2, "protocol=dp-ogl+", "training.rounds=4")
     assert not claims_pair(plan.releases, 0, 1)

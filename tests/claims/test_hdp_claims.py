@@ -76,7 +76,7 @@ def test_a_zone_has_the_noise_of_its_own_devices_and_the_rule_of_another_case_is
     assert "states this ε for Case 3" not in in_c3.why
     assert in_c7.source.startswith("HDP Sec. V, rule of Case 3, C7:")
     assert "the paper states this ε for Case 3 alone" in in_c7.why
-    assert all("by the paper's accountant for one party" in c.why for c in (in_c3, in_c7))
+    assert all("by the paper's accountant as it is read here" in c.why for c in (in_c3, in_c7))
 
 
 def test_no_claim_without_placement_by_zone():

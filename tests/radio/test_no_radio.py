@@ -36,7 +36,7 @@ def test_columns_of_energy_and_time_are_left_out(tmp_path: Path, capsys: pytest.
     for folder, seed in ((one, 0), (two, 1)):
         sf.run(spec_of("radio=none", f"seed={seed}"), out=folder)
     page = write_report([one], tmp_path / "report.html").read_text("utf-8")
-    assert "<dt>Traffic, up and down</dt>" in page
+    assert "<dt>Traffic up</dt>" in page
     assert "<dt>Energy</dt>" not in page
     assert "<dt>Time to transmit</dt>" not in page
     assert "against energy" not in page

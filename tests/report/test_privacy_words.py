@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_factory import guarantee, metrics, quickstart_privacy, quickstart_spec
 
-from sfumato.report.figures.curves import score_figures
+from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.sections import page_of
 from sfumato.report.page.who_adds_noise import noise_part
-from sfumato.report.results.cost_of_privacy import cost_of_privacy
+from sfumato.report.results.cost_of_privacy import cost_of_privacy, scores_without_noise
 from sfumato.report.results.epsilon_words import draw_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.series import load_series
 from sfumato.report.statement.words import unit_in_words
@@ -39,7 +39,7 @@ def test_words_for_known_values() -> None:
     assert [certainty(epsilon) for epsilon in (0, 1, 8, 10)] == ["50 %", "73.2 %", "99.97 %", "99.996 %"]
     assert [certainty(epsilon) for epsilon in (26.5, 400)] == ["99.9999999997 %", "100 %"]
     assert epsilon_in_words("record", 40.0).endswith(
-        "whether a record's data were used can become almost certain: no protection in practice."
+        "whether a record's data were used can become almost certain."
     )
     assert epsilon_in_words("record", 0.9).endswith(" sure, leaving δ aside.")
     assert epsilon_in_words("record", 4.0).endswith(
@@ -72,6 +72,27 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
     shutil.rmtree(folders[1])
     assert "--set privacy.noise=none" in page_of(load_series(folders[:1]), tmp_path)
     assert "--set privacy.noise=none" not in page_of(load_series(folders[2:]), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("reached", "said"),
+    [
+        (0.89258, "The noise costs 0.8 points of accuracy: private ends at 89.26 %, and silent"),
+        (0.89248, "The noise costs 0.8 points of accuracy: private ends at 89.2 %, and silent"),
+        (0.90001, "No cost of the noise is seen: private ends at 90.0 %, and silent"),
+    ],
+)
+def test_what_noise_costs_is_the_difference_of_the_exact_scores(
+    run_folder: Make, reached: float, said: str
+) -> None:
+    """It is rounded once, and what is shown subtracts to it: 90.0 less 89.3 would be 0.7."""
+    private, silent = metrics(4), metrics(4)
+    private["accuracy"], silent["accuracy"] = reached, 0.90044
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=private),
+        run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
+    ]
+    assert cost_of_privacy(load_series(folders))[0].startswith(said)
 
 
 @pytest.mark.parametrize(("reached", "said"), [(0.3, "The noise costs 0.05 of MAE: "), (0.25, "No cost of ")])
@@ -132,6 +153,22 @@ def test_a_twin_that_jumps_is_drawn_as_a_mean_too(run_folder: Make) -> None:
     traces = score_figures([one], twin)[0].data
     assert [trace["line"]["width"] for trace in traces] == [1, 2, 1, 2]
     assert traces[3]["y"][9:] == [pytest.approx(0.8)] * 51
+
+
+def test_what_noise_costs_models_of_workers_is_drawn_and_told(run_folder: Make) -> None:
+    frames = [metrics(4).assign(personal_accuracy=value) for value in (0.5, 0.625)]
+    private = run_folder("private", quickstart_spec(name="private"), frame=frames[0])
+    silent = run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=frames[1])
+    one, twin = load_series([private, silent])
+    figure = personal_figure([one], twin)
+    assert figure is not None
+    assert [(trace["name"], trace["y"][-1]) for trace in figure.data] == [
+        ("private", 0.5), ("without noise", 0.625),
+    ]  # fmt: skip
+    assert scores_without_noise([], twin) == [
+        "Without noise: accuracy on data like the workers' own 62.5 % after the last round."
+    ]
+    assert scores_without_noise([], None) == []
 
 
 @pytest.mark.parametrize(

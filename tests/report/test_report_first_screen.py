@@ -93,6 +93,7 @@ def test_epsilon_after_the_run_is_a_table_where_it_differs(run_folder: Make) -> 
     privacy["guarantees"][2]["ex_post"] = {"epsilon": 7.25, "participations": 9}
     page = page_of(run_folder("one", quickstart_spec(), privacy=privacy))
     table = page.split("ε after the run, where it differs from the guarantee")[1].split("</details>")[0]
+    assert "<td>120 devices under edges 0, 2, 3</td>" in table
     rows = re.findall("<tr><td>.*?</tr>", table)
     assert len(rows) == 1
     assert '<td class="n">6.4</td><td class="n">7.25</td><td class="n">9</td>' in rows[0]
@@ -116,7 +117,7 @@ def test_coalitions_of_devices_are_drawn_and_listed(run_folder: Make) -> None:
     assert endless in page
     before, with_supernode = figures_of(page)["coalitions"]["data"]
     assert (before["x"], before["y"]) == ([1, 2], [2.0, 4.0])
-    assert (with_supernode["x"], with_supernode["y"]) == ([1], [3.0])
+    assert (with_supernode["x"], with_supernode["y"]) == ([0, 1], [71.3, 3.0])  # 0: the edge alone
     assert "Colluding devices" not in page_of(run_folder("other"))
 
 
@@ -146,7 +147,7 @@ def test_colluders_with_the_supernode_are_told_apart_by_whether_it_needs_them(ru
     assert "Towards up to 3 colluding devices without their edge: at most 2.5." in first
     both, beside = figures_of(page)["coalitions"]["data"]
     assert both["name"] == "any device, devices alone"  # one line: the classes have the same curve
-    assert (both["mode"], beside["y"]) == ("lines", [2.0, 3.0, 9.0])
+    assert (both["mode"], beside["y"]) == ("lines", [71.3, 2.0, 3.0, 9.0])
     privacy["coalitions"] = _coalitions("device:40", (0, 1.0, "inf", 1))
     other = unescape(page_of(run_folder("needed", quickstart_spec(), privacy=privacy)))
     assert (
@@ -165,7 +166,12 @@ def test_members_at_the_edge_are_counted_for_either_coalition(run_folder: Make) 
     table = page_of(run_folder("one", quickstart_spec(), privacy=privacy)).split("Show all coalitions")[1]
     rows = re.findall("<tr><td>80 devices.*?</tr>", table)
     cells = [re.findall('<td class="n">(.*?)</td>', row) for row in rows]
-    assert cells == [["1", "1", "2", "1"], ["2", "1.5", "3", "2"]]  # any choice is alike for devices alone
+    alone = ["0", "–", "71.3", "–"]  # the edge
+    assert cells == [
+        alone,
+        ["1", "1", "2", "1"],
+        ["2", "1.5", "3", "2"],
+    ]  # any choice is alike for devices alone
     elected = quickstart_spec(topology=quickstart_spec()["topology"] | {"supernodes": "elected"})
     table = page_of(run_folder("elected", elected, privacy=privacy)).split("Show all coalitions")[1]
     cells = [
@@ -217,7 +223,10 @@ def test_without_any_finite_epsilon_no_curve_is_drawn(run_folder: Make) -> None:
     table = metrics(15, epsilons={"edge:0": INF})
     page = page_of(run_folder("one", quickstart_spec(), frame=table))
     assert "epsilon" not in figures_of(page)
-    assert "Towards edge 0 the worst device has ε = ∞ in every round: no curve." in page
+    assert (
+        "ε over rounds has no curve: towards edge 0 the worst device has no guarantee (∞) in any round."
+        in page
+    )
 
 
 def test_how_many_have_a_finite_epsilon_towards_a_cloud_without_a_curve(run_folder: Make) -> None:

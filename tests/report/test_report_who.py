@@ -142,7 +142,7 @@ def test_groups_of_which_some_trust_their_master() -> None:
     )  # fmt: skip
     assert names.row("device:26").detail == "of 26 workers, 0 of 1 masters trusted"
     assert (names.row("device:25").title, names.row("device:25").detail) == (
-        "4 workers in 2 groups", "of 26 workers, 1 of 2 masters trusted",
+        "4 workers in 2 groups", "of 26 workers each, 1 of 2 masters trusted",
     )  # fmt: skip
     titles = [names.column("device:25", f"master:{group}").title for group in range(3)]
     assert titles == ["own master, trusted with raw updates", "own master, not trusted", "other masters"]

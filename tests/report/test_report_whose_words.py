@@ -60,7 +60,7 @@ def test_uses_of_subcarriers_and_both_ways_of_traffic_are_told(run_folder: Make)
     frame = metrics(5).assign(channel_uses=1000)
     page = first_of(shown(run_folder("air", over_air(), frame=frame)))
     assert "<dt>Uses of subcarriers (up)</dt><dd>5,000</dd>" in page
-    assert "<dt>Traffic, up and down</dt>" in page
+    assert "<dt>Traffic up</dt>" in page
     assert "subcarriers" not in first_of(shown(run_folder()))
 
 
@@ -73,7 +73,7 @@ def test_a_claim_about_some_devices_names_them(run_folder: Make) -> None:
     ] + [claim(3.0, 2.5, why="", unit="device:40", observer="edge:1") | {"source": of_some}]
     page = shown(run_folder(privacy=privacy))
     who = "80 devices under edges 1, 4"
-    said = f"Case 3 would claim ε = 3 for {who}, and nothing for others; it holds. Provable: 2.5"
+    said = f"Case 3 would claim ε = 3 for {who}, and nothing for the others; it holds. Provable: 2.5"
     assert said in first_of(page)
     assert "HDP Table I would claim ε = 9; it holds. Provable: 2 towards the public." in first_of(page)
     assert f"{of_all}: it holds. {of_some}, of {who} alone: it holds." in page  # the caption

@@ -4,6 +4,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SpecError
+from sfumato.findings import findings_of_plan
 from sfumato.schedule.resolve import resolve
 
 TREE = {
@@ -91,8 +92,10 @@ def test_control_s_most_devices_are_those_of_an_edge(each):
     resolve(sf.load_spec(CONTROLLED, [edges, "control.max_devices=3"]))
 
 
-def late(notes):
-    return [note for note in notes if note.endswith("without effect")]
+def late(plan):
+    """The findings of a plan on changes after the last round."""
+    found = findings_of_plan(plan, plan.spec.privacy.delta)
+    return [finding.text for finding in found if finding.kind == "changes"]
 
 
 @pytest.mark.parametrize(
@@ -101,36 +104,37 @@ def late(notes):
         (
             TREE,
             "topology.moves={trace: [[2, 0, 1], [4, 0, 2], [9, 1, 0]]}",
-            "topology.moves: 2 of 3 changes are",
+            "2 of 3 changes of topology.moves are",
         ),
-        (TREE, "topology.moves={trace: [[4, 0, 1]]}", "topology.moves: 1 of 1 changes is"),
-        (TREE, "trust={from: {0: [0], 3: [1], 4: [2]}}", "trust.from: 1 of 2 changes is"),
+        (TREE, "topology.moves={trace: [[4, 0, 1]]}", "1 of 1 changes of topology.moves is"),
+        (TREE, "trust={from: {0: [0], 3: [1], 4: [2]}}", "1 of 2 changes of trust.from is"),
         (
             GROUPS,
             "topology.eras=[{from_round: 3, groups: [[0, 2], [1, 2]]}, "
             "{from_round: 4, groups: [[0, 1], [1, 2]]}]",
-            "topology.eras: 1 of 2 changes is",
+            "1 of 2 changes of topology.eras is",
         ),
     ],
 )
-def test_changes_after_the_last_round_are_said_to_be_without_effect(document, change, said):
+def test_changes_after_the_last_round_are_said_to_change_nothing(document, change, said):
     spec = sf.load_spec(document, [change])
-    expected = [f"{said} after the last round, 3, and without effect"]
-    assert late(sf.account(spec).to_dict()["notes"]) == expected
-    assert late(resolve(resolve(spec).spec).notes) == expected  # of the spec in a run folder, too
+    expected = [f"{said} after the last round, 3, and change{'s' * said.endswith('is')} nothing"]
+    told = [one["text"] for one in sf.account(spec).to_dict()["findings"] if one["kind"] == "changes"]
+    assert told == expected
+    assert late(resolve(resolve(spec).spec)) == expected  # of the spec in a run folder, too
     longer = sf.load_spec(document, [change, "training.rounds=9"])
-    assert late(resolve(longer).notes) == []
+    assert late(resolve(longer)) == []
 
 
 def test_drawn_moves_are_never_after_the_end():
-    assert late(resolve(sf.load_spec(TREE, ["topology.moves={rate: 1.0}"])).notes) == []
+    assert late(resolve(sf.load_spec(TREE, ["topology.moves={rate: 1.0}"]))) == []
 
 
 def test_moves_in_a_file_are_looked_at_too(tmp_path):
     (tmp_path / "moves.csv").write_text("round,device,edge\n2,0,1\n7,0,2\n")
     spec = sf.load_spec(TREE, [f"topology.moves={{file: {tmp_path / 'moves.csv'}}}"])
-    assert late(resolve(spec).notes) == [
-        "topology.moves: 1 of 2 changes is after the last round, 3, and without effect"
+    assert late(resolve(spec)) == [
+        "1 of 2 changes of topology.moves is after the last round, 3, and changes nothing"
     ]
 
 

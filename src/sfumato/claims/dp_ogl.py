@@ -62,7 +62,10 @@ def _claims_of_pair(
     names = f"device:{unit}", f"device:{observer}"
     for source, method in sources.items():
         claimed = paper_epsilon(declared, counts, method, delta)
-        why = _explain_count(declared, counts, unit, method, claim_holds(claimed, rigorous), neighbours)
+        flow = claim_holds(claimed, bounds["flow"].epsilon)
+        why = _explain_count(
+            declared, counts, method, claim_holds(claimed, rigorous), neighbours, of_all_that_flows=flow
+        )
         yield Claim(source, *names, claimed, rigorous, why)
     if second is not None:
         claimed = second.epsilon(unit, observer, delta)
@@ -73,20 +76,22 @@ def _claims_of_pair(
 def _explain_count(
     declared: GroupReleases,
     counts: Sequence[PaperCount],
-    unit: int,
     method: str,
     holds: bool,
     neighbours: str,
+    *,
+    of_all_that_flows: bool,
 ) -> str:
     """A sentence on what Theorem 1's count of releases and its composition get wrong for a pair.
 
     Args:
         declared: the releases.
         counts: what the theorem counts.
-        unit: the device.
         method: how the theorem's figure composes.
         holds: whether the claim holds (`claim_holds`).
         neighbours: the relation of the spec.
+        of_all_that_flows: whether the claim would hold, too, if all that the observer's view depends on were
+            charged, and no smaller set of releases.
     """
     if declared.kind == "dp-ogl+" and declared.merge_every > 1:
         return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
@@ -112,14 +117,25 @@ def _explain_count(
         said.append(_explain_divergence(declared, [c.group for c in counts if c.charged]))
     if neighbours == "replace":
         said.append("its neighbours zero a worker out, the exact figure replaces it")
-    elif counted < truth and holds:
-        said.append(
-            "the claim is still proved, because its composition is looser, or because another set of "
-            "releases has a smaller ε"
-        )
+    elif counted < truth:
+        said.append(_explain_verdict(method, counted, holds=holds, of_all_that_flows=of_all_that_flows))
     elif method == BY_RDP and holds and not said[0].endswith("(O1)") and counted:
         said.append("composing by Rényi divergences is looser than composing exactly")
     return "; ".join(said) + "."
+
+
+def _explain_verdict(method: str, counted: int, *, holds: bool, of_all_that_flows: bool) -> str:
+    """A clause on why a claim that counts too few releases is proved all the same, or is not.
+
+    ``method``, ``holds`` and ``of_all_that_flows`` as of `_explain_count`; ``counted``: the theorem's count.
+    """
+    if not counted:
+        return "ε = 0 would need that none arrives"
+    if not holds:
+        return f"{method} is not proved"
+    if of_all_that_flows:
+        return f"{method} is still proved, as it charges more for each release than exact composition does"
+    return f"{method} is still proved, as another set of releases, which suffices here, has a smaller ε"
 
 
 def _explain_divergence(declared: GroupReleases, groups: Sequence[int]) -> str:

@@ -149,8 +149,9 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
                     claimed,
                     rigorous,
                     f"{_explain_claim(plan, pair, claimed, rigorous)}{aside}; {number(each)} is ε by the "
-                    "paper's accountant for one party that adds noise, with this spec's multiplier and "
-                    "rounds, and the paper divides it by the root of the number of such parties.",
+                    "paper's accountant as it is read here (Rényi divergences of whole orders, the old "
+                    "conversion), for one party that adds noise with this spec's multiplier and rounds; the "
+                    "paper divides it by the root of the number of such parties.",
                     stated=what != _RULE and pair.relation.kind != "public",
                 )
             )

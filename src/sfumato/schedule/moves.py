@@ -103,24 +103,6 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
     return spec, trees
 
 
-def changes_after_the_end(spec: Spec) -> tuple[str, ...]:
-    """Notes to the user on moves, changes of trust and changes of groups after the last round."""
-    topology, last = spec.topology, spec.training.rounds
-    moves = getattr(topology, "moves", None)
-    firsts = {
-        "topology.moves": [first for first, _, _ in (moves.trace or () if moves is not None else ())],
-        "topology.eras": [era.from_round for era in getattr(topology, "eras", ())],
-        "trust.from": [first for first in spec.trust.from_ or () if first > 0],
-    }
-    late = {place: sum(first > last for first in found) for place, found in firsts.items()}
-    return tuple(
-        f"{place}: {count:,} of {len(firsts[place]):,} changes {'are' if count > 1 else 'is'} after the last "
-        f"round, {last:,}, and without effect"
-        for place, count in late.items()
-        if count
-    )
-
-
 def _refuse_what_needs_one_tree(spec: Spec, place: str) -> None:
     """Raise a `SpecError` if the spec of a changing network asks for what is derived for one tree only."""
     for reason, holds in ONE_TREE_ONLY.values():

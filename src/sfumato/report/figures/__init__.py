@@ -2,6 +2,7 @@
 
 Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
 
+    after_run            the table of ε after the run where it differs from the guarantee
     attacks              audits drawn, figures and tables of attacks, images
     claims               the papers' claims beside the rigorous ε
     coalitions           the worst coalitions of devices of each size
@@ -11,7 +12,7 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     elections            elected supernodes
     epsilon_curves       the figure of ε over rounds
     figure               one figure: Plotly's JSON, caption and description; colours, axes, bars
-    heatmap              ε of classes of devices towards observers, and ε after the run
+    heatmap              ε of classes of devices towards observers
     per_worker_privacy   ε of workers over rounds
     plotted              figures of runs for Python
     score_against_epsilon  the final score of several runs against ε

@@ -10,9 +10,11 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import NEUTRAL, NO_GUARANTEE, TRUSTED, Figure, Json, log_axis, tick_label
 from sfumato.report.results.claim_pairs import MOST_NAMED, PairNames
 from sfumato.report.results.claim_words import (
+    are_read_of_devices,
     claim_in_words,
     formula_in_words,
     held_in_words,
+    reason_in_words,
     title_of_reasons,
 )
 from sfumato.report.results.observer_labels import ObserverLabels
@@ -118,7 +120,8 @@ def _count_sentences(claims: Sequence[Claim], names: PairNames) -> list[str]:
     for source, about in by_statement.items():
         whose = names.whose(about)
         of = f", of {whose} alone" if whose else ""
-        said.append(f"{claim_in_words(source)}{of}: {names.holding(about)}.")
+        whole = "for a device as a whole " if are_read_of_devices(about) else ""
+        said.append(f"{claim_in_words(source)}{of}: {whole}{names.holding(about)}.")
         read = [claim for claim in about if not claim.stated]
         if read and len(read) < len(about):
             said.append(f"The paper does not speak of ε {names.all_towards(read)}: it is read so here.")
@@ -143,13 +146,16 @@ def _all_rounds_note(claims: Sequence[Claim]) -> str:
     )
 
 
-def claims_table(claims: Sequence[Claim], labels: ObserverLabels, delta: str = "") -> str:
+def claims_table(
+    claims: Sequence[Claim], labels: ObserverLabels, delta: str = "", told: Sequence[str] = ()
+) -> str:
     """HTML with the reasons why claims hold or not, and a folded table of all claims.
 
     Args:
         claims: all of a run, at least one.
         labels: of its network.
         delta: text that follows "ε of this run" in the caption, such as `` (δ = 1e-5)``.
+        told: reasons that the page states elsewhere and that are not repeated.
     """
     names = PairNames.of(claims, labels, ())
     seen_by = {pair: f" ({who})" for pair, who in names.observers_told_apart(claims).items()}
@@ -160,22 +166,27 @@ def claims_table(claims: Sequence[Claim], labels: ObserverLabels, delta: str = "
                 claim_in_words(c.source), labels.row(c.unit).title,
                 labels.column(c.unit, c.observer).title + seen_by.get((c.unit, c.observer), ""),
                 text.number(c.claimed_epsilon),
-                text.epsilon(c.rigorous_epsilon), held_in_words(c)[0 if c.holds else 1],
+                text.epsilon(c.rigorous_epsilon),
+                held_in_words(c)[0 if c.holds else 1] + " for a whole device" * are_read_of_devices([c]),
             )
             for c in claims
         ],
         caption=f"Published claims and the rigorous ε of this run{delta}",
         numeric=(3, 4),
     )  # fmt: skip
-    return f"{_reasons_html(claims, names)}<details><summary>Show all claims</summary>{table}</details>"
+    return f"{_reasons_html(claims, names, told)}<details><summary>Show all claims</summary>{table}</details>"
 
 
-def _reasons_html(claims: Sequence[Claim], names: PairNames) -> str:
+def _reasons_html(claims: Sequence[Claim], names: PairNames, told: Sequence[str]) -> str:
     """An HTML list of the reasons: first those that all claims share, then a line for each pair.
 
     Pairs with the same reasons share a line; what concerns one of a pair's claims has its formula before it.
+
+    ``told``: reasons that are left out.
     """
-    clauses = {claim: [one for one in claim.why.rstrip(".").split("; ") if one] for claim in claims}
+    clauses = {
+        claim: [one for one in reason_in_words(claim.why).rstrip(".").split("; ") if one] for claim in claims
+    }
     common = [one for one in clauses[claims[0]] if all(one in others for others in clauses.values())]
     pairs: dict[tuple[str, str], list[Claim]] = {}
     for claim in claims:
@@ -186,7 +197,7 @@ def _reasons_html(claims: Sequence[Claim], names: PairNames) -> str:
         whose, towards = names.whose(about[:1]), names.labels.column(*pair).towards
         towards += f" ({apart[pair]})" if pair in apart else ""
         lines.setdefault(_reasons_of_pair(about, clauses, common), []).append(f"{whose} {towards}".lstrip())
-    items = [text.sentence(one) for one in common]
+    items = [text.sentence(one) for one in common if not any(one in said for said in told)]
     items += [
         text.sentence(f"{text.join_names(list(dict.fromkeys(who)), MOST_NAMED)}: {why}")
         for why, who in lines.items()

@@ -96,6 +96,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
         return ""
     titles = {unit: _row_title(matrix, unit) for unit in _by_unit(rows)}
     sizes, node = [row.size for row in rows], _aggregator(one)
+    alone = {unit: _epsilon_of_edge_alone(matrix, unit) for unit in titles} if node != "supernode" else {}
     in_hdp = (
         ""
         if node == "supernode"
@@ -113,9 +114,9 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
             "the masks of secure aggregation off single messages: there ε jumps."
         )
     columns = (_ALONE, f"with their {node}")
-    figure = _coalition_figure(rows, titles, columns, delta)
-    everywhere = len(set(sizes))
-    if figure and all(len(t["x"]) == everywhere and len(set(t["text"])) == 1 for t in figure.data):
+    figure = _coalition_figure(rows, titles, columns, delta, alone)
+    everywhere = set(sizes)
+    if figure and all(everywhere <= set(t["x"]) and len(set(t["text"])) == 1 for t in figure.data):
         of_each = "; ".join(
             f"{trace['name'].replace('<br>', ' ')}: {trace['text'][0]}" for trace in figure.data
         )
@@ -124,7 +125,7 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     endless = _endless_in_words(rows, titles, columns)
     if figure is None:
         return text.paragraphs([*said, *endless])
-    table = _table_of_coalitions(rows, titles, columns, delta, elected=node == "supernode")
+    table = _table_of_coalitions(rows, titles, columns, delta, alone)
     drawn = figures.place(figure)
     return (
         f"{text.paragraphs([*said, *endless])}{drawn}<details><summary>Show all coalitions</summary>{table}"
@@ -137,8 +138,7 @@ def _table_of_coalitions(
     titles: Mapping[str, str],
     columns: tuple[str, str],
     delta: str,
-    *,
-    elected: bool,
+    alone: Mapping[str, float],
 ) -> str:
     """The table of the worst coalitions with a finite ε.
 
@@ -147,14 +147,19 @@ def _table_of_coalitions(
         titles: of units.
         columns: names of the coalitions without and with the edge.
         delta: text beside ε.
-        elected: whether devices are elected supernode: only then is ε towards devices alone another one if
-            these are under the same edge.
+        alone: ε of units towards their edge alone, which is no coalition; {} where devices are elected
+            supernode: only then is ε towards devices alone another one if these are under the same edge.
     """
-    where = "of them under the same edge"
+    where, elected = "of them under the same edge", not alone
     first = ["about", "colluders", f"ε, {columns[0]}", *([where] if elected else [])]
+    of_edges = [
+        (titles[unit], "0", "–", text.epsilon(value), "–")
+        for unit, value in alone.items()
+        if value < math.inf
+    ]
     return text.html_table(
         [*first, f"ε, {columns[1]}", where],
-        [
+        of_edges + [
             (
                 titles[row.unit], text.whole(row.size), text.epsilon(row.epsilon),
                 *([text.whole(row.in_zone)] if elected else []),
@@ -167,6 +172,20 @@ def _table_of_coalitions(
         caption=f"The worst coalition of devices of each size{delta}",
         numeric=range(1, len(first) + 2),
     )  # fmt: skip
+
+
+def _epsilon_of_edge_alone(matrix: Matrix, unit: str) -> float:
+    """The largest ε of the class of a unit towards its own edge; ∞ where there is none."""
+    return max(
+        (
+            row.epsilon
+            for (_, column), cell in matrix.cells.items()
+            if matrix.columns[column].kind == "own-edge"
+            for row in cell.guarantees
+            if row.unit == unit
+        ),
+        default=math.inf,
+    )
 
 
 def _both_epsilons(row: WorstCoalition) -> tuple[float, float]:
@@ -200,8 +219,31 @@ def _row_title(matrix: Matrix, unit: str) -> str:
     return unit
 
 
+def _lines_of_coalitions(
+    rows: Sequence[WorstCoalition], alone: Mapping[str, float]
+) -> dict[tuple[int, tuple[int, ...], tuple[str, ...]], tuple[list[str], list[float]]]:
+    """The lines of finite ε: by whether the edge is in it (0 or 1), sizes and ε as text, units and ε.
+
+    ``rows``, ``alone``: as of `_coalition_figure`.
+    """
+    lines: dict[tuple[int, tuple[int, ...], tuple[str, ...]], tuple[list[str], list[float]]] = {}
+    for which in range(2):
+        for unit, of_unit in _by_unit(rows).items():
+            known = {row.size: _both_epsilons(row)[which] for row in of_unit}
+            known = {0: alone.get(unit, math.inf), **known} if which else known
+            finite = {size: value for size, value in known.items() if value < math.inf}
+            if any(finite):  # besides 0, which is no coalition
+                key = which, tuple(finite), tuple(map(text.epsilon, finite.values()))
+                lines.setdefault(key, ([], list(finite.values())))[0].append(unit)
+    return lines
+
+
 def _coalition_figure(
-    rows: Sequence[WorstCoalition], titles: Mapping[str, str], columns: tuple[str, str], delta: str
+    rows: Sequence[WorstCoalition],
+    titles: Mapping[str, str],
+    columns: tuple[str, str],
+    delta: str,
+    alone: Mapping[str, float],
 ) -> Figure | None:
     """Curves of the largest ε over the number of colluding devices; ``None`` where none is finite.
 
@@ -212,28 +254,19 @@ def _coalition_figure(
         titles: of units.
         columns: names of the coalitions without and with the edge.
         delta: text beside ε.
+        alone: finite ε of units towards their edge alone begin their lines.
     """
-    lines: dict[tuple[int, tuple[tuple[int, str], ...]], list[str]] = {}
-    values: dict[tuple[int, tuple[tuple[int, str], ...]], list[float]] = {}
-    for which in range(2):
-        for unit, of_unit in _by_unit(rows).items():
-            finite = [row for row in of_unit if _both_epsilons(row)[which] < math.inf]
-            if finite:
-                epsilons = [_both_epsilons(row)[which] for row in finite]
-                sizes = [row.size for row in finite]
-                key = which, tuple(zip(sizes, map(text.epsilon, epsilons), strict=True))
-                lines.setdefault(key, []).append(titles[unit])
-                values.setdefault(key, epsilons)
+    lines = _lines_of_coalitions(rows, alone)
     if not lines:
         return None
     data: list[Json] = []
-    for number, ((which, known), who) in enumerate(lines.items()):
+    for number, ((which, sizes, words), (units, values)) in enumerate(lines.items()):
+        who = [titles[unit] for unit in units]
         whose = "any device" if len(who) == len(titles) > 1 else text.join_names(who)
         data.append({
-            "type": "scatter", "mode": "lines" if len(known) > 1 else "markers",
+            "type": "scatter", "mode": "lines" if len(sizes) > 1 else "markers",
             "name": text.wrapped(f"{whose}, {columns[which]}", 40),
-            "x": [size for size, _ in known], "y": values[which, known],
-            "text": [words for _, words in known],
+            "x": list(sizes), "y": values, "text": list(words),
             "hovertemplate": "ε = %{text} with %{x} colluders",
             "line": {"color": colour(number), "width": 2, "dash": DASHES[which]},
         })  # fmt: skip
@@ -244,7 +277,8 @@ def _coalition_figure(
         "xaxis": {"title": {"text": "colluding devices"}, "rangemode": "tozero"},
         "yaxis": epsilon_axis(value for trace in data for value in trace["y"]),
     }
-    ends = any(len(known) < len({row.size for row in rows}) for _, known in lines)
+    every = {row.size for row in rows}
+    ends = any(not every <= set(sizes) for _, sizes, _ in lines)
     return Figure(
         title="ε towards colluding devices",
         caption=f"The worst coalition of each size that was found{delta}."

@@ -218,23 +218,26 @@ def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:
     return axis | {"tickformat": ".0%"} | ({"range": [0, 1]} if len(values) == 1 else low)
 
 
-def personal_figure(series: Sequence[Series]) -> Figure | None:
+def personal_figure(series: Sequence[Series], twin: Series | None = None) -> Figure | None:
     """Mean accuracy over rounds of workers' own models on data distributed like their own.
 
-    ``None`` if it was not measured.
+    ``None`` if it was not measured. ``twin``: as of `score_figures`.
     """
     curves = [_run_curve(i, one, "personal_accuracy") for i, one in enumerate(series)]
     curves = [one for one in curves if len(one.curve.rounds)]
     if not curves:
         return None
+    notes = _note_on_dots(series)
+    if twin is not None:
+        curves.append(RunCurve(len(series), "without noise", twin.curve("personal_accuracy"), DASHES[1]))
+        notes += f" Dashed: {twin.name}, which is the same but for noise."
     ends = (f"{one.name}: {text.percent(one.last)} in the end." for one in curves)
     return curve_figure(
         curves,
         title="Personalised accuracy",
         caption=(
             "Mean accuracy over workers of their own models (the mean of their groups' models) on data "
-            "distributed like their own; measured by the simulator only, not accounted for."
-            + _note_on_dots(series)
+            f"distributed like their own; measured by the simulator only, not accounted for.{notes}"
         ),
         description=f"Personalised accuracy over rounds. {' '.join(ends)}",
         y_axis=score_axis(ACCURACY, curves),

@@ -11,6 +11,7 @@ import numpy as np
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     DASHES,
+    BoundingLine,
     Figure,
     Json,
     colour,
@@ -21,7 +22,7 @@ from sfumato.report.figures.figure import (
     round_axis,
 )
 from sfumato.report.results.comparability import relation_of
-from sfumato.report.results.network import parties_in_words
+from sfumato.report.results.observer_labels import watched_title
 from sfumato.report.results.series import FloatArray, Series
 from sfumato.report.results.summary import unit_of_run
 from sfumato.report.results.watched_epsilons import budgets
@@ -54,7 +55,7 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
             *(
                 number,
                 one.name,
-                parties_in_words(names.titled(observer)),
+                watched_title(names, observer),
                 *one.worst(EPSILON_PREFIX + observer),
             ),
             unit_of_run(one.first),
@@ -157,8 +158,8 @@ def _note_on_rounds(lines: Sequence[_EpsilonLine]) -> str:
 
 
 def _is_stepped(line: _EpsilonLine) -> bool:
-    """Whether rounds between the first and the last of a line are left out."""
-    return bool(len(line.rounds) < line.rounds[-1] - line.rounds[0] + 1)
+    """Whether rounds before the last of a line are left out."""
+    return bool(len(line.rounds) < line.rounds[-1])
 
 
 def _note_on_budget(lines: Sequence[_EpsilonLine]) -> str:
@@ -183,17 +184,18 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
             "color": colour(line.number if several else at),
             "dash": DASHES[at % len(DASHES)],
             "width": 2,
-            # ε never falls, so the step up to a round bounds all rounds before it
-            "shape": "vh" if _is_stepped(line) else "linear",
         }
         marker = {"color": style["color"], "size": 6}
         common: Json = {"type": "scatter", "legendgroup": name, "mode": line_mode(line.rounds)}
         common |= {"line": style, "marker": marker}
         is_infinite = np.isinf(line.values)
         if not is_infinite.all():
-            rounds, values = line.rounds[~is_infinite].tolist(), line.values[~is_infinite].tolist()
-            texts = {"text": list(map(text.epsilon, values)), "hovertemplate": "ε = %{text}"}
-            data.append(common | {"name": text.plotly_label(name), "x": rounds, "y": values} | texts)
+            known = line.rounds[~is_infinite].tolist(), line.values[~is_infinite].tolist()
+            path = BoundingLine.of(*known)
+            texts: Json = {"text": list(map(text.epsilon, path.values)), "hovertemplate": "ε = %{text}"}
+            texts |= {"marker": marker | {"opacity": path.opacity}}
+            named = {"name": text.plotly_label(name), "x": path.rounds, "y": path.values}
+            data.append(common | named | texts)
         if math.isfinite(line.budget):
             level: Json = {"x": line.rounds[[0, -1]].tolist(), "y": [line.budget] * 2, "mode": "lines"}
             level |= {"line": style | {"dash": "dot", "width": 1.5}, "showlegend": False}
@@ -215,7 +217,7 @@ def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, A
     layout = over_legend(380, data) | {
         "showlegend": len(lines) > 1,
         "hovermode": "x unified",
-        "xaxis": round_axis(r for line in lines for r in line.rounds) | {"anchor": "y"},
+        "xaxis": round_axis(r for trace in data for r in trace["x"]) | {"anchor": "y"},
     }
     top = 1.0
     if infinite:

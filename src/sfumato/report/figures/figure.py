@@ -46,6 +46,7 @@ ALL_RED: Json = {
 LEGEND: Json = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
 MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
 _LEGEND_LINE = 20  # px
+_DOUBLES = 3.0  # from the least to the largest ε
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,11 @@ def tick_label(value: float) -> str:
     return f"{value:g}" if 1e-3 <= value < 1e5 else text.number(value)
 
 
+def far_apart(epsilons: Sequence[float]) -> bool:
+    """Whether the ε of several runs need a logarithmic axis, on which each doubling is one step."""
+    return bool(epsilons) and max(epsilons) >= _DOUBLES * min(epsilons) > 0
+
+
 def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
     """A Plotly axis for these ε; logarithmic if the positive, finite ones span more than a factor of 30."""
     known = list(values)
@@ -213,6 +219,32 @@ def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24
 def line_mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
     """Plotly's mode of a line over ``rounds``: with markers if there are at most 30."""
     return "lines+markers" if len(rounds) <= 30 else "lines"
+
+
+class BoundingLine(NamedTuple):
+    """The points of a line through values that never fall, of which some rounds have none.
+
+    A round without a value has that of the next round with one, which bounds it.
+
+    Attributes:
+        rounds: of all points.
+        values: of all points.
+        opacity: of markers: 0 where a round has no value of its own, else 1.
+    """
+
+    rounds: list[float]
+    values: list[float]
+    opacity: list[int]
+
+    @classmethod
+    def of(cls, rounds: Sequence[float], values: Sequence[float]) -> BoundingLine:
+        """The line through ``values`` after ``rounds``, which ascend, from round 1 on."""
+        points, last = list[tuple[float, float, int]](), 0.0
+        for number, value in zip(rounds, values, strict=True):
+            points += [(last + 1, value, 0)] if number > last + 1 else []
+            points.append((number, value, 1))
+            last = number
+        return cls([at for at, *_ in points], [y for _, y, _ in points], [drawn for *_, drawn in points])
 
 
 def evenly_spaced_rows(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:

@@ -17,7 +17,6 @@ from sfumato.report.figures.figure import (
     ink_on,
 )
 from sfumato.report.results.matrix import Cell, Matrix
-from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 MOST_OPEN = 3
 """Classes of units that are open in the list for narrow screens; the others are folded."""
@@ -44,6 +43,35 @@ _IN_WORDS = {
 """Names that files give to bounds (what is charged), methods (how ε is composed) and relations (what the
 unit does in the world that is compared), in words.
 """
+
+
+def guarantees_html(
+    matrix: Matrix,
+    delta: float,
+    device: str,
+    place: Callable[[Figure], str],
+    *,
+    controlled: bool,
+) -> str:
+    """HTML of the matrix: drawn, or one sentence and a folded table where all cells have the same finite ε;
+    "" where the run has no guarantees.
+
+    ``place``: puts a figure on the page; the others as of `heatmap_figure`.
+    """
+    figure = heatmap_figure(matrix, delta, device, controlled=controlled)
+    if figure is None:
+        return ""
+    worst = max(cell.epsilon for cell in matrix.cells.values())
+    if worst == math.inf or len({text.epsilon(cell.epsilon) for cell in matrix.cells.values()}) > 1:
+        return place(figure)
+    detail = matrix.rows[0].detail if len(matrix.rows) == 1 else ""
+    whom = text.join_names([column.towards.removeprefix("towards ") for column in matrix.columns], 9)
+    said = (
+        f"{text.title(_kinds_of_units(matrix, device))} has an ε of at most {text.epsilon(worst)} "
+        f"towards {whom}{text.at_delta(delta)}, over the whole training{f' ({detail})' if detail else ''}."
+    )
+    folded = f"<details><summary>Show the numbers</summary>{figure.table}</details>"
+    return f"{text.paragraphs([said])}{folded}"
 
 
 def heatmap_figure(
@@ -240,57 +268,6 @@ def in_words(name: str) -> str:
     A name without words is returned as it is.
     """
     return _IN_WORDS.get(name, name)
-
-
-def after_run_table(privacy: RecordedPrivacy, *, elected: bool = False, over_air: bool = False) -> str:
-    """A folded table of the pairs whose ε after the run differs from the guarantee; empty where none does.
-
-    Args:
-        privacy: of the run.
-        elected: whether devices are elected supernode.
-        over_air: whether messages are added up over the air.
-    """
-    rows = []
-    for place, after in privacy.after_run.items():
-        row = privacy.guarantees[place]
-        before, since = text.epsilon(row.epsilon), text.epsilon(after.epsilon)
-        if before != since:
-            rows.append((row.unit, row.observer, before, since, after.participations))
-    if not rows:
-        return ""
-    table = text.html_table(
-        ["largest ε of devices like", "observer", "guaranteed ε", "ε after the run", "rounds took part"],
-        rows,
-        caption=f"Pairs whose ε after the run differs from the guarantee{text.at_delta(privacy.delta)}",
-        numeric=(2, 3, 4),
-    )
-    signals = (
-        ", or how strong a signal over the air will be: it is charged for the strongest that may be"
-        if over_air
-        else ""
-    )
-    others = ", or more rounds in which other devices are elected supernode," if elected else ""
-    words = (
-        f"The guarantee is made before the run, when nobody knows who will be drawn{' or elected' * elected}"
-        f"{signals}. After the run this is known, and a draw hides nothing any more. More rounds than "
-        f"expected{others} make ε larger{'; weaker signals make it smaller' * over_air}. Each row has the "
-        "device with the largest ε after the run among those that it stands for, and the rounds that this "
-        "device took part in; a device that was never drawn has sent nothing. These figures apply to this "
-        f"run only.{_other_observers(privacy)}"
-    )
-    return (
-        "<details><summary>ε after the run, where it differs from the guarantee</summary>"
-        f"<p>{text.escape(words)}</p>{table}</details>"
-    )
-
-
-def _other_observers(privacy: RecordedPrivacy) -> str:
-    """A sentence, after a space, on observers towards whom ε after the run is not computed; "" if none."""
-    every = dict.fromkeys(row.observer for row in privacy.guarantees)
-    known = {privacy.guarantees[place].observer for place in privacy.after_run}
-    others = ["other devices" if name.startswith("device:") else name for name in every if name not in known]
-    others = [text.plotly_label(name) for name in dict.fromkeys(others)]
-    return f" They are not computed towards {text.join_names(others, 4)}." if others else ""
 
 
 def _heatmap_cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | None]) -> Json:

@@ -13,6 +13,7 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     LEGEND,
     MARGIN,
+    BoundingLine,
     Figure,
     Json,
     colour,
@@ -97,8 +98,8 @@ def _note_on_rounds(at_rounds: Sequence[int]) -> str:
         return ""
     marked = text.join_names(list(map(text.whole, at_rounds)), len(at_rounds))
     return (
-        f" Computed after rounds {marked}. Between two of these rounds the curve has the value of the later "
-        "one, which no round between them exceeds."
+        f" Computed after rounds {marked}. In between a curve has the value of the next of these rounds, "
+        "which no round before it exceeds."
     )
 
 
@@ -179,18 +180,19 @@ def _spread(found: Sequence[PerWorker], at: int, round_number: int) -> _RoundSpr
 def _epsilon_band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Json]:
     """Traces of one threat model: a band from the least to the largest ε of workers, and the median."""
     low, middle, high = ([one.values[i] for one in drawn] for i in range(3))
-    common: Json = {"type": "scatter", "x": [one.round_number for one in drawn], "legendgroup": name}
-    common |= {"mode": "lines", "hovertemplate": "%{text}"}
-    line_shape = {"shape": "vh"}  # ε never falls, so the step up to a round bounds all rounds before it
+    rounds = [one.round_number for one in drawn]
+    common: Json = {"type": "scatter", "legendgroup": name, "mode": "lines", "hovertemplate": "%{text}"}
 
     def line(what: str, values: list[float], look: Json) -> Json:
-        texts = list(map(text.epsilon, values))
-        return common | {"name": f"{name}, {what}", "y": values, "text": texts} | look
+        path = BoundingLine.of(rounds, values)
+        points = {"x": path.rounds, "y": path.values, "text": list(map(text.epsilon, path.values))}
+        marker = {"marker": {"color": hue, "size": 6, "opacity": path.opacity}}
+        return common | {"name": f"{name}, {what}"} | points | marker | look
 
     worst: Json = {"mode": "lines+markers", "fill": "tonexty", "fillcolor": transparent(hue, 0.16)}
-    worst |= {"line": line_shape | {"color": hue, "width": 2}, "marker": {"color": hue, "size": 6}}
+    worst |= {"line": {"color": hue, "width": 2}}
     return [
-        line("least", low, {"line": line_shape | {"width": 0.5, "color": hue}, "showlegend": False}),
+        line("least", low, {"line": {"width": 0.5, "color": hue}, "showlegend": False}),
         line("worst worker", high, worst),
-        line("median", middle, {"line": line_shape | {"color": hue, "width": 1.5, "dash": "dash"}}),
+        line("median", middle, {"line": {"color": hue, "width": 1.5, "dash": "dash"}}),
     ]

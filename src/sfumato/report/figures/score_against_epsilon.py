@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, score_axis
-from sfumato.report.figures.figure import Figure, Json, colour, epsilon_axis, over_legend
+from sfumato.report.figures.figure import Figure, Json, colour, far_apart, log_axis, over_legend
 from sfumato.report.results.comparability import by_score_and_data, have_comparable_epsilons
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import Summary, score_text
@@ -71,7 +71,8 @@ def _figure(
     layout = over_legend(360, data) | {
         "showlegend": True,
         "hovermode": "closest",
-        "xaxis": epsilon_axis(epsilons, f"ε towards {whom}{delta}"),
+        "xaxis": {"title": {"text": f"ε towards {whom}{delta}"}, "rangemode": "tozero"}
+        | (log_axis(epsilons) if far_apart(epsilons) else {}),
         "yaxis": score_axis(score, curves),
     }
     return Figure(

@@ -206,7 +206,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     """HTML of the first screen of one run: a verdict on its protocol, three columns, and the warnings."""
     score, asked = headline_of(one.first.metrics), asks_for_energy([one])
     costs = [Tile("Rounds", text.whole(summary.rounds))]
-    costs.append(Tile("Traffic, up and down", text.quantity(summary.total_bytes, text.BYTES)))
+    for way, column in (("up", "bytes_up"), ("down", "bytes_down")):
+        costs.append(Tile(f"Traffic {way}", text.quantity(one.total(column).value, text.BYTES)))
     if one.network.over_air:
         costs.append(Tile("Uses of subcarriers (up)", text.number(one.total("channel_uses").value)))
     if asked:

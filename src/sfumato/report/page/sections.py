@@ -14,6 +14,7 @@ from sfumato.report import formatting as text
 from sfumato.report.drawings.group_graph import spread_html
 from sfumato.report.drawings.moving import places_figure
 from sfumato.report.drawings.topology_figure import topology_figure
+from sfumato.report.figures.after_run import after_run_table
 from sfumato.report.figures.attacks import attacks_part
 from sfumato.report.figures.claims import claims_figure, claims_table
 from sfumato.report.figures.coalitions import coalitions_part
@@ -23,7 +24,7 @@ from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.figures.elections import elections_figure, elections_part
 from sfumato.report.figures.epsilon_curves import endless_observers, epsilon_figures
 from sfumato.report.figures.figure import Figure
-from sfumato.report.figures.heatmap import after_run_table, heatmap_figure
+from sfumato.report.figures.heatmap import guarantees_html
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
 from sfumato.report.figures.worker_heatmap import workers_html
@@ -44,13 +45,14 @@ from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
 from sfumato.report.results.comparability import asks_for_energy, data_of, has_no_radio
 from sfumato.report.results.cost_of_privacy import twins_beside
+from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import GroupNetwork, Network, parties_in_words
-from sfumato.report.results.observer_labels import labels_for
+from sfumato.report.results.network import GroupNetwork, Network
+from sfumato.report.results.observer_labels import labels_for, watched_title
 from sfumato.report.results.protection_words import reasons_without_guarantee
 from sfumato.report.results.series import Series, load_series
-from sfumato.report.results.spec_sections import adds_noise
+from sfumato.report.results.spec_sections import adds_noise, partition_in_words
 from sfumato.report.results.summary import Summary, matrix_of, of_main_unit, summarise, unit_of_run
 from sfumato.run_folder.reader import add_text
 
@@ -147,7 +149,8 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         model, topology = spec.get("model"), spec.get("topology")
         said = [] if one.name == one.first.name else [f"spec {one.first.name}"]
         said.append(f"protocol {spec['protocol']}")
-        said += [f"data {data_of(one)}"] if data_of(one) else []
+        data = ", ".join(filter(None, [data_of(one), partition_in_words(spec)])) if data_of(one) else ""
+        said += [f"data {data}"] if data else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
         said += _parties_in_words(one.network)
         said.append(f"ε of one {unit_of_run(one.first)}")
@@ -194,7 +197,7 @@ def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures:
     ``twin``: of a single run, that without noise, whose score is drawn too.
     """
     scores, epsilon, several = score_figures(series, twin), epsilon_figures(series), len(series) > 1
-    known = [*scores, *filter(None, [personal_figure(series)]), *epsilon]
+    known = [*scores, *filter(None, [personal_figure(series, twin)]), *epsilon]
     drawn = [figure for figure in known if several or any(len(trace["x"]) > 1 for trace in figure.data)]
     panels = f'<div class="panels">{"".join(map(figures.place, drawn))}</div>' if drawn else ""
     said = [] if scores else ["The model was not evaluated."]
@@ -221,8 +224,9 @@ def _without_finite_epsilon(series: Sequence[Series]) -> str:
     endless = endless_observers(series[0]) if len(series) == 1 else []
     if not endless:
         return "No largest ε towards a watched observer is finite, so none is drawn over rounds."
-    whom = text.join_names([parties_in_words(series[0].network.titled(observer)) for observer in endless])
-    worst = f"towards {whom} the worst {unit_of_run(series[0].first)} has ε = ∞ in every round: no curve"
+    whom = text.join_names([watched_title(series[0].network, observer) for observer in endless])
+    unit = unit_of_run(series[0].first)
+    worst = f"ε over rounds has no curve: towards {whom} the worst {unit} has no guarantee (∞) in any round"
     return " ".join([text.sentence(worst), *filter(None, map(partial(_how_many_finite, series[0]), endless))])
 
 
@@ -251,8 +255,8 @@ def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str
     privacy, network = one.first.privacy, one.network
     controlled = bool(one.first.spec_dict.get("control"))
     elected = one.first.spec_dict["topology"].get("supernodes") == "elected"
-    figure = heatmap_figure(matrix, privacy.delta, network.device_word, controlled=controlled)
-    if figure is None:
+    drawn = guarantees_html(matrix, privacy.delta, network.device_word, figures.place, controlled=controlled)
+    if not drawn:
         return placeholder("The run has no guarantees.")
     told = {error for claim in privacy.claims for error in errors_named(claim.why)}  # with the claims
     notes = [
@@ -261,11 +265,12 @@ def _guarantees_html(one: Series, matrix: Matrix, figures: PlacedFigures) -> str
         if not (named := errors_named(note)) or not named <= told
     ]
     reasons = reasons_without_guarantee(matrix)
-    parts = [figures.place(figure), bullet_list(notes) if notes else ""]
+    parts = [drawn, bullet_list(notes) if notes else ""]
     if reasons:
         listed = bullet_list(reasons)
         parts.append(f"<details open><summary>Why pairs have no guarantee</summary>{listed}</details>")
-    return "".join([*parts, after_run_table(privacy, elected=elected, over_air=network.over_air)])
+    after = after_run_table(privacy, labels_for(network), elected=elected, over_air=network.over_air)
+    return "".join([*parts, after])
 
 
 def _attacks_html(one: Series, figures: PlacedFigures) -> str:
@@ -338,7 +343,8 @@ def _claims_html(one: Series, figures: PlacedFigures) -> str:
     figure = claims_figure(privacy.claims, labels, privacy.coalitions)
     if figure is None:
         return ""
-    return figures.place(figure) + claims_table(privacy.claims, labels, text.at_delta(privacy.delta))
+    told = protocol_warnings(one.first.spec_dict)
+    return figures.place(figure) + claims_table(privacy.claims, labels, text.at_delta(privacy.delta), told)
 
 
 def _costs_section(series: Sequence[Series], figures: PlacedFigures) -> str:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NO_GUARANTEE, Json, log_axis, needs_log_axis
+from sfumato.report.figures.figure import NO_GUARANTEE, Json, far_apart, log_axis, needs_log_axis
 from sfumato.report.results.network import towards_in_words
 from sfumato.report.results.series import Mean
 from sfumato.run_folder.headline import HEADLINES
@@ -20,7 +20,6 @@ SCORES = {score.column: score for score in HEADLINES}
 ACCURACY = "accuracy"
 UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
 _NAMES = {"energy_j": "energy", "delay_s": "delay"}
-_SPREAD = 3.0  # of ε, from which its axis is logarithmic
 _LABEL = 0.12  # of the axis, which the label of a tick takes
 _STRIP = 0.16  # of the axis, for infinities
 
@@ -75,8 +74,8 @@ class ObjectiveAxis:
             shown = {"range": limits, "tickvals": ticks, "ticktext": [f"{tick:.0%}" for tick in ticks]}
             return cls(name, size, layout | shown, math.nan)
         values = [value for value, _ in spreads]
-        doubles = name.startswith(EPSILON_PREFIX) and bool(values) and max(values) >= _SPREAD * min(values)
-        is_log = min(ends) > 0 and (needs_log_axis(values) or doubles)  # each doubling of ε is a step
+        spread = name.startswith(EPSILON_PREFIX) and far_apart(values)
+        is_log = min(ends) > 0 and (needs_log_axis(values) or spread)
         if is_log:
             layout |= log_axis(ends)
         else:

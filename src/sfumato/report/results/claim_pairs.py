@@ -85,15 +85,19 @@ class PairNames(NamedTuple):
             for one in claims
         }
 
-    def holding(self, claims: Sequence[Claim]) -> str:
+    def holding(self, claims: Sequence[Claim], told: str = "") -> str:
         """A clause on where claims hold: everywhere, nowhere, or towards which kinds of observers.
+
+        ``told``: the observers of all claims, where the sentence has named them before.
 
         Of groups a claim that does not hold is only said to be not proved: see `held_in_words`.
         """
         holds, not_held = held_in_words(claims[0])
         if all(claim.holds for claim in claims):
             colluders = self._colluders_against(claims)
-            return f"it {holds} {self._with_colluders(claims, colluders)}" if colluders else f"it {holds}"
+            return (
+                f"it {holds}{self._with_colluders(claims, colluders, told)}" if colluders else f"it {holds}"
+            )
         if not any(claim.holds for claim in claims):
             return f"it {not_held}"
         kinds = list(dict.fromkeys(map(self.towards, claims)))
@@ -111,11 +115,11 @@ class PairNames(NamedTuple):
         held = text.whole(len(pairs) - len(failing))
         return f"it {holds} for {held} of {text.whole(len(pairs))} classes of pairs"
 
-    def _with_colluders(self, claims: Sequence[Claim], fewest: int) -> str:
+    def _with_colluders(self, claims: Sequence[Claim], fewest: int, told: str) -> str:
         """Towards whom claims hold that ``fewest`` devices break which collude with the unit's edge."""
-        alone = self.all_towards(claims)
+        alone = "" if told else f" {self.all_towards(claims)}"
         if fewest == 1:
-            return f"{alone} alone, not with 1 colluding device"
+            return f"{' towards it' if told else alone} alone, not with 1 colluding device"
         return f"{alone}, also with up to {text.how_many(fewest - 1, 'colluding device')}, not with more"
 
     def _colluders_against(self, claims: Sequence[Claim]) -> int:

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
 from sfumato.report.results.claim_pairs import PairNames
-from sfumato.report.results.claim_words import by_source, formula_in_words, held_in_words
+from sfumato.report.results.claim_words import (
+    are_read_of_devices,
+    by_source,
+    formula_in_words,
+    held_in_words,
+    origin_in_words,
+)
 from sfumato.report.results.observer_labels import ObserverLabels
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
@@ -87,32 +93,33 @@ def _cell(claims: Sequence[Claim]) -> str:
 def _sentences_of_source(source: str, claims: Sequence[Claim], names: PairNames) -> str:
     """Sentences such as "H2FDP Prop. 3.1 claims ε = 1; it does not hold. Provable: towards the cloud 9."."""
     whose = names.whose(claims)
-    of = f" for {whose}, and nothing for others" if whose else ""
+    of = f" for {whose}, and nothing for the others" if whose else ""
     if any(claim.one_round for claim in claims):
         return _sentence_on_one_round(source, claims, names, whose, of)
     if len(readings := _readings(claims)) > 1:
-        return _sentence_on_readings(source, readings, names)
+        return _sentence_on_readings(source, readings)
     stated = [claim for claim in claims if claim.stated]
     if stated and len(stated) < len(claims):
         return _sentences_on_stated(source, stated, [one for one in claims if not one.stated], names, of)
     if claims[0].paper == "H2FDP":  # whose Definition 2.1 is about one element of a device's data
         of = f" for one data point{of}"
     states = "claims" if stated else "would claim"
-    whole = "for a device as a whole " if _is_read_of_devices(claims) else ""
+    whole = "for a device as a whole " if are_read_of_devices(claims) else ""
     claimed = _span([claim.claimed_epsilon for claim in claims], text.number)
+    where = names.all_towards(claims) if whose and len(set(map(names.towards, claims))) == 1 else ""
     return (
-        f"{source} {states} ε = {claimed}{of}; {whole}{names.holding(claims)}. "
-        f"Provable: {_provable(claims, names, whose)}."
+        f"{f'{text.title(where)} ' if where else ''}{source} {states} ε = {claimed}{of}; "
+        f"{whole}{names.holding(claims, told=where)}. Provable: {_provable(claims, names, whose)}."
     )
 
 
-def _sentence_on_readings(source: str, readings: Mapping[str, Sequence[Claim]], names: PairNames) -> str:
+def _sentence_on_readings(source: str, readings: Mapping[str, Sequence[Claim]]) -> str:
     """A sentence on a claim that a paper states by several formulas, whose ε are in a table."""
-    holding = set(map(names.holding, readings.values()))
-    where = f"the table says where each {held_in_words(next(iter(readings.values()))[0])[0]}"
-    verdict = f"by each of them {holding.pop()}" if len(holding) == 1 else where
-    by = text.join_names([f"by {formula}" for formula in readings])
-    return f"{source} gives more than one ε, {by}; {verdict}."
+    (first, *_), every = readings.values(), [claim for claims in readings.values() for claim in claims]
+    proved = held_in_words(first[0])[0]
+    verdict = f"the table says where each {proved}" if any(c.holds for c in every) else f"neither {proved}"
+    by = text.join_names([f"{formula}{origin_in_words(formula)}" for formula in readings])
+    return f"{source} gives more than one ε, by {by}; {verdict}."
 
 
 def _sentence_on_one_round(
@@ -156,11 +163,6 @@ def _sentences_on_stated(
         f"Read {elsewhere}, too, of whom it says nothing, {names.holding(others)} "
         f"({_span(_rigorous(others), text.epsilon)})."
     )
-
-
-def _is_read_of_devices(claims: Sequence[Claim]) -> bool:
-    """Whether claims of a paper about one record are set beside the ε of whole devices."""
-    return all(one.paper == "H2FDP" and one.unit.startswith("device:") for one in claims)
 
 
 def _common_reason(claims: Sequence[Claim], told: Sequence[str]) -> list[str]:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sfumato.claims.dp_ogl_counts import BY_RDP, BY_TEXT
 from sfumato.privacy.claim import Claim
+
+_ORIGINS = {
+    "counts × RDP": " (as the paper's figures are made)",
+    "2π²α/σ²": " (by the paper's text)",
+}
+"""By `formula_in_words`."""
+
+
+def reason_in_words(why: str) -> str:
+    """The reason of a claim, with formulas as `claim_in_words` writes them."""
+    return why.replace(BY_RDP, claim_in_words(BY_RDP)).replace(BY_TEXT, claim_in_words(BY_TEXT))
 
 
 def claim_in_words(source: str) -> str:
@@ -16,6 +28,16 @@ def claim_in_words(source: str) -> str:
 def formula_in_words(source: str) -> str:
     """The formula or the rounds of a claim's source, which follow the place of the paper."""
     return claim_in_words(source).rpartition(", ")[2]
+
+
+def are_read_of_devices(claims: Iterable[Claim]) -> bool:
+    """Whether claims of a paper about one record are set beside the ε of whole devices."""
+    return all(one.paper == "H2FDP" and one.unit.startswith("device:") for one in claims)
+
+
+def origin_in_words(formula: str) -> str:
+    """Where in the paper a formula is from, in brackets after a space; "" where a theorem has one only."""
+    return _ORIGINS.get(formula, "")
 
 
 def by_source(claims: Iterable[Claim]) -> dict[str, list[Claim]]:

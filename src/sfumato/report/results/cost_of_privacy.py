@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato.report.formatting import join_names, number, percent_points, title, whole
+from sfumato.report.formatting import join_names, number, percents_apart, points_between, title, whole
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
 from sfumato.report.results.series import Series
@@ -23,6 +23,7 @@ OVER = 10  # values in a running mean
 _MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is taken
 BESIDE = "beside this run's"
 """Where a run in another folder of the same place is, for its name."""
+_PERSONAL = Headline("personal_accuracy", "accuracy on data like the workers' own %", 100.0)
 _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it are read
 
 
@@ -79,32 +80,22 @@ class _Compared(NamedTuple):
     def sentence(self) -> str:
         """What the noise costs, both scores, and whether it may be chance."""
         score, spec = self.score, self.one.first.spec_dict
-        sign = 1 if score.higher_is_better else -1
-        lost = sign * (percent_points(self.best) - percent_points(self.reached))  # of the figures shown
         what = "noise, the receiver's included," if sends_over_the_air(spec) else "the noise"
         amount, seen = f"{number(-self.gain)} of {score.name}", self.gain < 0
+        reached, best = score.text(self.reached), score.text(self.best)
         if score is ACCURACY:
-            amount, seen = f"{lost:.1f} points of accuracy", lost >= 0.05
+            lost = points_between(self.best, self.reached)
+            amount, seen = f"{lost:.1f} points of accuracy", lost > 0
+            reached, best = percents_apart(self.reached, self.best)
         cost = f"{title(what)} costs {amount}" if seen else f"No cost of {what} is seen"
         clipped = " Both clip: what clipping costs is not in this." if clip_of(spec) else ""
+        chance = note_on_chance(self.one, self.other, score, [self.reached, self.best])
         many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
         return (
-            f"{cost}: {self.one.name} ends at {score.text(self.reached)}{many}, and "
-            f"{self.other.name}, which has no noise, at {score.text(self.best)}{self._note_on_chance()}."
+            f"{cost}: {self.one.name} ends at {reached}{many}, and "
+            f"{self.other.name}, which has no noise, at {best}{f' ({chance})' if chance else ''}."
             f"{self._in_the_last()}{clipped}"
         )
-
-    def _note_on_chance(self) -> str:
-        """A note, after a space, that two runs have one seed each, and that a difference of their accuracies,
-        or that none is seen, may be chance; "" with several seeds.
-        """
-        if not len(self.one.runs) == len(self.other.runs) == 1:
-            return ""
-        labels = self.one.test_labels if self.score is ACCURACY else None
-        count = sum(labels.values()) if labels else 0
-        if not count or abs(self.gain) > by_chance([self.reached, self.best], count):
-            return " (one seed each)"
-        return f" (one seed each, {whole(count)} test examples: may be chance)"
 
     def _in_the_last(self) -> str:
         """A sentence, after a space, on the last round alone, if means of several are compared and differ
@@ -135,6 +126,21 @@ def mean_in_the_end(one: Series, column: str, over: int) -> float:
         return one.final(column).value
     values = one.curve(column).mean[-over:]
     return float(values.mean()) if len(values) else math.nan
+
+
+def note_on_chance(one: Series, other: Series, score: Headline, values: Sequence[float]) -> str:
+    """A note that two runs have one seed each, and that a difference of their accuracies, or that none is
+    seen, may be chance; "" with several seeds.
+
+    ``values``: the ``score`` of both runs.
+    """
+    if not len(one.runs) == len(other.runs) == 1:
+        return ""
+    labels = one.test_labels if score is ACCURACY else None
+    count = sum(labels.values()) if labels else 0
+    if not count or abs(values[0] - values[1]) > by_chance(values, count):
+        return "one seed each"
+    return f"one seed each, {whole(count)} test examples: may be chance"
 
 
 def by_chance(accuracies: Sequence[float], count: int) -> float:
@@ -247,9 +253,11 @@ def command_without_noise(one: Series, folder: Path) -> str:
 
 
 def scores_without_noise(scores: Sequence[Headline], twin: Series | None) -> list[str]:
-    """A sentence on the last ``scores`` of the run without noise; [] without one, and for no scores."""
+    """A sentence on the last ``scores`` of the run without noise, and on that of personalised models; []
+    without such a run, or where it has none of these.
+    """
     if twin is None:
         return []
-    told = [one for one in scores if one.column in twin.first.metrics]
+    told = [one for one in [*scores, _PERSONAL] if one.column in twin.first.metrics]
     said = [f"{one.name} {one.text(twin.final(one.column).value)}" for one in told]
     return [f"Without noise: {join_names(said, len(said))} after the last round."] if said else []

@@ -63,8 +63,8 @@ def note_between_releases(series: Sequence[Series]) -> str:
     if every == 1:
         return ""
     return (
-        f" DP-OGL+ adds noise every {every} rounds, when models are released. In between models have none "
-        "and are sent to the own group only."
+        f" DP-OGL+ adds noise every {every} rounds, when models are released. In between the models have no "
+        "noise, and are sent to their own group only."
     )
 
 

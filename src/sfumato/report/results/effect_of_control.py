@@ -9,7 +9,7 @@ from typing import Any
 
 from sfumato.report import formatting as text
 from sfumato.report.results.comparability import radio_model
-from sfumato.report.results.cost_of_privacy import BESIDE, by_chance, cost_of_privacy, twins_beside
+from sfumato.report.results.cost_of_privacy import BESIDE, cost_of_privacy, note_on_chance, twins_beside
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
 from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import has_noise
@@ -23,7 +23,6 @@ _Cost = tuple[str, tuple[str, ...], Sequence[tuple[float, str]]]
 """What a cost is called, its columns of metrics, and its units."""
 _TIMES = 2.0  # from which a ratio is told as "times"
 _EQUAL = 0.0005  # of a ratio, that a percentage with one decimal does not show
-_LEAST_POINTS = 0.05  # of accuracy, likewise
 
 
 def effect_of_control(one: Series) -> list[str]:
@@ -147,12 +146,9 @@ def _score_instead(one: Series, other: Series) -> list[str]:
         return []
     if score is not ACCURACY:
         return [f"{score.name} {score.text(mine)}, not {score.text(theirs)}"]
-    points = text.percent_points(mine) - text.percent_points(theirs)
+    points = text.points_between(mine, theirs)
+    shown = ", not ".join(text.percents_apart(mine, theirs))
     size = f"{abs(points):.1f} points {'more' if points > 0 else 'less'}"
-    amount = "equal" if abs(points) < _LEAST_POINTS else size
-    note = ""
-    if len(one.runs) == len(other.runs) == 1:
-        count = sum((one.test_labels or {}).values())
-        by_draw = count and abs(mine - theirs) <= by_chance([mine, theirs], count)
-        note = f"; one seed each{': may be chance' if by_draw else ''}"
-    return [f"{amount} accuracy ({score.text(mine)}, not {score.text(theirs)}{note})"]
+    amount = size if points else "equal"
+    chance = note_on_chance(one, other, score, [mine, theirs])
+    return [f"{amount} accuracy ({shown}{f'; {chance}' if chance else ''})"]

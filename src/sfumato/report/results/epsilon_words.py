@@ -23,14 +23,10 @@ def epsilon_in_words(kind: str, value: float) -> str:
     """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
     sure = sure_in_words(value, 0.5)
     most = sure if sure == _ALMOST_CERTAIN else f"at most {sure} sure, leaving δ aside"
-    if sure == _ALMOST_CERTAIN:
-        weak = ": no protection in practice"
-    elif value > LARGE_EPSILON:
-        weak = ": hardly any protection"
-    elif value > _WEAK:
-        weak = f": little protection ({_CALLED_STRONG})"
+    if sure == _ALMOST_CERTAIN or value <= 1:
+        weak = ""
     else:
-        weak = f" ({_CALLED_STRONG})" if value > 1 else ""
+        weak = f"{': little protection' if value > _WEAK else ''} ({_CALLED_STRONG})"
     return (
         f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
         f"used can become {most}{weak}."

@@ -116,6 +116,16 @@ def labels_for(network: Network) -> ObserverLabels:
     return network.family.labels(network)
 
 
+def watched_title(network: Network, observer: str) -> str:
+    """An observer that a run watches, in words: over groups a worker has its groups, as by `GroupLabels`.
+
+    ``observer``: names joined by commas.
+    """
+    if isinstance(network.shape, GroupNetwork) and "," not in observer:
+        return labels_for(network).observer_title(observer)
+    return parties_in_words(network.titled(observer))
+
+
 @dataclass(frozen=True)
 class PlainLabels(ObserverLabels):
     """Labels for a network whose shape is not known: units by id, observers by kind."""
@@ -158,7 +168,7 @@ class GroupLabels(ObserverLabels):
         count = len(sites) or self._worker_counts[key]
         title = f"{how_many(count, 'worker')} in {how_many(len(held), 'group')}"
         sizes = join_names([whole(size) for size in sorted(set(held))])
-        detail = f"of {sizes} workers{trust}"
+        detail = f"of {sizes} workers{' each' if len(held) > 1 else ''}{trust}"
         if self.groups.worker_names and count <= MOST_NAMES:
             names = list(sites) or self._worker_names_of(key)
             title, detail = join_names(names), f"in {how_many(len(held), 'group')} {detail}"
@@ -177,8 +187,11 @@ class GroupLabels(ObserverLabels):
         return super()._coalition_text(self.groups.titled(coalition))
 
     def observer_title(self, observer: str) -> str:
-        """A master or worker by its name, or as ``worker 26``."""
-        return parties_in_words(self.groups.titled(observer)).replace("device", "worker")
+        """A master by its name; a worker with its groups, as ``worker 26, of group 1``."""
+        name = parties_in_words(self.groups.titled(observer)).replace("device", "worker")
+        mine = self._groups_of(observer) if observer.startswith("device:") else []
+        listed = join_names(list(map(str, mine)))
+        return f"{name}, of {pluralise('group', len(mine))} {listed}" if mine else name
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for the master or worker ``observer``, by how many groups away from those of ``unit`` it

@@ -28,14 +28,16 @@ from sfumato.run_folder.recorded_privacy import RawDevices
 _MOST_CLASSES = 3  # of devices to name in a sentence
 _MOST_SITES = 6
 _NUMBERED = re.compile(r"\b(edge|group|zone)[: ]\d")
+_COUNTED = re.compile(r"[\d,]+ (\w+?)s?\b")
 _SEEN = ", seen"  # of a draw, in the accountant's reasons
 _ALL_FROM_GRADIENTS = (
     "No less is proven towards any of them, as noise is in every gradient: whatever anybody receives follows "
     "from noised gradients."
 )
 
-_STRONGEST = "It is charged for the strongest signal that may arrive in every round."
-_ALL_SEE_DRAWS = "It is the same towards all, as each is charged as if it saw who is drawn."
+_STRONGEST = "Every round is charged as if the strongest signal that may arrive did arrive."
+_ALL_SEE_DRAWS = "ε is the same towards all, as each is charged as if it saw who is drawn."
+_HEARS_NO_BETTER = "any observer that hears no better than the receivers"
 
 
 def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
@@ -82,9 +84,11 @@ def _worker_sentences(series: Series, matrix: Matrix, main: str, at: str) -> lis
     if not protected:
         return []
     whom = _finite_workers(matrix) if len(protected) < len(workers) else "towards another worker"
+    each = _each_class(matrix) if len(protected) == len(workers) else ""
     return [
-        f"{title(whom)} none exceeds ε = {epsilon(max(protected))}{at}.",
-        *_class_sentences(matrix),
+        f"Towards other workers{at}: {each}."
+        if each
+        else f"{title(whom)} no worker exceeds ε = {epsilon(max(protected))}{at}.",
         epsilon_in_words("worker" if main == "device" else main, max(protected)),
     ]
 
@@ -163,6 +167,8 @@ def _held_by_sites(series: Series, kind: str) -> str:
 
 def _everybody(series: Series, kind: str) -> str:
     """The words for all observers of a ``kind`` of unit but for the device or site that holds it."""
+    if series.network.over_air:
+        return _HEARS_NO_BETTER
     if kind == "device":
         return "any observer"
     return f"anybody but its own {series.network.device_word}"
@@ -197,16 +203,18 @@ def _towards_classes(matrix: Matrix, kind: str, observer: str, at: str) -> list[
     return [f"Towards the {observer}{at}: {join_names(each)}."]
 
 
-def _class_sentences(matrix: Matrix) -> list[str]:
-    """One sentence with the largest ε towards other workers of each class; [] for many or equal classes."""
+def _each_class(matrix: Matrix) -> str:
+    """The largest ε towards other workers for each class of workers; "" for many or equal classes."""
     largest: dict[int, float] = {}
     for (row, column), cell in matrix.cells.items():
         if matrix.columns[column].kind in ("peer", "other-device"):
             largest[row] = max(cell.epsilon, largest.get(row, 0.0))
-    shown = [f"{epsilon(value)} for {matrix.rows[row].title}" for row, value in sorted(largest.items())]
-    if not 1 < len(shown) <= _MOST_CLASSES or len({epsilon(value) for value in largest.values()}) == 1:
-        return []
-    return [f"The largest ε towards other workers: {join_names(shown)}."]
+    if not 1 < len(largest) <= _MOST_CLASSES or len({epsilon(value) for value in largest.values()}) == 1:
+        return ""
+    return join_names([
+        f"at most ε = {epsilon(value)} for the {matrix.rows[row].title}"
+        for row, value in sorted(largest.items())
+    ])  # fmt: skip
 
 
 def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
@@ -274,8 +282,20 @@ def _unprotected_pairs_phrase(
     alike: dict[tuple[str, ...], list[str]] = {}
     for row, towards_whom in found.items():
         alike.setdefault(tuple(towards_whom), []).append(matrix.rows[row].title)
-    each = [f"{join_names(who)} {join_names(whom, 3)}" for whom, who in alike.items()]
+    each = [f"{_named(matrix, who)} {join_names(whom, 3)}" for whom, who in alike.items()]
     return "; ".join(each)
+
+
+def _named(matrix: Matrix, titles: Sequence[str]) -> str:
+    """The classes of units with these ``titles``, joined; where they are all classes of counted units, such
+    as ``96 workers in 1 group``, "all workers".
+    """
+    counted = [_COUNTED.match(row.title) for row in matrix.rows]
+    if len(titles) == len(matrix.rows) > 1 and all(counted):
+        (noun, *others) = dict.fromkeys(found[1] for found in counted if found)
+        if not others:
+            return f"all {noun}s"
+    return join_names(titles)
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:

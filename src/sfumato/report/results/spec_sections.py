@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sfumato.report.formatting import how_many, number
 from sfumato.spec.used_keys import AIR_PROTOCOLS, WITHOUT_NOISE
 
 
@@ -49,6 +50,31 @@ def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
 def has_noise(spec: Mapping[str, Any]) -> bool:
     """Whether any average in a training of ``spec`` has noise: of a party, or of a receiver over the air."""
     return adds_noise(spec) or sends_over_the_air(spec)
+
+
+def partition_in_words(spec: Mapping[str, Any]) -> str:
+    """How the examples are divided over devices, by ``data.partition``; "" where a column of the data says
+    whose they are, or nothing is said.
+    """
+    data = section_of(spec, "data")
+    return "" if data.get("site_column") else _rule_in_words(section_of(data, "partition"))
+
+
+def _rule_in_words(rule: Mapping[str, Any]) -> str:
+    """A rule that divides examples, in words; "" for a kind without."""
+    kind = rule.get("kind")
+    if kind == "iid":
+        return f"divided at random{' into unequal shares' if rule.get('size_sigma') else ''}"
+    if kind == "labels":
+        return f"{how_many(rule['labels_per_device'], 'label')} each"
+    if kind == "dirichlet":
+        return f"labels divided by Dirichlet({number(rule['alpha'])})"
+    if kind == "natural":
+        return f"divided by {rule.get('column') or 'its own groups'}"
+    if kind == "two-level":
+        first, then = (_rule_in_words(section_of(rule, level)) for level in ("edge", "device"))
+        return f"over edges: {first}; inside each: {then}" if first and then else ""
+    return ""
 
 
 def row_in_words(spec: Mapping[str, Any]) -> str:

@@ -155,7 +155,9 @@ class TreeLabels(ObserverLabels):
         return tuple(steps)
 
     def _trust_text(self, leaf: int) -> str:
-        """Which aggregators on the path of a leaf are trusted, as text; "" in a star without trust."""
+        """Which aggregators on the path of a leaf are trusted, as text; "" where nobody trusts any."""
+        if not any(tier.trusted.any() for tier in self.tree.tiers):
+            return ""
         path = self.tree.paths[leaf]
         tiers = reversed(list(enumerate(self.tree.tiers))[1:])
         marks = [(tier.name, bool(tier.trusted[path[depth]])) for depth, tier in tiers]

@@ -19,7 +19,6 @@ from sfumato.schedule.air.settings import compression_notes
 from sfumato.schedule.batches import require_record_rates
 from sfumato.schedule.groups import BY_INTERVAL, HOP, GroupPlan
 from sfumato.schedule.model_size import check_model_size
-from sfumato.schedule.moves import changes_after_the_end
 from sfumato.schedule.noise.calibration import calibrate_groups
 from sfumato.schedule.resolve import group_refusals, shared_refusals
 from sfumato.schedule.resolve.group_refusals import noises_messages
@@ -54,7 +53,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
     told = list(compression_notes(spec))
     clips, multipliers = _clip_norms(spec, groups, told), _stated_multipliers(spec, groups, trusted, told)
     kind, merge_every = KIND_OF[spec.protocol], spec.training.merge_every or 1
-    changes, more = changes_after_the_end(spec), _notes_on_rounds(spec, topology, kind, merge_every)
+    more = _notes_on_rounds(spec, topology, kind, merge_every)
     plan = GroupPlan(
         spec=spec,
         groups=groups,
@@ -66,7 +65,7 @@ def resolve_groups(spec: Spec) -> GroupPlan:
         rates=_sampling_rates(spec, groups),
         cohort=_cohort_sizes(spec, [groups, *(later for _, later in eras)]),
         trusted=trusted,
-        notes=(*on_sites, *changes, *told, *more),
+        notes=(*on_sites, *told, *more),
         eras=eras,
     )
     return _with_choices_written(_with_noise_for_a_target(plan))

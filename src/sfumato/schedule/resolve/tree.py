@@ -55,8 +55,8 @@ def resolve_tree(spec: Spec) -> TreePlan:
         DataError: the data are in a file that cannot be read.
     """
     spec, tree, notes = _with_tree_and_defaults(spec)
-    spec, trees, of_changes = _with_changes_over_time(spec, tree)
-    notes = (*notes, *of_changes, *check_population(spec, tree))
+    spec, trees = _with_changes_over_time(spec, tree)
+    notes = (*notes, *check_population(spec, tree))
     rounds = _rounds_of(spec, trees)
     refuse_first(_refusals(rounds))
     participants = participants_of(spec, tree)
@@ -96,14 +96,13 @@ def _with_tree_and_defaults(spec: Spec) -> tuple[Spec, Tree, Told]:
     return spec, tree, (*of_cluster, *on_air, *of_protocol, *of_clip)
 
 
-def _with_changes_over_time(spec: Spec, tree: Tree) -> tuple[Spec, tuple[tuple[int, Tree], ...], Told]:
+def _with_changes_over_time(spec: Spec, tree: Tree) -> tuple[Spec, tuple[tuple[int, Tree], ...]]:
     """The trees of a run, each from which round (from 0) on, and ``spec`` with its moves written out."""
     if getattr(spec.topology, "moves", None) is None and spec.trust.from_ is None:
-        return spec, ((0, tree),), ()
-    from sfumato.schedule.moves import changes_after_the_end, trees_of
+        return spec, ((0, tree),)
+    from sfumato.schedule.moves import trees_of
 
-    spec, trees = trees_of(spec, tree)
-    return spec, trees, changes_after_the_end(spec)
+    return trees_of(spec, tree)
 
 
 def _rounds_of(spec: Spec, trees: tuple[tuple[int, Tree], ...]) -> TreeRounds:
