@@ -47,7 +47,7 @@ def test_savings_are_told_against_the_run_without_control(run_folder: Make) -> N
     assert said == (
         "With control: 50.0 % less energy (8 J, not 16 J), 50.0 % less time to transmit (2 s, not 4 s), as "
         "much traffic (800 B, not 800 B) and 5.0 points less accuracy (75.0 %, not 80.0 %; one seed each), "
-        "compared with the run in the folder plain beside this run's, which is the same without control."
+        "compared with the run in the folder plain, which is the same without control."
     )
     assert noise.startswith("What the noise costs in accuracy is not known")
 

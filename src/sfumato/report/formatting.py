@@ -67,9 +67,12 @@ def percent(value: float) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
-def percent_points(share: float) -> float:
-    """A share in percentage points, rounded as `percent` shows it."""
-    return round(100 * share, 1)
+def percent_points(difference: float) -> float:
+    """The difference of two shares in percentage points, rounded to one decimal.
+
+    It is rounded once: the difference of two percentages that are shown may be 0.1 away.
+    """
+    return round(100 * difference, 1)
 
 
 def scale(largest: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
