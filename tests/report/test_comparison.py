@@ -241,12 +241,12 @@ def test_costs_of_several_runs_are_told_at_once_and_stand_in_the_table(run_folde
     costs = costs_of_noise(series)
     assert several_costs_in_words(costs) == [
         "What the noise costs in accuracy: 13.3 points in e2, 0.8 points in e8 (may be chance) and none seen "
-        "in e32 (may be chance), compared with einf (93.1 %), which has no noise. All these runs clip, so what "
-        "clipping costs is not in these figures."
+        "in e32 (may be chance), compared with einf (93.1 %), which has no noise. All these runs clip, so "
+        "what clipping costs is not in these figures."
     ]
     assert several_costs_in_words(costs[1:2]) == [
-        "The noise costs 0.8 points of accuracy (3 of 360 test examples): e8 ends at 92.2 %, and einf, which "
-        "has no noise, at 93.1 % (one seed each, 360 test examples: may be chance). Both runs clip, so what "
+        "The noise costs 0.8 points of accuracy (3 of 360 test examples): e8 ends at 92.22 %, and einf, "
+        "which has no noise, at 93.06 % (one seed each, 360 test examples: may be chance). Both runs clip, so what "
         "clipping costs is not in this figure."
     ]
     cells = ["what the noise costs of it", "13.3 points", "0.8 points", "none seen", "–"]

@@ -72,6 +72,27 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
     assert "--set privacy.noise=none" not in page_of(load_series(folders[2:]), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("reached", "said"),
+    [
+        (0.89258, "The noise costs 0.8 points of accuracy: private ends at 89.26 %, and silent"),
+        (0.89248, "The noise costs 0.8 points of accuracy: private ends at 89.2 %, and silent"),
+        (0.90001, "No cost of the noise is seen: private ends at 90.0 %, and silent"),
+    ],
+)
+def test_what_noise_costs_is_the_difference_of_the_exact_scores(
+    run_folder: Make, reached: float, said: str
+) -> None:
+    """It is rounded once, and what is shown subtracts to it: 90.0 less 89.3 would be 0.7."""
+    private, silent = metrics(4), metrics(4)
+    private["accuracy"], silent["accuracy"] = reached, 0.90044
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=private),
+        run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
+    ]
+    assert costs_of_noise(load_series(folders))[0].sentence.startswith(said)
+
+
 @pytest.mark.parametrize(("reached", "said"), [(0.3, "The noise costs 0.05 of MAE: "), (0.25, "No cost of ")])
 def test_a_run_without_accuracy_is_judged_by_its_own_score(
     run_folder: Make, reached: float, said: str

@@ -67,12 +67,21 @@ def percent(value: float) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
-def percent_points(difference: float) -> float:
-    """The difference of two shares in percentage points, rounded to one decimal.
+def points_between(share: float, other: float) -> float:
+    """By how many percentage points ``share`` exceeds ``other``, rounded once, to one decimal."""
+    return round(100 * (share - other), 1) + 0.0  # no negative zero
 
-    It is rounded once: the difference of two percentages that are shown may be 0.1 away.
+
+def percents_apart(share: float, other: float) -> tuple[str, str]:
+    """Two shares as percent, with so many decimals that the difference of what is shown is `points_between`.
+
+    One decimal where that is enough, at most four.
     """
-    return round(100 * difference, 1)
+    difference = points_between(share, other)
+    digits = next(
+        (d for d in range(1, 4) if round(round(100 * share, d) - round(100 * other, d), 1) == difference), 4
+    )
+    return f"{100 * share:.{digits}f} %", f"{100 * other:.{digits}f} %"
 
 
 def scale(largest: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:

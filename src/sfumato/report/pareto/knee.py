@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from sfumato.report.formatting import percent_points
+from sfumato.report.formatting import points_between
 from sfumato.report.pareto.axis import SCORES, title_with_value
 from sfumato.report.pareto.points import ParetoPage, SweptPoint, describe_objective, shown_value
 from sfumato.run_folder.headline import ACCURACY
@@ -55,7 +55,7 @@ def _knee_sentence(across: str, up: str, front: _Front, place: int) -> str:
     ends = [(describe_objective(one, across), value) for one, _, value in (front[place], front[0])]
     less = [
         f"at {cost}, {score.text(value)}"
-        f"{f' ({percent_points(most - value):.1f} points less)' if score is ACCURACY else ''}"
+        f"{f' ({points_between(most, value):.1f} points less)' if score is ACCURACY else ''}"
         for cost, value in ends
     ]
     first = f"At {title_with_value(across, describe_objective(front[-1][0], across))}"

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato.report.formatting import how_many, join_names, number, percent_points, title, whole
+from sfumato.report.formatting import (
+    how_many,
+    join_names,
+    number,
+    percents_apart,
+    points_between,
+    title,
+    whole,
+)
 from sfumato.report.results.chance import MAY_BE_CHANCE, note_on_chance, tested_examples
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
@@ -22,7 +30,6 @@ from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_
 
 OVER = 10  # values in a running mean
 _MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is taken
-_LEAST_POINTS = 0.05  # of accuracy, that one decimal shows
 _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it are read
 
 
@@ -85,8 +92,8 @@ class CostOfNoise(NamedTuple):
         """The loss, ``0.8 points`` of accuracy or ``0.05`` of another score; "" where none is seen."""
         if self.score is not ACCURACY:
             return number(-self.gain) if self.gain < 0 else ""
-        lost = percent_points(-self.gain)
-        return f"{lost:.1f} points" if lost >= _LEAST_POINTS else ""
+        lost = points_between(self.best, self.reached)
+        return f"{lost:.1f} points" if lost > 0 else ""
 
     @property
     def note_on_chance(self) -> str:
@@ -102,9 +109,12 @@ class CostOfNoise(NamedTuple):
         cost = f"{title(what)} costs {lost}" if self.amount else f"No cost of {what} is seen"
         many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
         note = f" ({self.note_on_chance})" if self.note_on_chance else ""
+        reached, best = score.text(self.reached), score.text(self.best)
+        if score is ACCURACY:
+            reached, best = percents_apart(self.reached, self.best)
         return (
-            f"{cost}: {self.one.name} ends at {score.text(self.reached)}{many}, and "
-            f"{self.other.name}, which has no noise, at {score.text(self.best)}{note}."
+            f"{cost}: {self.one.name} ends at {reached}{many}, and "
+            f"{self.other.name}, which has no noise, at {best}{note}."
             f"{self._in_the_last()}{_clipping_left_out([self])}"
         )
 

@@ -24,7 +24,6 @@ _Cost = tuple[str, tuple[str, ...], Sequence[tuple[float, str]]]
 """What a cost is called, its columns of metrics, and its units."""
 _TIMES = 2.0  # from which a ratio is told as "times"
 _EQUAL = 0.0005  # of a ratio, that a percentage with one decimal does not show
-_LEAST_POINTS = 0.05  # of accuracy, likewise
 
 
 def effect_of_control(one: Series) -> list[str]:
@@ -148,8 +147,8 @@ def _score_instead(one: Series, other: Series) -> list[str]:
         return []
     if score is not ACCURACY:
         return [f"{score.name} {score.text(mine)}, not {score.text(theirs)}"]
-    points = text.percent_points(mine - theirs)
+    points = text.points_between(mine, theirs)
     size = f"{abs(points):.1f} points {'more' if points > 0 else 'less'}"
-    amount = "equal" if abs(points) < _LEAST_POINTS else size
+    amount = size if points else "equal"
     note = note_on_chance([one, other], score, [mine, theirs])
     return [f"{amount} accuracy ({score.text(mine)}, not {score.text(theirs)}{f'; {note}' if note else ''})"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sfumato.report.formatting import epsilon, number, percent, percent_points, whole
+from sfumato.report.formatting import epsilon, number, percent, points_between, whole
 from sfumato.report.results.chance import tested_examples, within_chance
 from sfumato.report.results.comparability import by_score_and_data, have_comparable_epsilons
 from sfumato.report.results.epsilon_words import several_in_words
@@ -86,7 +86,7 @@ def _step_in_words(score: Headline, less: _Point, more: _Point) -> str:
     before, after = less[1].final_score, more[1].final_score
     ends = f"from ε = {epsilon(less[1].epsilon_cloud)} to {epsilon(more[1].epsilon_cloud)}"
     if score is ACCURACY:
-        change = f"{percent_points(after - before):+.1f} points".replace("-", "−")
+        change = f"{points_between(after, before):+.1f} points".replace("-", "−")
     else:
         change = f"{'+' if after >= before else '−'}{number(abs(after - before))}"
     return f"{ends} {change}{_note_on_chance(score, less, more)}"
