@@ -246,8 +246,8 @@ def test_costs_of_several_runs_are_told_at_once_and_stand_in_the_table(run_folde
     ]
     assert several_costs_in_words(costs[1:2]) == [
         "The noise costs 0.8 points of accuracy (3 of 360 test examples): e8 ends at 92.22 %, and einf, "
-        "which has no noise, at 93.06 % (one seed each, 360 test examples: may be chance). Both runs clip, so what "
-        "clipping costs is not in this figure."
+        "which has no noise, at 93.06 % (one seed each, 360 test examples: may be chance). Both runs "
+        "clip, so what clipping costs is not in this figure."
     ]
     cells = ["what the noise costs of it", "13.3 points", "0.8 points", "none seen", "–"]
     assert "".join(f"<td>{cell}</td>" for cell in cells) in table_of(series)

@@ -161,8 +161,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         time = text.quantity(summary.delay_s, text.SECONDS)
         costs += [energy_tile(one, summary.energy_j), Tile("Time to transmit", time)]
     known, shown = _worth_html(one, twin)
-    tiles = epsilon_tiles(one, summary)
-    colours = meaning_of_looks(tile.look for tile in tiles if tile.value != "–")
+    tiles = epsilon_tiles([row for run in one.runs for row in run.privacy.guarantees], one.network)
+    colours = meaning_of_looks(tile.look for tile in tiles)
     epsilons = [
         f'<p class="facts">{text.escape(epsilon_tiles_caption(one, summary))}</p>',
         tiles_html(tiles),
@@ -235,7 +235,7 @@ def _advice_for_bare_pairs(one: Series) -> list[str]:
     key = "trust.trusted_aggregators" if one.network.device_word == "worker" else "trust.trusted_edges"
     whom = [
         *(["the cloud (trust.cloud)"] if "cloud" in kinds else []),
-        *([f"their own {name_of_aggregator(one)} ({key})"] if "own-edge" in kinds else []),
+        *([f"their own {name_of_aggregator(one.network)} ({key})"] if "own-edge" in kinds else []),
     ]
     trust = f", or, where devices trust {' or '.join(whom)}, write so in the spec" if whom else ""
     return [
