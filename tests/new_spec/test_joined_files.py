@@ -76,9 +76,11 @@ def test_files_that_are_not_alike_are_refused_in_a_line(kiel: str, said: str) ->
 
 
 def test_a_row_of_another_length_is_named() -> None:
-    Path("kiel.csv").write_text("age;dose;ill\n30;0,5;no\n30;0,5\n", "utf-8")
+    """Of a large file only the beginning is read when it is opened."""
+    rows = 150_000 * "30;0,5;no\n"
+    Path("kiel.csv").write_text(f"age;dose;ill\n{rows}30;0,5\n", "utf-8")
     with (
-        pytest.raises(DataError, match=r"kiel\.csv: row 3 has 2 values, the headings 3"),
+        pytest.raises(DataError, match=r"kiel\.csv: row 150002 has 2 values, the headings 3"),
         joined_sites([Path("bonn.csv"), Path("kiel.csv")], None),
     ):
         pass

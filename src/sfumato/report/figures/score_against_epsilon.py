@@ -17,8 +17,8 @@ from sfumato.run_folder.headline import Headline
 _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
     ("the cloud", lambda one: one.epsilon_cloud),
     ("the public", lambda one: one.epsilon_public),
-    ("its own edge, if not trusted", lambda one: one.epsilon_own_edge),
     ("another edge", lambda one: one.epsilon_other_edge),
+    ("its own edge (if not trusted)", lambda one: one.epsilon_own_edge),
     ("other workers", lambda one: one.epsilon_peers),
 )
 

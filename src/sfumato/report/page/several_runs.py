@@ -54,13 +54,13 @@ def several_runs_html(
         notice_html(warned) if warned else "",
         lead_html([*([differ] if differ else []), *told]),
         _command_html(series[0]) if unknown else "",
+        paragraphs_html(seed_sentence(series)),
         "" if steps else paragraphs_html(largest_epsilons_in_words(series)),
         comparison(series, summaries, costs),
         differences_table(series),
         _findings_of_runs(series, matrices),
         pictures,
         _guarantees_of_runs(series, matrices, guarantees_html),
-        paragraphs_html(seed_sentence(series)),
     ])  # fmt: skip
 
 

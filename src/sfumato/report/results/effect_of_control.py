@@ -48,10 +48,12 @@ def effect_of_control(one: Series) -> list[str]:
 
 
 def unknown_effect(one: Series) -> str:
-    """A sentence that it is not known what control saves, and what noise costs."""
-    costs = ", and what the noise costs in accuracy, are" if has_noise(one.first.spec_dict) else " is"
-    what = f"What control saves{costs} not known"
-    return f"{what}: no run without control lies beside this one."
+    """A sentence that it is not known whether control was worth it, and what is missing to know."""
+    costs = ", and what the noise costs in accuracy" if has_noise(one.first.spec_dict) else ""
+    return (
+        "Whether adaptive control was worth it is not known: no run without control lies beside this one. "
+        f"The commands below tell what control saves{costs}."
+    )
 
 
 def commands_without_control(one: Series) -> tuple[str, str]:
