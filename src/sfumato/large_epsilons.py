@@ -11,6 +11,10 @@ from sfumato.rounding import certainty, number, upper_bound
 
 LARGE_EPSILON = 10.0
 """Even odds become 22,026 to 1 at most: whoever guesses is right but once in 22,027 times."""
+WHAT_LARGE_MEANS = (
+    f"at ε = {LARGE_EPSILON:g} an observer with even odds can already become {certainty(LARGE_EPSILON)} sure"
+)
+"""The end of the finding."""
 _TOWARDS: Mapping[ObserverKind, str] = {
     "cloud": "the cloud", "public": "the public", "own-edge": "their own edge", "other-edge": "other edges",
     "peer": "devices of the same edge or group", "other-device": "other devices",
@@ -51,8 +55,7 @@ def large_epsilon(guarantees: Iterable[Guarantee], at_edges: str = "", device: s
         where = " where it is finite" if endless else ""
     return (
         f"ε is above {LARGE_EPSILON:g} {whom}, up to {upper_bound(worst.epsilon)}{where} "
-        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): at "
-        f"ε = {LARGE_EPSILON:g} an observer with even odds can already become {certainty(LARGE_EPSILON)} sure"
+        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): {WHAT_LARGE_MEANS}"
     )
 
 

@@ -19,6 +19,7 @@ from sfumato.explore.edited_spec import EditedSpec
 from sfumato.explore.figures import heatmaps, network_figure
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import EPSILON_ENDS
+from sfumato.report.page.tiles import epsilon_tiles
 
 DEEP = sf.load_spec("three-tier").model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -84,7 +85,7 @@ def test_a_site_that_the_topology_trusts_can_be_distrusted():
     setting = edited(SITES)
     accounted = account_setting(setting)
     assert trust.trusted_names(accounted) == {"edge:0"}
-    assert trust.aggregators(accounted)[1].label == "north (edge:0)"
+    assert trust.aggregators(accounted)[1].label == "north"
     after = account_setting(trust.with_trust_toggled(setting, accounted, "edge:0"))
     assert trust.trusted_names(after) == set()
     assert [site.name for site in after.spec.topology.sites] == ["north", "south"]
@@ -95,7 +96,7 @@ def test_a_site_that_the_topology_trusts_can_be_distrusted():
 def test_groups_and_workers_are_called_by_their_names():
     names = {"group_names": ["north", "south"], "worker_names": ["bonn", "kiel", "ulm"]}
     accounted = account_setting(edited(GROUPS | {"topology": GROUPS["topology"] | names}))
-    assert [one.label for one in trust.aggregators(accounted)] == ["north (master:0)", "south (master:1)"]
+    assert [one.label for one in trust.aggregators(accounted)] == ["north", "south"]
     said = words.answer_about_coalition(accounted, "bonn", "ulm,south")
     assert said.startswith("bonn towards ulm and south: ε = ")
     assert said.endswith(" noised messages depend on its data and are counted.")
@@ -299,5 +300,6 @@ def test_the_summary_leaves_out_who_is_trusted():
     accounted = account_setting(edited(TREE))
     own = max(accounted.report.epsilon(device, "edge:1") for device in (4, 5))
     assert words.largest_epsilon_by_kind(accounted.matrix)["own edge"] == own < float("inf")
-    assert ("own edge, if not trusted", text.epsilon(own), "warn") in words.tiles_of_setting(accounted)
-    assert ("own edge, if trusted", "∞ (trusted)", "trusted") in words.tiles_of_setting(accounted)
+    tiles = epsilon_tiles(accounted.report.guarantees, accounted.network)
+    assert ("its own edge, if not trusted", text.epsilon(own), "warn") in tiles
+    assert ("its own edge, if trusted", "∞", "trusted") in tiles

@@ -132,7 +132,9 @@ def test_a_whole_site_and_rows_without_sites(capsys: pytest.CaptureFixture[str])
     said = " ".join(capsys.readouterr().out.split())
     assert "4 sites, among whom 120 rows are dealt evenly" in said
     assert "all rows of one of 4 sites are protected together" in said
-    assert "the columns age, bmi have no range in data.scale" in said
+    assert "no range is stated for age, bmi: from numbers far above 1 little or nothing is learned" in said
+    assert "--scale age=LOW:HIGH,bmi=LOW:HIGH" in said
+    assert "data.scale" not in said
     spec = written()
     assert spec["privacy"]["unit"] == "device"
     assert spec["privacy"]["delta"] == 1e-6

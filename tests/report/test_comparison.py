@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from html import unescape
@@ -12,10 +13,13 @@ import pytest
 from report_factory import claim, guarantee, metrics, quickstart_privacy, quickstart_spec
 
 from sfumato.cli import main
+from sfumato.report.figures.score_against_epsilon import score_against_epsilon_figures
 from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
+from sfumato.report.page.differences import differences_in_words, differences_table
 from sfumato.report.page.sections import write_page
+from sfumato.report.results.chance import by_chance
 from sfumato.report.results.comparability import stated_radio
-from sfumato.report.results.cost_of_privacy import by_chance, cost_of_privacy
+from sfumato.report.results.cost_of_privacy import costs_of_noise, several_costs_in_words
 from sfumato.report.results.score_by_epsilon import score_by_epsilon
 from sfumato.report.results.series import Series, load_series
 from sfumato.report.results.summary import summarise
@@ -44,7 +48,8 @@ def said_of(folders: list[Path]) -> list[str]:
 
 def table_of(series: tuple[Series, ...]) -> str:
     """The tables as HTML, without the titles that cells have for narrow screens."""
-    shown = unescape(comparison(series, [summarise(one) for one in series]))
+    figures = comparison(series, [summarise(one) for one in series], costs_of_noise(series))
+    shown = unescape(figures + differences_table(series))
     return re.sub(' data-title="[^"]*"', "", shown)
 
 
@@ -214,13 +219,61 @@ def test_what_more_epsilon_brings_is_said_in_points_of_each_step(run_folder: Mak
     assert score_by_epsilon(series, summaries) == [
         "What more ε towards the cloud brings in accuracy: from ε = 2 to 8 +12.5 points; from ε = 8 to 32 "
         "+1.7 points (may be chance: 360 test examples). Guessing would give 50.0 %.",
+        "The smallest ε whose accuracy is not worse than the best (93.9 %, e32) by more than chance may make "
+        "it: 8 (92.2 %, e8).",
         "An observer that starts at 50 : 50 on whether a device's data were used can become at most 88.1 % "
         "sure at ε = 2 and 99.97 % sure at ε = 8, leaving δ aside, and almost certain at ε = 32.",
     ]
-    named = [said for said in best_runs(series, summaries, epsilons=False) if "ε" in said]
-    assert named == []
-    assert any("ε" in said for said in best_runs(series, summaries))
     assert score_by_epsilon(series[:1], summaries[:1]) == []
+    apart = epsilons_apart(run_folder, {2.5: 0.7, 8.5: 0.9})
+    assert "With every smaller ε accuracy is worse than 90.0 % by more than chance may make it." in (
+        score_by_epsilon(apart, [summarise(one) for one in apart])
+    )
+
+
+def test_costs_of_several_runs_are_told_at_once_and_stand_in_the_table(run_folder: Make) -> None:
+    """335 − 287 of 360 are 13.3 points, though 93.1 % − 79.7 % would be 13.4."""
+    none = {"privacy": quickstart_spec()["privacy"] | {"noise": {"kind": "none"}}}
+    series = (
+        *epsilons_apart(run_folder, {2.0: 287 / 360, 8.0: 332 / 360, 32.0: 338 / 360}),
+        *epsilons_apart(run_folder, {math.inf: 335 / 360}, **none),
+    )
+    costs = costs_of_noise(series)
+    assert several_costs_in_words(costs) == [
+        "What the noise costs in accuracy: 13.3 points in e2, 0.8 points in e8 (may be chance) and none seen "
+        "in e32 (may be chance), compared with einf (93.1 %), which has no noise. All these runs clip, so "
+        "what clipping costs is not in these figures."
+    ]
+    assert several_costs_in_words(costs[1:2]) == [
+        "The noise costs 0.8 points of accuracy (3 of 360 test examples): e8 ends at 92.22 %, and einf, "
+        "which has no noise, at 93.06 % (one seed each, 360 test examples: may be chance). Both runs "
+        "clip, so what clipping costs is not in this figure."
+    ]
+    cells = ["what the noise costs of it", "13.3 points", "0.8 points", "none seen", "–"]
+    assert "".join(f"<td>{cell}</td>" for cell in cells) in table_of(series)
+    (figure, *_) = score_against_epsilon_figures(series, [summarise(one) for one in series], costs)
+    dotted = figure.data[-1]
+    assert (dotted["name"], dotted["x"], dotted["y"]) == ("without noise", [2.0, 32.0], [335 / 360] * 2)
+    assert "Dotted: without noise, 93.1 %." in figure.caption
+
+
+def test_what_changes_between_runs_is_said_first(run_folder: Make, tmp_path: Path) -> None:
+    """One setting with its values, which then need no table; several by their names."""
+    one = [
+        run_of(run_folder, name, 0.5, 2.0, training={"rounds": 4, "learning_rate": rate})
+        for name, rate in (("slow", 0.1), ("fast", 0.5))
+    ]
+    series = load_series(one)
+    said = "The runs differ in one setting, learning rate: 0.1 in slow and 0.5 in fast."
+    assert differences_in_words(series) == said
+    assert differences_table(series) == ""
+    page = unescape(write_page(series, tmp_path / "two.html").read_text())
+    assert page.index(said) < page.index("Comparison of the runs")
+    assert differences_in_words(series[:1] * 2) == ""
+    other = {"rounds": 4, "learning_rate": 0.5, "batch_size": 3}
+    both = load_series([one[0], run_of(run_folder, "other", 0.5, 2.0, training=other)])
+    assert differences_in_words(both) == "The runs differ in 2 settings: learning rate and batch size."
+    assert ">Learning rate</td>" in differences_table(both)
 
 
 def test_steps_of_epsilon_are_not_told_of_runs_that_train_differently(run_folder: Make) -> None:
@@ -261,7 +314,7 @@ def test_a_small_difference_of_accuracy_may_be_chance(run_folder: Make) -> None:
         folders.append(run_of(run_folder, f"quiet{accuracy}", 0.936, float("inf"), **none))
         for folder in folders:
             write_test_labels(folder, {"0": 180, "1": 180})
-        return cost_of_privacy(load_series(folders))[0]
+        return costs_of_noise(load_series(folders))[0].sentence
 
     assert "(one seed each, 360 test examples: may be chance)." in said(0.925)
     assert "(one seed each)." in said(0.65)

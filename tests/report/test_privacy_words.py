@@ -17,7 +17,7 @@ from sfumato.report.figures.curves import personal_figure, score_figures
 from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.sections import page_of
 from sfumato.report.page.who_adds_noise import noise_part
-from sfumato.report.results.cost_of_privacy import cost_of_privacy, scores_without_noise
+from sfumato.report.results.cost_of_privacy import costs_of_noise, scores_without_noise
 from sfumato.report.results.epsilon_words import draw_sentence, epsilon_in_words, unit_sentences
 from sfumato.report.results.series import load_series
 from sfumato.report.statement.words import unit_in_words
@@ -60,14 +60,12 @@ def test_privacy_costs_what_a_run_without_noise_reaches_more(run_folder: Make, t
         run_folder("silent", none, frame=silent),
         run_folder("elsewhere", elsewhere, frame=other),
     ]
-    (said,) = cost_of_privacy(load_series(folders))
+    said = costs_of_noise(load_series(folders))[0].sentence
     assert said.startswith("The noise costs 2.5 points of accuracy: private ends at 87.5 %, and silent")
-    assert cost_of_privacy(load_series(folders[:1])) == []
+    assert costs_of_noise(load_series(folders[:1])) == []
     assert "The noise costs 2.5 points" in page_of(load_series(folders), tmp_path)
     alone = page_of(load_series(folders[:1]), tmp_path)
-    assert (
-        "and the run in the folder silent beside this run&#x27;s, which has no noise, at 90.0&nbsp;%" in alone
-    )
+    assert "and the run in the folder silent, which has no noise, at 90.0&nbsp;%" in alone
     assert "--set privacy.noise=none" not in alone
     shutil.rmtree(folders[1])
     assert "--set privacy.noise=none" in page_of(load_series(folders[:1]), tmp_path)
@@ -92,7 +90,7 @@ def test_what_noise_costs_is_the_difference_of_the_exact_scores(
         run_folder("private", quickstart_spec(name="private"), frame=private),
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
-    assert cost_of_privacy(load_series(folders))[0].startswith(said)
+    assert costs_of_noise(load_series(folders))[0].sentence.startswith(said)
 
 
 @pytest.mark.parametrize(("reached", "said"), [(0.3, "The noise costs 0.05 of MAE: "), (0.25, "No cost of ")])
@@ -106,7 +104,7 @@ def test_a_run_without_accuracy_is_judged_by_its_own_score(
         run_folder("private", quickstart_spec(name="private"), frame=private),
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
-    assert cost_of_privacy(load_series(folders))[0].startswith(said)
+    assert costs_of_noise(load_series(folders))[0].sentence.startswith(said)
 
 
 @pytest.mark.parametrize("above", [0.0, 0.01])
@@ -117,7 +115,7 @@ def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> 
         run_folder("private", quickstart_spec(name="private"), frame=private),
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
-    assert cost_of_privacy(load_series(folders))[0].startswith("No cost of the noise is seen: ")
+    assert costs_of_noise(load_series(folders))[0].sentence.startswith("No cost of the noise is seen: ")
 
 
 def test_scores_that_jump_are_compared_by_their_means(run_folder: Make) -> None:
@@ -129,12 +127,12 @@ def test_scores_that_jump_are_compared_by_their_means(run_folder: Make) -> None:
         run_folder("silent", quickstart_spec(name="silent", protocol="hfl"), frame=silent),
     ]
     series = load_series(folders)
-    (said,) = cost_of_privacy(series)
+    said = costs_of_noise(series)[0].sentence
     assert said == (
         "The noise costs 4.0 points of accuracy: private ends at 80.0 % on average "
         "over the last 10 evaluations, and silent, which has no noise, at 84.0 % (one seed each). "
         "Accuracy jumps from round to round; in the last alone they have 85.0 % and 84.0 %. "
-        "Both clip: what clipping costs is not in this."
+        "Both runs clip, so what clipping costs is not in this figure."
     )
     bold, dashed = [
         trace for trace in score_figures(series[:1], series[1])[0].data if trace["line"]["width"] == 2
@@ -183,7 +181,7 @@ def test_runs_that_differ_in_more_than_noise_are_not_compared(
         run_folder("private", quickstart_spec(name="private"), frame=metrics(4)),
         run_folder("silent", spec, frame=metrics(3 if key == "rounds" else 4)),
     ]
-    assert cost_of_privacy(load_series(folders)) == []
+    assert costs_of_noise(load_series(folders)) == []
 
 
 def test_a_key_that_only_later_versions_write_makes_no_difference(run_folder: Make) -> None:
@@ -197,7 +195,7 @@ def test_a_key_that_only_later_versions_write_makes_no_difference(run_folder: Ma
         run_folder("private", quickstart_spec(name="private"), frame=metrics(4)),
         run_folder("silent", spec, frame=metrics(4)),
     ]
-    assert len(cost_of_privacy(load_series(folders))) == 1
+    assert len(costs_of_noise(load_series(folders))) == 1
 
 
 @pytest.mark.parametrize("weights", ["uniform", "examples"])

@@ -369,7 +369,7 @@ def test_a_twin_without_noise_is_drawn_beside_its_run(run_folder: Make) -> None:
     assert drawn["line"]["dash"] == "solid"
     assert (other["name"], other["line"]["dash"]) == ("without noise", "dash")
     assert other["y"] == [0.5, 0.7, 0.8, 0.9]
-    assert "Dashed: the run in the folder silent beside this run&#x27;s" in page
+    assert "Dashed: the run in the folder silent" in page
 
 
 def test_the_commands_that_find_out_what_privacy_costs(run_folder: Make) -> None:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,6 +14,9 @@ from sfumato.arguments import Argument
 from sfumato.cli.console import print_next
 from sfumato.cli.options import Debug
 from sfumato.errors import SpecError
+
+if TYPE_CHECKING:
+    from sfumato.new_spec.table import OwnTable
 
 Ids = Annotated[
     list[str] | None,
@@ -40,12 +43,13 @@ Ranges = Annotated[
     ),
 ]
 
-Table = Annotated[
-    Path | None,
+Tables = Annotated[
+    list[Path] | None,
     typer.Option(
         metavar="FILE",
         help="A table of your own, .csv or .parquet: write a spec for it. What options leave open and "
-        "nobody can choose for you is asked on a terminal.",
+        "nobody can choose for you is asked on a terminal. Repeated, a CSV file a site: they are put "
+        "together into NAME.csv.",
     ),
 ]
 
@@ -57,7 +61,7 @@ def init(
             help="The built-in spec to copy, or the name of the new spec (a copy of quickstart, or of --csv)."
         ),
     ] = None,
-    csv: Table = None,
+    csv: Tables = None,
     label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column to predict.")] = None,
     site: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column that says whose row it is.")
@@ -93,8 +97,15 @@ def init(
         "label": label, "site": site, "sites": sites, "person": person, "id": id, "scale": scale, "row": row,
         "several": several, "protect": protect, "epsilon": epsilon, "delta": delta,
     }  # fmt: skip
-    if csv is not None:
-        _init_from_table(name, csv, options)
+    if csv:
+        from sfumato.new_spec.table import open_own_table
+
+        if name is not None and name.lower().endswith((".csv", ".parquet")):
+            raise SpecError("NAME", name, f"is a table; write --csv before each: --csv {csv[0]} --csv {name}")
+        if len(csv) == 1:
+            _init_from_table(name, open_own_table(csv[0]), options)
+        else:
+            _init_from_files(name, csv, options)
         return
     for option, value in options.items():
         if value is not None:
@@ -104,7 +115,19 @@ def init(
     _copy_builtin("quickstart" if name is None else name)
 
 
-def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> None:
+def _init_from_files(name: str | None, files: list[Path], options: dict[str, Any]) -> None:
+    """`_init_from_table` of several files, one a site, put together."""
+    from sfumato.new_spec.joined_files import SITE, joined_sites
+
+    for option in ("site", "sites"):
+        if options[option] is not None:
+            raise SpecError(Argument(option), options[option], "must be left out: each file is a site")
+    with joined_sites(files, name) as table:
+        print(f"{table.path}: {len(files)} files put together; the column {SITE} has their names")
+        _init_from_table(name, table, options | {"site": SITE})
+
+
+def _init_from_table(name: str | None, table: OwnTable, options: dict[str, Any]) -> None:
     """Write a spec for a table of one's own, and say who will learn what."""
     from sfumato.new_spec.decisions import (
         check_decisions,
@@ -116,10 +139,8 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
     )
     from sfumato.new_spec.hints import hints
     from sfumato.new_spec.questions import Given, ask_for_missing
-    from sfumato.new_spec.table import open_own_table
     from sfumato.new_spec.written_spec import spec_path, table_summary, who_learns_what, write_checked_spec
 
-    table = open_own_table(csv)
     path = spec_path(name, table)
     if options["site"] is not None and options["sites"] is not None:
         raise SpecError(Argument("sites"), options["sites"], "must be left out: --site says whose row it is")
@@ -153,7 +174,7 @@ def _init_from_table(name: str | None, csv: Path, options: dict[str, Any]) -> No
     for hint in hints(decisions, table):
         print(f"hint: {hint}")
     for finding in report.findings:
-        if finding.kind != "persons":  # a hint says it, with the option to write
+        if finding.kind not in ("persons", "unscaled"):  # hints say it, with the options to write
             print(f"finding: {finding.text}")
     for line in who_learns_what(report, decisions):
         print(line)

@@ -23,7 +23,7 @@ from sfumato.explore.figures import as_plotly, heatmaps, network_figure
 from sfumato.explore.trust import aggregators, why_trust_is_fixed
 from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import rows_in_words
-from sfumato.report.page.tiles import meaning_of_looks
+from sfumato.report.page.tiles import epsilon_tiles, meaning_of_looks
 from sfumato.report.results.network import parties_in_words
 
 _NOISE_BY_PARTY = (
@@ -198,8 +198,9 @@ def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choic
     noise = [(parties, where, text.number(multiplier)) for parties, where, multiplier in accounted.noise]
     described = "The network is not drawn." if network is None else network.description
     findings = [parties_in_words(text.sentence(finding.text)) for finding in report.findings]
-    tiles, meaning = words.tiles_of_setting(accounted), words.what_epsilon_means(accounted)
-    colours = meaning_of_looks(look for _, _, look in tiles)
+    tiles = epsilon_tiles(report.guarantees, accounted.network)
+    meaning = words.what_epsilon_means(accounted)
+    colours = meaning_of_looks(tile.look for tile in tiles)
     return {
         "figures": dict(zip(page.GRAPHS, map(as_plotly, (network, heatmap, beside)), strict=False)),
         "summary": [

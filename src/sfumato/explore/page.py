@@ -15,6 +15,7 @@ from sfumato.explore.words import FIELDS_OF_PAIR
 from sfumato.report.figures.figure import Figure
 from sfumato.report.figures.heatmap import MOST_OPEN
 from sfumato.report.page.html import asset
+from sfumato.report.page.tiles import Tile
 
 GRAPHS = ("network", "heatmap", "kept-heatmap", "accuracy-against-epsilon", "accuracy-curve", "epsilon-curve")
 _NO_ACCURACY = "Accuracy: not known yet. Run a pilot, or this setting, below."
@@ -292,9 +293,9 @@ def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
 
 
-def marked_tiles(caption: str, rows: Sequence[tuple[str, str, str]]) -> list[Any]:
-    """A caption, and tiles below it, from (name, value, CSS class) triples."""
-    blocks = [html.Div([html.Dt(name), html.Dd(value)], className=look) for name, value, look in rows]
+def marked_tiles(caption: str, shown: Sequence[Tile]) -> list[Any]:
+    """A caption, and tiles below it."""
+    blocks = [html.Div([html.Dt(one.name), html.Dd(one.value)], className=one.look) for one in shown]
     return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]
 
 

@@ -11,7 +11,7 @@ from sfumato.errors import SpecError
 from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.explore.edited_spec import EditedSpec
 from sfumato.network.tree import Tree, trust_as_written
-from sfumato.report.results.network import GroupNetwork
+from sfumato.report.results.network import GroupNetwork, parties_in_words
 from sfumato.schedule.resolve.protocol_defaults import WITHOUT_TRUST
 from sfumato.spec.document import Spec
 from sfumato.spec.topology import Site, TreeTopology, Trust
@@ -25,7 +25,7 @@ class Aggregator:
 
     Attributes:
         name: as in observers, e.g. ``edge:3``.
-        label: with its name in the topology where it has one, else the same.
+        label: its name in the topology where it has one, else its name in words.
         trusted: with raw updates.
     """
 
@@ -59,8 +59,8 @@ def aggregators(accounted: AccountedSetting) -> tuple[Aggregator, ...]:
 
 
 def _labelled(name: str, title: str) -> str:
-    """A party's title with its name in brackets; the name alone where they are the same."""
-    return name if title == name else f"{title} ({name})"
+    """A party's title; its kind and number in words where it has no other, such as ``edge 3``."""
+    return parties_in_words(name) if title == name else title
 
 
 def trusted_names(accounted: AccountedSetting) -> set[str]:

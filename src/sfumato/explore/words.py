@@ -13,8 +13,6 @@ from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.records import AS_REPLACED
 from sfumato.report import formatting as text
-from sfumato.report.figures.heatmap import BY_TRUST
-from sfumato.report.page.tiles import look_of_epsilon
 from sfumato.report.results.comparability import energy_text, stated_radio
 from sfumato.report.results.epsilon_words import epsilon_in_words
 from sfumato.report.results.matrix import Matrix
@@ -41,8 +39,8 @@ def epsilon_phrase(value: float) -> str:
 def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
     """The largest ε towards each kind of observer, from near to far.
 
-    An aggregator that the unit trusts with its raw updates is left out, as in reports;
-    `cost_rows` counts these.
+    An aggregator that the unit trusts with its raw updates is left out, as in reports; `cost_rows` counts
+    these.
     """
     found: dict[str, float] = {}
     for (_, column), cell in matrix.cells.items():
@@ -51,26 +49,6 @@ def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
         if values:
             found[title] = max(*values, found.get(title, 0.0))
     return {column.title: found[column.title] for column in matrix.columns if column.title in found}
-
-
-def tiles_of_setting(accounted: AccountedSetting) -> list[tuple[str, str, str]]:
-    """The largest ε towards every kind of observer, as in reports: (name, value, CSS class) of each tile."""
-    matrix, largest = accounted.matrix, largest_epsilon_by_kind(accounted.matrix)
-    trusted = {
-        matrix.columns[column].title
-        for (_, column), cell in matrix.cells.items()
-        if any(guarantee.trusted for guarantee in cell.guarantees)
-    }
-    tiles = []
-    far_first = sorted(matrix.columns, key=lambda column: column.kind not in ("cloud", "public"))
-    for title in (column.title for column in far_first):
-        if title in largest:
-            name = f"{title}, if not trusted" if title in trusted else title
-            tiles.append((name, text.epsilon(largest[title]), look_of_epsilon(largest[title])))
-        if title in trusted:
-            name = f"{title}, if trusted" if title in largest else title
-            tiles.append((name, BY_TRUST, "trusted"))
-    return tiles
 
 
 def what_tiles_show(accounted: AccountedSetting) -> str:

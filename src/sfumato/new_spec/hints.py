@@ -12,11 +12,13 @@ from sfumato.arguments import Argument
 from sfumato.data.csv_files import SIGNS_IN_WORDS
 from sfumato.data.repeats import looks_like_id
 from sfumato.data.tables import WITHOUT_DATES, WITHOUT_TEXTS, has_unit_behind
+from sfumato.errors import first_names
 from sfumato.new_spec.decisions import Decisions, is_regression
 from sfumato.new_spec.spec_text import devices_can_be_named, site_names, units_at_sites
 from sfumato.new_spec.table import OwnTable
 
 _FEW_ROWS, _MANY_CLASSES, _FEW_SITES = 30, 20, 100
+_MOST_NAMED = 6  # columns
 _FEW_VALUES = 20
 """Texts of so few values are categories, and not who a row is of."""
 _MANY_NUMBERS = 300
@@ -28,6 +30,7 @@ _ROWS_OF_ONE = {"text": 100, "whole": 10}
 def hints(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     """Yield lines on decisions that the user may not have meant, those on privacy first."""
     yield from _of_persons(decisions, table)
+    yield from _of_ranges(decisions, table)
     yield from _of_identifiers(decisions, table)
     yield from _of_small_sites(decisions, table)
     yield from _of_label_and_site(decisions, table)
@@ -72,6 +75,20 @@ def _of_persons(decisions: Decisions, table: OwnTable) -> Iterator[str]:
         yield (
             "ε is about one row: of a person with several rows more is learned; name the column that "
             f"says whose row it is ({Argument('person')}), or merge them to one row each"
+        )
+
+
+def _of_ranges(decisions: Decisions, table: OwnTable) -> Iterator[str]:
+    """Features without a stated range. Values are not looked at, as in `findings.unscaled_columns`."""
+    bare = [name for name in decisions.features(table) if name not in decisions.scale]
+    if bare:
+        option = Argument("scale", ",".join(f"{name}=LOW:HIGH" for name in bare[:_MOST_NAMED]))
+        more = f", and so on for {len(bare) - _MOST_NAMED} more" if len(bare) > _MOST_NAMED else ""
+        yield (
+            f"no range is stated for {first_names(bare, _MOST_NAMED)}: from numbers far above 1 little or "
+            "nothing is learned; write what everybody knows without the rows, so wide that few values are "
+            "beyond it: "
+            f"{option}{more} (0:1 changes nothing)"
         )
 
 

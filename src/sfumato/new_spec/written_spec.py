@@ -32,7 +32,11 @@ def write_checked_spec(path: Path, decisions: Decisions, table: OwnTable) -> Pri
         DataError: a row lacks a label, a site or a feature.
     """
     if path.exists():
-        raise SpecError(str(path), None, "exists already; give another name as the first argument")
+        raise SpecError(
+            str(path),
+            None,
+            "exists already: change it by hand, or delete it, or give another name first: sfumato init NAME",
+        )
     text = spec_text(path.stem, decisions, table)
     spec = load_spec(yaml.safe_load(text))
     report = account(spec)

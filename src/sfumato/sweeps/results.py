@@ -17,7 +17,7 @@ from sfumato.notebook import block
 from sfumato.report.pareto.page import write_pareto_page
 from sfumato.report.pareto.points import ParetoPage, SweptPoint
 from sfumato.report.results.comparability import RADIO_COSTS, notices
-from sfumato.report.results.cost_of_privacy import command_without_noise, cost_of_privacy, twin_in
+from sfumato.report.results.cost_of_privacy import command_without_noise, costs_of_noise, twin_in
 from sfumato.report.results.series import Mean, Series, load_series, mean
 from sfumato.report.results.spec_sections import has_noise
 from sfumato.report.results.summary import guess_of_run
@@ -187,8 +187,8 @@ class Sweep:
         found: dict[str, Any] = {"guess": guesses.pop()} if len(guesses) == 1 else {}
         tested = {sum((one.test_labels or {}).values()) for one in points}
         found |= {"tested": tested.pop()} if len(tested) == 1 else {}
-        twin = twin_in(self.folder.resolve().parent, points[0], "beside the sweep")
-        if twin is not None and all(cost_of_privacy([one, twin]) for one in points):
+        twin = twin_in(self.folder.resolve().parent, points[0])
+        if twin is not None and all(costs_of_noise([one, twin]) for one in points):
             return found | {"silent": twin.final(self.score.column).value, "silent_name": twin.name}
         return found | {"silent_command": self._command_without_noise(points)}
 

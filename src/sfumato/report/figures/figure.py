@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -44,9 +45,12 @@ ALL_RED: Json = {
 }  # fmt: skip
 """Of a Plotly heatmap of cells without a guarantee."""
 LEGEND: Json = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.24, "yanchor": "top"}
+LOGARITHMIC = ", logarithmic"
+"""The end of the title of such an axis whose ticks are at points."""
+_SPREAD = 3.0  # of ε of points, from which their axis is logarithmic
+_LEAST_LABEL = 0.12  # of the axis, which the label of a tick takes
 MARGIN = {"l": 64, "r": 16, "t": 30, "b": 56}
 _LEGEND_LINE = 20  # px
-_DOUBLES = 3.0  # from the least to the largest ε
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,11 @@ def needs_log_axis(values: Iterable[float]) -> bool:
     return bool(positive) and max(positive) > 30 * min(positive)
 
 
+def spread_widely(epsilons: Sequence[float]) -> bool:
+    """Whether ε of points differ so much that each doubling is a step of the axis: by a factor of 3."""
+    return bool(epsilons) and max(epsilons) >= _SPREAD * min(epsilons)
+
+
 def log_axis(values: Iterable[float]) -> Json:
     """A logarithmic Plotly axis that contains the positive, finite ``values``, with ticks at round
     numbers.
@@ -159,6 +168,19 @@ def log_axis(values: Iterable[float]) -> Json:
         "tickvals": ticks,
         "ticktext": [tick_label(tick) for tick in ticks],
     }
+
+
+def ticks_at_points(values: Sequence[float], limits: Sequence[float], *, is_log: bool) -> Json:
+    """Plotly ticks at the ε of all points, where their labels have room; {} where they have not.
+
+    ``limits``: of the axis, logarithms to base 10 if ``is_log``.
+    """
+    shown = {text.epsilon(value): value for value in sorted(values)}
+    places = [math.log10(value) if is_log else value for value in shown.values()]
+    least = _LEAST_LABEL * (limits[1] - limits[0])
+    if not places or any(after - before < least for before, after in pairwise(places)):
+        return {}
+    return {"tickvals": list(shown.values()), "ticktext": list(shown)}
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -177,17 +199,23 @@ def tick_label(value: float) -> str:
     return f"{value:g}" if 1e-3 <= value < 1e5 else text.number(value)
 
 
-def far_apart(epsilons: Sequence[float]) -> bool:
-    """Whether the ε of several runs need a logarithmic axis, on which each doubling is one step."""
-    return bool(epsilons) and max(epsilons) >= _DOUBLES * min(epsilons) > 0
-
-
 def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
     """A Plotly axis for these ε; logarithmic if the positive, finite ones span more than a factor of 30."""
     known = list(values)
     return {"title": {"text": title}, "rangemode": "tozero"} | (
         log_axis(known) if needs_log_axis(known) else {}
     )
+
+
+def epsilon_point_axis(values: Sequence[float], title: str) -> Json:
+    """A Plotly axis for the positive, finite ε of points, with a tick at each where labels have room;
+    logarithmic where they are spread widely.
+    """
+    if not spread_widely(values):
+        return epsilon_axis(values, title)
+    axis = log_axis(values)
+    ticks = ticks_at_points(values, axis["range"], is_log=True)
+    return axis | ticks | {"title": {"text": f"{title}{LOGARITHMIC}"}}
 
 
 def round_axis(rounds: Iterable[float]) -> Json:

@@ -1,16 +1,14 @@
-"""Several runs side by side: which is best at what, a table, and where their specs differ."""
+"""Several runs side by side: which is best at what, and a table of their figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
-from sfumato.report.figures.control import noise_factors
-from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
 from sfumato.report.results.claim_words import by_source, held_in_words
 from sfumato.report.results.comparability import (
     asks_for_energy,
@@ -18,27 +16,15 @@ from sfumato.report.results.comparability import (
     energy_text,
     have_comparable_epsilons,
 )
+from sfumato.report.results.cost_of_privacy import CostOfNoise
 from sfumato.report.results.epsilon_words import unit_sentences
-from sfumato.report.results.network import GroupNetwork, owners_in_words
+from sfumato.report.results.network import GroupNetwork
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import noise_section_of
 from sfumato.report.results.summary import Summary, of_main_unit, score_text, unit_of_run
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.reader import RunFolder
-from sfumato.spec.diff import differing_values
-from sfumato.spec.words_of_keys import WORDS, key_in_words, setting_in_words
 
 _ALIKE = ("unit", "δ", "rounds", "seeds")  # left out where all runs are alike
-_NOT_COMPARED = ("hashes", "versions", "name", "seed")  # sections of a run's spec
-_NOISE = frozenset(
-    f"privacy.noise.{key}"
-    for key in (
-        "kind", "sources", "multiplier", "at", "epsilon", "calibrated_from.epsilon", "calibrated_from.kind",
-    )
-)  # fmt: skip
-_NOT_SET = "not set"
-_ROUNDS = "training.rounds"
-_MOST_KEYS = 12
 _MOST_IN_WORDS = 4  # runs
 _WHOM: tuple[tuple[tuple[ObserverKind, ...], str, str], ...] = (
     (("cloud",), "the cloud", "the cloud"),
@@ -56,11 +42,10 @@ _BEST_TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 )
 
 
-def best_runs(series: Sequence[Series], summaries: Sequence[Summary], *, epsilons: bool = True) -> list[str]:
+def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
     """Sentences on which run has the best score, and which the smallest ε towards each kind of observer.
 
     Nothing is said where all runs are alike, of scores on different data, and of ε that cannot be compared.
-    ``epsilons``: whether those on ε are wanted.
     """
     said = []
     scores = set(by_score_and_data(series))
@@ -71,7 +56,7 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary], *, epsilon
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
         said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
-    for whom, of in _BEST_TOWARDS if epsilons and have_comparable_epsilons(series) else ():
+    for whom, of in _BEST_TOWARDS if have_comparable_epsilons(series) else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
         if finite and len({text.epsilon(value) for value, _ in known}) > 1:
@@ -85,105 +70,10 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary], *, epsilon
     return said
 
 
-def _spec_differences_table(series: Sequence[Series]) -> str:
-    """HTML of the keys in which the runs' specs differ, many of them in a second, folded table.
-
-    "" where they do not differ. Keys that have words come first, in the order of these.
-    """
-    specs = [one.first.spec_dict for one in series]
-    compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
-    found = differing_values(compared)
-    found.pop("privacy.unit", None)  # a row of the table of figures
-    first = _noise_rows(series, found) + _rounds_row(series, found)
-    order = {key: place for place, key in enumerate(WORDS)}
-    inapplicable = {key: key not in order and None in values for key, values in found.items()}
-    keys = sorted(found, key=lambda key: (inapplicable[key], order.get(key, len(order))))
-    rows = first + [
-        (text.title(key_in_words(key)), *(setting_in_words(key, value) for value in found[key]))
-        for key in keys
-    ]
-    if not rows:
-        return ""
-    headers = ["", *(one.name for one in series)]
-    caption = "What differs between the runs"
-    shown = text.html_table(headers, rows[:_MOST_KEYS], caption=caption, stacked=True)
-    if len(rows) <= _MOST_KEYS:
-        return shown
-    more = text.html_table(headers, rows[_MOST_KEYS:], caption="What differs, too", stacked=True)
-    others = text.how_many(len(rows) - _MOST_KEYS, "more setting")
-    return f"{shown}<details><summary>Show {others} in which they differ</summary>{more}</details>"
-
-
 def _rounds_in_words(one: Series, summary: Summary) -> str:
     """How many rounds a run has done; with adaptive control also that this chose how many."""
     chosen = " (as many as adaptive control chose)" if one.first.spec_dict.get("control") else ""
     return f"{text.whole(summary.rounds)}{chosen}"
-
-
-def _rounds_row(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    """A row on the rounds that specs set, where control made others, which the table of figures has; else [].
-
-    Takes the key out of ``found``.
-    """
-    asked = found.pop(_ROUNDS, ())
-    if all(one.rounds_played == rounds for one, rounds in zip(series, asked, strict=False)):
-        return []
-    return [("Rounds set in the spec", *(setting_in_words(_ROUNDS, rounds) for rounds in asked))]
-
-
-def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    """Rows on the target ε and on the noise of runs that differ in noise; takes its keys out of ``found``.
-
-    An ε that a paper's formula was asked for is claimed, not met.
-    """
-    differing = [key for key in found if key in _NOISE]
-    if not differing:
-        return []
-    for key in differing:
-        found.pop(key)
-    specs = [one.first.spec_dict for one in series]
-    targets = [_target_in_words(noise_section_of(spec)) for spec in specs]
-    rows = [(_target_title(series), *targets)] if len(set(targets)) > 1 else []
-    if len(set(targets)) == 1 or _NOT_SET in targets or any("claimed" in target for target in targets):
-        rows.append(("Noise multipliers", *map(_multipliers_in_words, series)))
-    return rows
-
-
-def _target_title(series: Sequence[Series]) -> str:
-    """The title of the row of target ε: towards whom they are, where that is the same for all runs."""
-    noises = [noise_section_of(one.first.spec_dict) for one in series]
-    whom = {(noise.get("calibrated_from") or noise).get("for") for noise in noises}
-    return f"Target ε towards the {whom.pop()}" if whom in ({"cloud"}, {"public"}) else "Target ε"
-
-
-def _target_in_words(noise: Mapping[str, Any]) -> str:
-    """The ε that noise was sized for."""
-    asked = noise.get("calibrated_from") or noise
-    if asked.get("epsilon") is None:
-        return _NOT_SET
-    claimed = " (claimed by a formula)" if asked.get("kind") == "formula" else ""
-    return f"{asked['epsilon']:g}{claimed}"
-
-
-def _multipliers_in_words(one: Series) -> str:
-    """Who adds noise by which multipliers, those of every aggregation; and what control made of them."""
-    spec = one.first.spec_dict
-    if noise_section_of(spec).get("kind", "none") == "none":
-        return "none"
-    parties = noise_of(spec, one.network)["parties"]
-    each = [f"{owners_in_words(row['parties'], 3)}: {_by_level(row['multipliers'])}" for row in parties]
-    factors = noise_factors(one)
-    chosen = f"; each times {factors}, as adaptive control chose" if each and factors else ""
-    return f"{'; '.join(each)}{chosen}" or "none of its own"
-
-
-def _by_level(multipliers: Sequence[float]) -> str:
-    """Multipliers by aggregating tier as text; one number where they are written alike."""
-    written = [text.number(value) if value else "none" for value in multipliers]
-    if len(set(written)) == 1:
-        return written[0]
-    levels = names_of_levels(len(written))
-    return ", ".join(f"{value} ({name})" for name, value in zip(levels, written, strict=True))
 
 
 def _towards(one: Series, *kinds: ObserverKind) -> str:
@@ -313,18 +203,19 @@ def _failed_claim(one: Series) -> list[str]:
     return said
 
 
-def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
-    """HTML of a table with a column for each run, then of a table of the keys in which their specs differ.
+def comparison(series: Sequence[Series], summaries: Sequence[Summary], costs: Sequence[CostOfNoise]) -> str:
+    """HTML of a table with a column for each run.
 
     A row is left out if it was measured in no run; unit, δ, rounds and seeds also if all runs have the same.
 
     Args:
         series: the runs compared, each of one or more seeds.
         summaries: of the same, in the same order.
+        costs: what the noise costs those of which that is known.
     """
     rows = [
         row
-        for row in _figures_of_runs(series, summaries)
+        for row in _figures_of_runs(series, summaries, costs)
         if set(row[1:]) != {"–"} and (row[0] not in _ALIKE or len(set(row[1:])) > 1)
     ]
     deltas = {text.number(s.delta) for s in summaries}
@@ -336,19 +227,23 @@ def comparison(series: Sequence[Series], summaries: Sequence[Summary]) -> str:
         "guarantee, –: does not apply or was not measured",
         stacked=True,
     )
-    return table + _spec_differences_table(series)
+    return table
 
 
-def _figures_of_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[tuple[str, ...]]:
-    """Rows of a table: what a figure is, and that of every run."""
+def _figures_of_runs(
+    series: Sequence[Series], summaries: Sequence[Summary], costs: Sequence[CostOfNoise]
+) -> list[tuple[str, ...]]:
+    """Rows of a table: what a figure is, and that of every run; ``costs`` as in `comparison`."""
     scores = [headline_of(one.first.metrics) for one in series]
     mixed = len(set(scores)) > 1
     pairs = list(zip(series, summaries, strict=True))
     asked = [asks_for_energy([one]) for one in series]
+    lost = {cost.one.name: cost.amount or "none seen" for cost in costs}
     found: dict[str, list[str]] = {
         "final score" if mixed else f"final {scores[0].name}": [
             score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)
         ],
+        "what the noise costs of it": [lost.get(one.name, "–") for one in series],
         "unit": [s.unit for s in summaries],
         "ε, cloud": [_told_towards(one, "cloud") for one in series],
         "ε, public": [_told_towards(one, "public") for one in series],

@@ -44,7 +44,7 @@ from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.who_adds_noise import noise_of, noise_part, training_of
 from sfumato.report.results.attack_findings import attacked_run, observers_of
 from sfumato.report.results.comparability import asks_for_energy, data_of, has_no_radio
-from sfumato.report.results.cost_of_privacy import twins_beside
+from sfumato.report.results.cost_of_privacy import CostOfNoise, costs_by_runs_beside
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.grouped_run import grouped_run
 from sfumato.report.results.matrix import Matrix
@@ -88,12 +88,13 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     by_name = {one.name: matrix for one, matrix in zip(series, matrices, strict=True)}
     title = text.join_names([one.name for one in series], 3)
     several = len(series) > 1  # then what compares them comes first
-    twin = None if several else next(iter(twins_beside(series)), None)
-    pictures = _pictures_html(series, summaries, figures)
+    costs = costs_by_runs_beside(series)
+    twin = costs[0].other if costs and not several else None
+    pictures = _pictures_html(series, summaries, costs, figures)
     over_rounds = [_section_over_rounds(series, None, figures)] if several else []
     if several and not pictures:
         pictures, over_rounds = over_rounds[0], []
-    first = first_screen(series, summaries, matrices, pictures, twin)
+    first = first_screen(series, summaries, matrices, pictures, costs)
 
     def matrix_part(one: Series) -> str:
         return _guarantees_html(one, by_name[one.name], figures)
@@ -127,16 +128,23 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     return render_page(title, _subtitle_html(series), told, figures, shared=shared_script(place))
 
 
-def _pictures_html(series: Sequence[Series], summaries: Sequence[Summary], figures: PlacedFigures) -> str:
+def _pictures_html(
+    series: Sequence[Series],
+    summaries: Sequence[Summary],
+    costs: Sequence[CostOfNoise],
+    figures: PlacedFigures,
+) -> str:
     """HTML of the figures that compare several runs first: the score against ε; "" for one run.
 
-    Those towards other observers than the first are folded away.
+    Those towards other observers than the first are folded away. ``costs``: what the noise costs the runs of
+    which that is known.
     """
-    drawn = score_against_epsilon_figures(series, summaries) if len(series) > 1 else []
+    drawn = score_against_epsilon_figures(series, summaries, costs) if len(series) > 1 else []
     if not drawn:
         return ""
     first, *others = (f'<div class="panels">{figures.place(figure)}</div>' for figure in drawn)
-    more = "Show the same against ε towards other observers"
+    whom = text.join_names([figure.title.partition(" towards ")[2] for figure in drawn[1:]], len(drawn))
+    more = text.escape(f"Show the same against ε towards {whom}")
     folded = f"<details><summary>{more}</summary>{''.join(others)}</details>" if others else ""
     return f"{first}{folded}"
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.network.tree import Tree
+from sfumato.privacy.guarantee import Guarantee
+from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import BY_TRUST
 from sfumato.report.results.comparability import radio_model
-from sfumato.report.results.network import GroupNetwork
+from sfumato.report.results.network import GroupNetwork, Network
 from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import row_in_words
-from sfumato.report.results.summary import (
-    Summary,
-    has_edges,
-    kind_within_devices,
-    largest_towards_device,
-)
+from sfumato.report.results.summary import Summary, kind_within_devices, of_main_unit
 from sfumato.run_folder.headline import Headline
 
 
@@ -45,35 +42,44 @@ def tiles_html(tiles: Iterable[Tile]) -> str:
 def epsilon_tiles_caption(one: Series, summary: Summary) -> str:
     """The text above the tiles: of which unit and at which δ the ε are."""
     grouped = not math.isnan(summary.epsilon_peers)
-    kind = kind_within_devices(one.first) or ("worker" if grouped else "device")
+    kind = kind_within_devices(one.first.privacy.guarantees) or ("worker" if grouped else "device")
     row = row_in_words(one.first.spec_dict) if kind == "record" else ""
     at = text.at_delta(one.first.privacy.delta)
     which = f", which is {row}{at}," if row else at
     return f"The largest ε of a {kind}{which} towards"
 
 
-def epsilon_tiles(one: Series, summary: Summary) -> list[Tile]:
-    """A tile with the largest ε for each kind of observer."""
-    network, edge = one.network, name_of_aggregator(one)
+def epsilon_tiles(guarantees: Sequence[Guarantee], network: Network) -> list[Tile]:
+    """A tile with the largest ε of the main unit for each kind of observer that there is, the far ones first.
+
+    Args:
+        guarantees: all rows of an account; of all seeds.
+        network: whose parties they are about.
+    """
+    rows, edge = of_main_unit(guarantees), name_of_aggregator(network)
     own = f"one of its {text.pluralise(edge)}" if network.trees else f"its own {edge}"
     others = {"worker": "other workers", "site": "another site"}.get(network.device_word, "other devices")
-    raw = one.first.privacy.raw_to_trusted_edge
-    some_raw = has_edges(one) and bool(raw)
-    found = [
-        ("the cloud", summary.epsilon_cloud),
-        ("the public", summary.epsilon_public),
-        (f"{own}, if not trusted" if some_raw else own, summary.epsilon_own_edge),
-        (f"another {edge}", summary.epsilon_other_edge),
-        (others, largest_towards_device(one)),
-    ]
-    tiles = [Tile(name, text.epsilon(value), look_of_epsilon(value)) for name, value in found]
-    if some_raw:
-        alone = math.isnan(summary.epsilon_own_edge)
-        name = own if alone else f"{own}, if trusted"
-        tiles.insert(2, Tile(name, BY_TRUST if alone else "∞", "trusted"))
-    if kind_within_devices(one.first):
-        tiles.append(Tile(f"its own {network.device_word}", "has it", "trusted"))
-    return [Tile("the cloud", BY_TRUST, "trusted"), *tiles[1:]] if summary.cloud_is_trusted else tiles
+    kinds: dict[str, tuple[ObserverKind, ...]] = {
+        "the cloud": ("cloud",),
+        "the public": ("public",),
+        own: ("own-edge",),
+        f"another {edge}": ("other-edge",),
+        others: ("peer", "other-device"),
+    }
+    tiles = []
+    for name, which in kinds.items():
+        towards = [row for row in rows if row.relation.kind in which]
+        untrusted = [row.epsilon for row in towards if not row.is_raw]
+        some_raw = len(untrusted) < len(towards)
+        if some_raw:
+            some = (f"{name}, if trusted", "∞") if untrusted else (name, BY_TRUST)
+            tiles.append(Tile(*some, "trusted"))
+        if untrusted:
+            most = max(untrusted)
+            named = f"{name}, if not trusted" if some_raw else name
+            tiles.append(Tile(named, text.epsilon(most), look_of_epsilon(most)))
+    kind = kind_within_devices(guarantees)
+    return [*tiles, Tile(f"its own {network.device_word}", "has it", "trusted")] if kind else tiles
 
 
 def look_of_epsilon(epsilon: float) -> str:
@@ -123,9 +129,9 @@ def of_which_class(score: Headline, one: Series) -> str:
     return f" of {labels[1]}" if score.column == "f1" and len(labels) == 2 else ""
 
 
-def name_of_aggregator(one: Series) -> str:
+def name_of_aggregator(network: Network) -> str:
     """What the aggregators of devices are called: masters of groups, or as the lowest tier of a tree."""
-    shape = one.network.shape
+    shape = network.shape
     if isinstance(shape, Tree):
         return shape.tiers[-1].name if shape.depth > 1 else "edge"
     return "master" if isinstance(shape, GroupNetwork) else "edge"

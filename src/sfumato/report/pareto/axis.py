@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import NO_GUARANTEE, Json, far_apart, log_axis, needs_log_axis
+from sfumato.report.figures.figure import (
+    LOGARITHMIC,
+    NO_GUARANTEE,
+    Json,
+    log_axis,
+    needs_log_axis,
+    spread_widely,
+    ticks_at_points,
+)
 from sfumato.report.results.network import towards_in_words
 from sfumato.report.results.series import Mean
 from sfumato.run_folder.headline import HEADLINES
@@ -20,7 +27,6 @@ SCORES = {score.column: score for score in HEADLINES}
 ACCURACY = "accuracy"
 UNITS = {"energy_j": text.JOULES, "delay_s": text.SECONDS}
 _NAMES = {"energy_j": "energy", "delay_s": "delay"}
-_LABEL = 0.12  # of the axis, which the label of a tick takes
 _STRIP = 0.16  # of the axis, for infinities
 
 
@@ -74,7 +80,7 @@ class ObjectiveAxis:
             shown = {"range": limits, "tickvals": ticks, "ticktext": [f"{tick:.0%}" for tick in ticks]}
             return cls(name, size, layout | shown, math.nan)
         values = [value for value, _ in spreads]
-        spread = name.startswith(EPSILON_PREFIX) and far_apart(values)
+        spread = name.startswith(EPSILON_PREFIX) and spread_widely(values)
         is_log = min(ends) > 0 and (needs_log_axis(values) or spread)
         if is_log:
             layout |= log_axis(ends)
@@ -82,8 +88,10 @@ class ObjectiveAxis:
             high = 1.08 * max(ends) or 1.0
             ticks = _ticks(0.0, high) if finite else []
             layout |= {"range": [0.0, high], "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+        if is_log:
+            layout["title"]["text"] += LOGARITHMIC
         if name.startswith(EPSILON_PREFIX):
-            layout |= _ticks_at_points(values, layout["range"], is_log=is_log)
+            layout |= ticks_at_points(values, layout["range"], is_log=is_log)
         if len(finite) == len(found):
             return cls(name, size, layout, math.nan)
         low, high = layout["range"]
@@ -104,19 +112,6 @@ def _ticks(low: float, high: float) -> list[float]:
     step = 10 ** math.floor(math.log10((high - low) / 5))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= 6)
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _ticks_at_points(values: Sequence[float], limits: Sequence[float], *, is_log: bool) -> Json:
-    """Ticks at the ε of all points, where their labels have room; {} where they have not.
-
-    ``limits``: of the axis, logarithms to base 10 if ``is_log``.
-    """
-    shown = {text.epsilon(value): value for value in sorted(values)}
-    places = [math.log10(value) if is_log else value for value in shown.values()]
-    least = _LABEL * (limits[1] - limits[0])
-    if not places or any(after - before < least for before, after in pairwise(places)):
-        return {}
-    return {"tickvals": list(shown.values()), "ticktext": list(shown)}
 
 
 def strip_line(axis: ObjectiveAxis, which: str) -> list[Json]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
+from sfumato.report.formatting import points_between
 from sfumato.report.page.not_accounted import noise_from_seed
 from sfumato.report.pareto.axis import ACCURACY, SCORES, title_of
 from sfumato.report.pareto.knee import knee_sentences
@@ -39,8 +40,11 @@ def headline(swept: ParetoPage) -> str:
     alone = f" One seed each{tested}: a small difference between points may be chance." if seeds == 1 else ""
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
     bends = knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
-    said = [*_best_by_rule(swept), *bends, *_epsilons_in_words(swept), f"{counted}{of}{failed}.{alone}"]
     only_target = tuple(swept.keys) == (WORDS["privacy.noise.epsilon"],)  # its least has the least ε
+    if only_target and bends and not math.isnan(swept.guess):
+        bends[-1] += f" Guessing would give {text.percent(swept.guess)}."
+    said = [*_best_by_rule(swept), *bends, *_sentence_on_baseline(swept), *_epsilons_in_words(swept)]
+    said.append(f"{counted}{of}{failed}.{alone}")
     for name in varied_objectives(swept):
         if only_target and (name.startswith(EPSILON_PREFIX) or (bends and name in SCORES)):
             continue  # then the sentence on the front has the best score
@@ -60,9 +64,7 @@ def headline(swept: ParetoPage) -> str:
         for name in swept.measured
         if name.startswith(EPSILON_PREFIX) and (other := repeated_by(swept, name)) is not None
     ]
-    if only_target and bends and not math.isnan(swept.guess):
-        said.append(f"Guessing would give {text.percent(swept.guess)}.")
-    said += [*_trust_difference_sentence(swept), *_sentence_on_baseline(swept)]
+    said += _trust_difference_sentence(swept)
     if any(name in SCORES for name in swept.measured) and any(map(_is_bounded, swept.points)):
         said.append(noise_from_seed("a"))
     failures = ["Some points failed; they are listed below."] if swept.failures else []
@@ -185,8 +187,8 @@ def _trust_difference_sentence(swept: ParetoPage) -> list[str]:
 
 
 def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
-    """One sentence on what a run without noise reaches, or that there is none, where scores have no point
-    without noise; else [].
+    """One sentence on what a run without noise reaches, and what noise costs each point, or that there is no
+    such run, where scores have no point without noise; else [].
     """
     names = [name for name in swept.measured if name.startswith(EPSILON_PREFIX)]
     known = [{value_of(point, name) for name in names} for point in swept.points]
@@ -195,7 +197,23 @@ def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
     if silent or score is None:
         return []
     if not math.isnan(swept.silent):
-        return [
-            f"Without noise {title_of(score)} is {SCORES[score].text(swept.silent)} ({swept.silent_name})."
-        ]
+        without = (
+            f"Without noise {title_of(score)} is {SCORES[score].text(swept.silent)} ({swept.silent_name})"
+        )
+        return [f"{without}{_costs_of_points(swept, score)}."]
     return ["What the noise costs in all is not known: no point, and no run beside the sweep, is without it."]
+
+
+def _costs_of_points(swept: ParetoPage, score: str) -> str:
+    """A clause, after a colon, on how many points of accuracy noise costs at each of a few points; "" of
+    other scores and of many points.
+    """
+    if score != ACCURACY or len(swept.points) > _MOST_EPSILONS:
+        return ""
+    costs = [
+        (points_between(swept.silent, value_of(point, score)), swept.describe_point(point))
+        for point in reversed(swept.points)
+        if not math.isnan(value_of(point, score))
+    ]
+    each = [f"{cost:.1f} points at {where}" if cost > 0 else f"none seen at {where}" for cost, where in costs]
+    return f": the noise costs {text.join_names(each)}" if each else ""

@@ -34,6 +34,7 @@ from sfumato.run_folder.reader import write_text
 
 _MOST_OPEN = 12  # points whose links are shown
 _FRONT = "The Pareto front: the points that no other point beats, as good in both figures and better in one."
+_RAW = "devices that send raw updates to a trusted edge"
 _FILLED = "Filled markers, joined by a line: the Pareto front."
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 
@@ -89,9 +90,10 @@ def _points_table(swept: ParetoPage) -> str:
             " On the front: no other point is as good in every objective and better in one; how many "
             "devices are raw is no objective."
         )
+    several = any(point.seeds > 1 for point in swept.points)
     rows = [
         (
-            *(*point.labels, point.seeds),
+            *(*point.labels, *[point.seeds][:several]),
             *(describe_objective(point, name) for name in names),
             *(point.raw_to_trusted_edge, *["yes" if best else ""][: len(front)]),
         )
@@ -99,12 +101,12 @@ def _points_table(swept: ParetoPage) -> str:
     ]
     values = (value_of(point, name) for point in swept.points for name in names)
     unbounded = "; ∞: no guarantee" if math.inf in values else ""
-    first = len(swept.keys)
+    first, of_seeds = len(swept.keys), " and seed" if several else ""
     return text.html_table(
-        [*swept.keys, "seeds", *map(_column_title, names), "devices raw to a trusted edge", *front],
+        [*swept.keys, *["seeds"][:several], *map(_column_title, names), _RAW, *front],
         rows,
-        caption=f"{_seeds_note(swept)}ε: the worst unit and seed, before training{unbounded}.{told}",
-        numeric=tuple(range(first, first + 2 + len(names))),
+        caption=f"{_seeds_note(swept)}ε: the worst unit{of_seeds}, before training{unbounded}.{told}",
+        numeric=tuple(range(first, first + 1 + several + len(names))),
         stacked=True,
     )
 
@@ -167,7 +169,8 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
         "shapes": [*strip_line(x, "x"), *strip_line(y, "y"), *map(_level_line, levels)],
     }
     strip = " ∞: no guarantee." if not (math.isnan(x.infinite) and math.isnan(y.infinite)) else ""
-    as_first = "" if with_legend else " Colours and symbols: as in the legend of the first figure."
+    marks = "Colours and symbols" if look.symbols else "Colours"
+    as_first = "" if with_legend else f" {marks}: as in the legend of the first figure."
     notes = [] if all(on) else [_FILLED]
     notes += [f"Not drawn: ε is {trust}."] if trust else []
     notes += [f"Dotted: without noise, {SCORES[up].text(level)}."] if levels else []

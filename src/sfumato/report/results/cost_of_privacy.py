@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sfumato.report.formatting import join_names, number, percents_apart, points_between, title, whole
+from sfumato.report.formatting import (
+    how_many,
+    join_names,
+    number,
+    percents_apart,
+    points_between,
+    title,
+    whole,
+)
+from sfumato.report.results.chance import MAY_BE_CHANCE, note_on_chance, tested_examples
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
 from sfumato.report.results.series import Series
@@ -21,30 +30,33 @@ from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_
 
 OVER = 10  # values in a running mean
 _MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is taken
-BESIDE = "beside this run's"
-"""Where a run in another folder of the same place is, for its name."""
 _PERSONAL = Headline("personal_accuracy", "accuracy on data like the workers' own %", 100.0)
 _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it are read
 
 
-def cost_of_privacy(series: Sequence[Series]) -> list[str]:
-    """Sentences on how much accuracy a run with noise loses to one of the same spec but for noise.
+def costs_of_noise(series: Sequence[Series]) -> list[CostOfNoise]:
+    """What each run with noise loses in its score to one of the same spec but for noise.
 
     [] where no such two runs are among ``series``.
     """
     silent = [one for one in series if not has_noise(one.first.spec_dict)]
-    said = []
+    found = []
     for one in (one for one in series if has_noise(one.first.spec_dict)):
         score = headline_of(one.first.metrics)
         beside = [other for other in silent if _differ_in_noise_only(one, other)]
         alike = [other for other in beside if headline_of(other.first.metrics) == score]
-        found = [pair for other in alike if (pair := _Compared.of(one, other, score)) is not None]
-        if found:
-            said.append(min(found, key=lambda pair: pair.gain).sentence)
-    return said
+        pairs = [pair for other in alike if (pair := CostOfNoise.of(one, other, score)) is not None]
+        if pairs:
+            found.append(min(pairs, key=lambda pair: pair.gain))
+    return found
 
 
-class _Compared(NamedTuple):
+def costs_by_runs_beside(series: Sequence[Series]) -> list[CostOfNoise]:
+    """`costs_of_noise`, by runs without noise among ``series`` or else by those in folders beside them."""
+    return costs_of_noise(series) or costs_of_noise([*series, *twins_beside(series)])
+
+
+class CostOfNoise(NamedTuple):
     """A run beside one of the same spec without noise.
 
     Attributes:
@@ -64,7 +76,7 @@ class _Compared(NamedTuple):
     best: float
 
     @classmethod
-    def of(cls, one: Series, other: Series, score: Headline) -> _Compared | None:
+    def of(cls, one: Series, other: Series, score: Headline) -> CostOfNoise | None:
         """The pair; ``None`` where either has no measured value."""
         over = max(values_in_mean(each, score.column) for each in (one, other))
         reached, best = (mean_in_the_end(each, score.column, over) for each in (one, other))
@@ -77,25 +89,42 @@ class _Compared(NamedTuple):
         return (self.reached - self.best) * (1 if self.score.higher_is_better else -1)
 
     @property
+    def amount(self) -> str:
+        """The loss, ``0.8 points`` of accuracy or ``0.05`` of another score; "" where none is seen."""
+        if self.score is not ACCURACY:
+            return number(-self.gain) if self.gain < 0 else ""
+        lost = points_between(self.best, self.reached)
+        return f"{lost:.1f} points" if lost > 0 else ""
+
+    @property
+    def note_on_chance(self) -> str:
+        """`chance.note_on_chance` of the two runs."""
+        return note_on_chance([self.one, self.other], self.score, [self.reached, self.best])
+
+    @property
     def sentence(self) -> str:
         """What the noise costs, both scores, and whether it may be chance."""
         score, spec = self.score, self.one.first.spec_dict
         what = "noise, the receiver's included," if sends_over_the_air(spec) else "the noise"
-        amount, seen = f"{number(-self.gain)} of {score.name}", self.gain < 0
+        lost = f"{self.amount} of {score.name}{self._in_examples()}"
+        cost = f"{title(what)} costs {lost}" if self.amount else f"No cost of {what} is seen"
+        many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
+        note = f" ({self.note_on_chance})" if self.note_on_chance else ""
         reached, best = score.text(self.reached), score.text(self.best)
         if score is ACCURACY:
-            lost = points_between(self.best, self.reached)
-            amount, seen = f"{lost:.1f} points of accuracy", lost > 0
             reached, best = percents_apart(self.reached, self.best)
-        cost = f"{title(what)} costs {amount}" if seen else f"No cost of {what} is seen"
-        clipped = " Both clip: what clipping costs is not in this." if clip_of(spec) else ""
-        chance = note_on_chance(self.one, self.other, score, [self.reached, self.best])
-        many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
         return (
             f"{cost}: {self.one.name} ends at {reached}{many}, and "
-            f"{self.other.name}, which has no noise, at {best}{f' ({chance})' if chance else ''}."
-            f"{self._in_the_last()}{clipped}"
+            f"{self.other.name}, which has no noise, at {best}{note}."
+            f"{self._in_the_last()}{_clipping_left_out([self])}"
         )
+
+    def _in_examples(self) -> str:
+        """The loss in test examples, after a space, where both accuracies are of the same ones; else ""."""
+        count = tested_examples(self.one, self.score)
+        if not count or self.over > 1 or not len(self.one.runs) == len(self.other.runs) == 1:
+            return ""
+        return f" ({whole(round(-self.gain * count))} of {how_many(count, 'test example')})"
 
     def _in_the_last(self) -> str:
         """A sentence, after a space, on the last round alone, if means of several are compared and differ
@@ -107,6 +136,37 @@ class _Compared(NamedTuple):
         if ends == [self.score.text(self.reached), self.score.text(self.best)]:
             return ""
         return f" Accuracy jumps from round to round; in the last alone they have {ends[0]} and {ends[1]}."
+
+
+def several_costs_in_words(costs: Sequence[CostOfNoise]) -> list[str]:
+    """What the noise costs several runs, as one paragraph where they are judged by one score; [] for none."""
+    if len(costs) < 2 or len({each.score for each in costs}) > 1:
+        return [each.sentence for each in costs]
+    score = costs[0].score
+    air = any(sends_over_the_air(each.one.first.spec_dict) for each in costs)
+    what = "noise, the receiver's included," if air else "the noise"
+    told = [
+        f"{each.amount or 'none seen'} in {each.one.name}"
+        f"{' (may be chance)' if each.note_on_chance.endswith(MAY_BE_CHANCE) else ''}"
+        for each in costs
+    ]
+    others = dict.fromkeys(f"{each.other.name} ({score.text(each.best)})" for each in costs)
+    named = f"{join_names(list(others), len(others))}, which {'has' if len(others) == 1 else 'have'} no noise"
+    over = max(each.over for each in costs)
+    many = f" Compared are means of the last {over} evaluations." if over > 1 else ""
+    return [
+        f"What {what} costs in {score.name}: {join_names(told, len(told))}, compared with {named}.{many}"
+        f"{_clipping_left_out(costs)}"
+    ]
+
+
+def _clipping_left_out(costs: Sequence[CostOfNoise]) -> str:
+    """A sentence, after a space, that what clipping costs is in none of ``costs``; "" where no run clips."""
+    if not any(clip_of(each.one.first.spec_dict) for each in costs):
+        return ""
+    if len(costs) == 1:
+        return " Both runs clip, so what clipping costs is not in this figure."
+    return " All these runs clip, so what clipping costs is not in these figures."
 
 
 def values_in_mean(one: Series, column: str) -> int:
@@ -126,30 +186,6 @@ def mean_in_the_end(one: Series, column: str, over: int) -> float:
         return one.final(column).value
     values = one.curve(column).mean[-over:]
     return float(values.mean()) if len(values) else math.nan
-
-
-def note_on_chance(one: Series, other: Series, score: Headline, values: Sequence[float]) -> str:
-    """A note that two runs have one seed each, and that a difference of their accuracies, or that none is
-    seen, may be chance; "" with several seeds.
-
-    ``values``: the ``score`` of both runs.
-    """
-    if not len(one.runs) == len(other.runs) == 1:
-        return ""
-    labels = one.test_labels if score is ACCURACY else None
-    count = sum(labels.values()) if labels else 0
-    if not count or abs(values[0] - values[1]) > by_chance(values, count):
-        return "one seed each"
-    return f"one seed each, {whole(count)} test examples: may be chance"
-
-
-def by_chance(accuracies: Sequence[float], count: int) -> float:
-    """By how much two ``accuracies`` on ``count`` test examples may differ by the draw of the examples alone.
-
-    It is 1.96 standard errors of the difference of two shares, as if each had test examples of its own. On
-    the same examples models tend to err alike, so this bound is rather too large.
-    """
-    return 1.96 * math.sqrt(sum(share * (1 - share) for share in accuracies) / count)
 
 
 def _differ_in_noise_only(one: Series, other: Series) -> bool:
@@ -172,31 +208,26 @@ def twins_beside(series: Sequence[Series]) -> list[Series]:
         places.setdefault(one.folder.resolve().parent, []).append(one)
     own = {one.folder.resolve() for one in series}
     return [
-        twin
-        for place, ones in places.items()
-        for twin in _twins_in(place, ones, BESIDE, own)
-        if twin is not None
+        twin for place, ones in places.items() for twin in _twins_in(place, ones, own) if twin is not None
     ]
 
 
-def twin_in(place: Path, one: Series, where: str) -> Series | None:
+def twin_in(place: Path, one: Series) -> Series | None:
     """The most recent finished run in a folder of ``place`` whose spec is that of ``one`` but for noise.
 
-    ``None`` where there is none, or ``one`` has no noise. ``where``: words for the place, put into its name.
+    ``None`` where there is none, or ``one`` has no noise.
     """
-    return _twins_in(place, [one], where, {one.folder.resolve()})[0]
+    return _twins_in(place, [one], {one.folder.resolve()})[0]
 
 
-def _twins_in(
-    place: Path, series: Sequence[Series], where: str, own: Collection[Path]
-) -> list[Series | None]:
+def _twins_in(place: Path, series: Sequence[Series], own: Collection[Path]) -> list[Series | None]:
     """`twin_in` of each run; folders are read until all that have noise have one, those ``own`` never."""
     found: list[Series | None] = [None] * len(series)
     wanted = [number for number, one in enumerate(series) if has_noise(one.first.spec_dict)]
     for folder in folders_in(place, own) if wanted else ():
-        twin = _finished_twin(folder, [series[number] for number in wanted], where)
+        twin = _finished_twin(folder, [series[number] for number in wanted])
         if twin is not None:
-            fitting = [number for number in wanted if cost_of_privacy([series[number], twin])]
+            fitting = [number for number in wanted if costs_of_noise([series[number], twin])]
             found = [twin if number in fitting else one for number, one in enumerate(found)]
             wanted = [number for number in wanted if number not in fitting]
         if not wanted:
@@ -204,16 +235,13 @@ def _twins_in(
     return found
 
 
-def _finished_twin(folder: Path, series: Sequence[Series], where: str) -> Series | None:
-    """The run in a folder, if it is finished, has no noise, and a spec that trains as one of ``series``.
-
-    Its name says where it is.
-    """
+def _finished_twin(folder: Path, series: Sequence[Series]) -> Series | None:
+    """The run in a folder, if it is finished, has no noise, and a spec that trains as one of ``series``."""
 
     def trains_alike(spec: Mapping[str, Any]) -> bool:
         return any(trains_alike_but_for_noise(one.first.spec_dict, spec) for one in series)
 
-    one = finished_run_in(folder, trains_alike, where)
+    one = finished_run_in(folder, trains_alike)
     return None if one is None or has_noise(one.first.spec_dict) else one
 
 
@@ -229,7 +257,7 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
         empty for a run without noise or with adaptive control.
     """
     if twin is not None:
-        return cost_of_privacy([one, twin])[:1], ""
+        return [each.sentence for each in costs_of_noise([one, twin])], ""
     spec_dict = one.first.spec_dict
     if not has_noise(spec_dict) or spec_dict.get("control"):  # no twin: what is drawn depends on noise
         return [], ""

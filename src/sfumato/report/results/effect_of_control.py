@@ -8,8 +8,9 @@ from shlex import quote
 from typing import Any
 
 from sfumato.report import formatting as text
+from sfumato.report.results.chance import note_on_chance
 from sfumato.report.results.comparability import radio_model
-from sfumato.report.results.cost_of_privacy import BESIDE, cost_of_privacy, note_on_chance, twins_beside
+from sfumato.report.results.cost_of_privacy import costs_of_noise, twins_beside
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
 from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import has_noise
@@ -36,21 +37,23 @@ def effect_of_control(one: Series) -> list[str]:
         return []
     said = [*_savings(one, other), *_score_instead(one, other)]
     compared = f"With control: {text.join_names(said, len(said))}, compared with {other.name}"
-    without = cost_of_privacy([other, *twins_beside([other])])
+    without = costs_of_noise([other, *twins_beside([other])])
     found = [f"{compared}, which is the same without control."]
     if not without and has_noise(one.first.spec_dict):
         return [
             *found,
             "What the noise costs in accuracy is not known: no run without either lies beside this one.",
         ]
-    return [*found, *(f"Of the noise, without control: {each}" for each in without)]
+    return [*found, *(f"Of the noise, without control: {each.sentence}" for each in without)]
 
 
 def unknown_effect(one: Series) -> str:
-    """A sentence that it is not known what control saves, and what noise costs."""
-    costs = ", and what the noise costs in accuracy, are" if has_noise(one.first.spec_dict) else " is"
-    what = f"What control saves{costs} not known"
-    return f"{what}: no run without control lies beside this one."
+    """A sentence that it is not known whether control was worth it, and what is missing to know."""
+    costs = ", and what the noise costs in accuracy" if has_noise(one.first.spec_dict) else ""
+    return (
+        "Whether adaptive control was worth it is not known: no run without control lies beside this one. "
+        f"The commands below tell what control saves{costs}."
+    )
 
 
 def commands_without_control(one: Series) -> tuple[str, str]:
@@ -86,7 +89,7 @@ def _without_control_beside(one: Series) -> Series | None:
         return not spec.get("control") and _compared(spec) == _compared(one.first.spec_dict)
 
     for other in folders_in(folder.parent, {folder}):
-        found = finished_run_in(other, fits, BESIDE)
+        found = finished_run_in(other, fits)
         if found is not None:
             return found
     return None
@@ -147,8 +150,8 @@ def _score_instead(one: Series, other: Series) -> list[str]:
     if score is not ACCURACY:
         return [f"{score.name} {score.text(mine)}, not {score.text(theirs)}"]
     points = text.points_between(mine, theirs)
-    shown = ", not ".join(text.percents_apart(mine, theirs))
     size = f"{abs(points):.1f} points {'more' if points > 0 else 'less'}"
     amount = size if points else "equal"
-    chance = note_on_chance(one, other, score, [mine, theirs])
-    return [f"{amount} accuracy ({shown}{f'; {chance}' if chance else ''})"]
+    shown = ", not ".join(text.percents_apart(mine, theirs))
+    note = note_on_chance([one, other], score, [mine, theirs])
+    return [f"{amount} accuracy ({shown}{f'; {note}' if note else ''})"]

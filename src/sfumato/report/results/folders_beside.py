@@ -27,10 +27,10 @@ def folders_in(place: Path, own: Collection[Path]) -> Iterator[Path]:
     yield from recent[:_MOST_FOLDERS]
 
 
-def finished_run_in(folder: Path, fits: Callable[[Mapping[str, Any]], bool], where: str) -> Series | None:
+def finished_run_in(folder: Path, fits: Callable[[Mapping[str, Any]], bool]) -> Series | None:
     """The run in a folder whose spec ``fits``, if all its seeds are finished; else ``None``.
 
-    Its spec alone is read first. Its name says where it is, by ``where``: words for the place.
+    Its spec alone is read first. Its name says in which folder it is.
     """
     try:
         if not fits(read_run_spec(folders_of_seeds(folder)[0])):
@@ -40,7 +40,7 @@ def finished_run_in(folder: Path, fits: Callable[[Mapping[str, Any]], bool], whe
         return None  # damaged, or being written
     if not all(run.finished for run in one.runs):
         return None
-    return replace(one, name=f"the run in the folder {folder.name} {where}")
+    return replace(one, name=f"the run in the folder {folder.name}")
 
 
 def spec_beside(one: Series, folder: Path) -> str:

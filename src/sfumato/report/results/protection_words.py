@@ -60,7 +60,7 @@ def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
         said for kind in ("device", "record", "person") for said in _about_units(series, matrix, kind, at)
     ]
     protected += after_run_sentence(series.first.privacy)
-    within, units = kind_within_devices(series.first), []
+    within, units = kind_within_devices(series.first.privacy.guarantees), []
     if within is not None:
         held = held_in_run(series.first, within).each
         units = unit_sentences(series.first.spec_dict, within, series.network.device_word, held)

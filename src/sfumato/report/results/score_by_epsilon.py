@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from sfumato.report.formatting import epsilon, number, percent, points_between, whole
+from sfumato.report.results.chance import tested_examples, within_chance
 from sfumato.report.results.comparability import by_score_and_data, have_comparable_epsilons
-from sfumato.report.results.cost_of_privacy import by_chance
 from sfumato.report.results.epsilon_words import several_in_words
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import Summary, guess_of_run, unit_of_run
@@ -40,8 +40,35 @@ def score_by_epsilon(series: Sequence[Series], summaries: Sequence[Summary]) -> 
     guessing = "" if math.isnan(guess) else f" Guessing would give {percent(guess)}."
     return [
         f"What more ε towards the cloud brings in {score.name}: {'; '.join(steps)}.{guessing}",
+        *_least_within_chance(score, points),
         several_in_words(f"a {unit_of_run(points[0][0].first)}'s", [one.epsilon_cloud for _, one in points]),
     ]
+
+
+def _least_within_chance(score: Headline, points: Sequence[_Point]) -> list[str]:
+    """A sentence on the run with the least ε whose score is not worse than the best by more than chance may
+    make it; [] where chance is not known.
+
+    ``points``: by rising ε.
+    """
+    better = max if score.higher_is_better else min
+    best = better(points, key=lambda point: point[1].final_score)
+    near = [point for point in points if point is best or _note_on_chance(score, point, best)]
+    if not _is_chance_known(score, best):
+        return []
+    (one, summary), most = near[0], score.text(best[1].final_score)
+    if near[0] is best:
+        return [f"With every smaller ε {score.name} is worse than {most} by more than chance may make it."]
+    least = f"{epsilon(summary.epsilon_cloud)} ({score.text(summary.final_score)}, {one.name})"
+    return [
+        f"The smallest ε whose {score.name} is not worse than the best ({most}, {best[0].name}) by more than "
+        f"chance may make it: {least}."
+    ]
+
+
+def _is_chance_known(score: Headline, point: _Point) -> bool:
+    """Whether it is known by how much a score may differ by chance: by seeds, or by test examples."""
+    return not math.isnan(point[1].final_score_half_width) or tested_examples(point[0], score) > 0
 
 
 def _differ_in_noise_only(series: Sequence[Series]) -> bool:
@@ -72,8 +99,6 @@ def _note_on_chance(score: Headline, less: _Point, more: _Point) -> str:
     if not any(map(math.isnan, widths)):
         within = abs(after - before) <= math.hypot(*widths)
         return " (may be chance: less than the spread over seeds)" if within else ""
-    labels = less[0].test_labels if score is ACCURACY else None
-    count = sum(labels.values()) if labels else 0
-    if count and abs(after - before) <= by_chance([before, after], count):
-        return f" (may be chance: {whole(count)} test examples)"
+    if within_chance(less[0], score, [before, after]):
+        return f" (may be chance: {whole(tested_examples(less[0], score))} test examples)"
     return ""

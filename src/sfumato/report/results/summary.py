@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from sfumato.guessing import guessing_in_words, share_of_guessing
-from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import epsilon, how_many, join_names, percent, whole
@@ -225,15 +224,15 @@ def _least_epsilon(row: Guarantee) -> float:
     return row.epsilon if row.least_known is None else row.least_known
 
 
-def kind_within_devices(run: RunFolder) -> str | None:
+def kind_within_devices(guarantees: Sequence[Guarantee]) -> str | None:
     """``record`` or ``person``, where all guarantees are about one of these; ``None`` where some are not."""
-    kinds = {row.unit_kind for row in run.privacy.guarantees}
+    kinds = {row.unit_kind for row in guarantees}
     return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
 def unit_of_run(run: RunFolder) -> str:
     """The unit (``device``, ``record`` or ``person``) that the ε of a comparison are about."""
-    return kind_within_devices(run) or "device"
+    return kind_within_devices(run.privacy.guarantees) or "device"
 
 
 def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
@@ -247,21 +246,10 @@ def epsilons_towards_workers(series: Series) -> list[float]:
     return _towards_devices(series) if family is not None and family.devices_observe else []
 
 
-def largest_towards_device(one: Series) -> float:
-    """The largest ε towards another single device; NaN without such a row."""
-    return max(_towards_devices(one), default=math.nan)
-
-
 def _towards_devices(one: Series) -> list[float]:
     """All ε of the main unit towards single other devices."""
     rows = (row for run in one.runs for row in of_main_unit(run.privacy.guarantees))
     return [row.epsilon for row in rows if row.relation.kind in ("peer", "other-device")]
-
-
-def has_edges(one: Series) -> bool:
-    """Whether there are aggregators between devices and the cloud."""
-    shape = one.network.shape
-    return not isinstance(shape, Tree) or shape.depth > 1
 
 
 def raw_to_trusted_in_words(one: Series) -> str:

@@ -67,7 +67,7 @@ def epsilon_lines(series: Series) -> list[str]:
     if not shown:
         return []
     delta = at_delta(first.privacy.delta)
-    kind = kind_within_devices(first)
+    kind = kind_within_devices(first.privacy.guarantees)
     if kind is not None:
         values = ", ".join(f"{names.titled(name)} {epsilon(value)}" for name, value in shown.items())
         whole = "; a device as a whole: ∞" if clip_kind_of(first.spec_dict) == "example" else ""
