@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -29,14 +30,15 @@ from sfumato.deployment import randomness as randomness_file
 from sfumato.deployment.collecting import with_own_noise
 from sfumato.deployment.consent import agree
 from sfumato.deployment.duties import duties
-from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition
+from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition, decode_answer, encode_answer
 from sfumato.deployment.randomness import SystemRandomness, secret_choice
 from sfumato.deployment.refusals import require_deployable
 from sfumato.errors import SpecError
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run
 from sfumato.verify.checker import check_run
-from sfumato.wire.frames import parse_frame
+from sfumato.wire.errors import MalformedMessageError
+from sfumato.wire.frames import Frame, parse_frame, seal_frame
 
 ERROR = 1e-7
 FIXED = {"participation": {"kind": "fixed", "count": 2}}
@@ -157,6 +159,53 @@ def test_everybody_is_asked_and_the_cloud_sees_nothing_of_who_counts(
             total += with_own_noise(terms, edge, position, nothing, drawn.noise_key(position))
             total += sum(found[children[place], position] for place in places)
         assert np.array_equal(found[edge, terms.at(0)], total)
+
+
+@pytest.mark.parametrize("places", [(0, 1), (1, 3)], ids=["drawn", "not drawn"])
+def test_a_message_that_is_too_long_is_refused_whether_it_counts_or_not(
+    places: tuple[int, int], tmp_path: Path
+) -> None:
+    """Who does not clip would show all others whether it was drawn, and with it who else may have been: the
+    account compares cohorts by messages as long as declared."""
+    with staged(EDGES, tmp_path) as stage:
+        terms, edge = stage.terms, stage.terms.edge(0)
+        stage.edge(edge)._randomness = Choosing(*places)
+        question = next(
+            data for data in stage.cloud().ask(0, model_of(stage)) if parse_frame(data).recipient == edge
+        )
+        asked = stage.edge(edge).receive(question)[0]
+        hostile = parse_frame(asked).recipient
+        assert hostile == list(terms.children(edge))[0]
+        (honest,) = stage.device(hostile).receive(asked)
+        position, about, _ = decode_answer(parse_frame(honest).payload, terms.parameters)
+        longest = terms.longest(hostile, position)
+
+        def sent(length: int) -> bytes:
+            steps = np.zeros(terms.parameters, np.int64)
+            steps[3] = -length
+            frame = Frame(
+                FrameKind.ANSWER, terms.session, hostile, edge, encode_answer(position, about, steps)
+            )
+            return seal_frame(frame, stage.identities[hostile])
+
+        with pytest.raises(MalformedMessageError, match="a message is longer than the declared"):
+            stage.edge(edge).receive(sent(math.floor(longest) + 1))
+        assert hostile in stage.edge(edge)._collection.missing  # type: ignore[union-attr]
+        stage.edge(edge).receive(sent(math.floor(longest)))
+        assert hostile not in stage.edge(edge)._collection.missing  # type: ignore[union-attr]
+
+
+def test_how_long_a_message_can_be_is_known_where_no_noise_is_in_it(tmp_path: Path) -> None:
+    with staged(
+        EDGES | {"privacy": EDGES["privacy"] | {"clip": {"kind": "update", "norm": 0.5}}}, tmp_path
+    ) as stage:
+        terms, first = stage.terms, RoundPosition(0, 0)
+        steps = 0.5 / 4 * terms.grid(first).scale  # of a message that is clipped to 1/2; four are averaged
+        assert steps < terms.longest(0, first) < steps * 1.001
+        assert terms.longest(terms.edge(0), terms.at(0)) == math.inf
+    with staged(STAR, tmp_path / "star") as stage:
+        assert stage.terms.noisy()[0]
+        assert stage.terms.longest(0, first) == math.inf
 
 
 def test_a_draw_stays_over_restarts_for_all_aggregations_of_its_round(tmp_path: Path) -> None:
