@@ -175,7 +175,7 @@ def test_a_message_that_is_too_long_is_refused_whether_it_counts_or_not(
         )
         asked = stage.edge(edge).receive(question)[0]
         hostile = parse_frame(asked).recipient
-        assert hostile == list(terms.children(edge))[0]
+        assert hostile == next(iter(terms.children(edge)))
         (honest,) = stage.device(hostile).receive(asked)
         position, about, _ = decode_answer(parse_frame(honest).payload, terms.parameters)
         longest = terms.longest(hostile, position)

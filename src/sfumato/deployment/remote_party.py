@@ -51,8 +51,8 @@ def spec_of_head(folder: Path) -> Spec | None:
 def require_own_run(folder: Path, terms: CommonTerms, number: int) -> None:
     """Check that the folder of the cloud, or of a master, holds no run folder of another session or master.
 
-    It would pass for this run. Of another master it has the model of another group: this one would ask its own
-    workers with it, some of whom no row of `account` lets see that model.
+    It would pass for this run. Of another master it has the model of another group: this one would ask its
+    own workers with it, some of whom no row of `account` lets see that model.
 
     A run folder without a checkpoint is refused too, as it would be replaced.
 
