@@ -216,7 +216,7 @@ def test_who_has_other_terms_is_told_apart(hop: Hop) -> None:
     with pytest.raises(RunError, match="device:0: has other terms"):
         hop.own("parent").require_child(hop.met("child", 0, "device:0"), said, nonces)
     own = hop.own("parent").session
-    relabelled = said.replace(bytes(32), own, 1)  # what was signed for another run does not count for this one
+    relabelled = said.replace(bytes(32), own, 1)  # it was signed for another run
     with pytest.raises(RunError, match="device:0: does not show the key"):
         hop.own("parent").require_child(hop.met("child", 0, "device:0"), relabelled, nonces)
 
