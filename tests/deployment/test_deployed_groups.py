@@ -18,6 +18,7 @@ from sfumato.deployment.consent import ConsentRefusedError, agree, proposed_cons
 from sfumato.deployment.duties import duties
 from sfumato.deployment.group_carrier import BetweenGroups
 from sfumato.deployment.ledger import OwnersLedger
+from sfumato.deployment.memory import PartyMemory
 from sfumato.deployment.messages import (
     FrameKind,
     RoundPosition,
@@ -162,6 +163,45 @@ def test_a_worker_whose_memory_was_put_back_answers_nothing_even_the_same(tmp_pa
         with pytest.raises(SessionMemoryError, match="another copy of this device"):
             worker.receive(asked[0])
         assert answer[0] in kept
+
+
+def test_a_run_is_booked_with_the_first_answers_of_a_worker_and_not_before(tmp_path: Path) -> None:
+    with staged_groups(GROUPS, tmp_path) as stage:
+        asked = [data for data in stage.questions(0, models_of(stage)) if parse_frame(data).recipient == 0]
+        cost = stage.worker(0)._agreement.cost
+
+        def is_booked() -> bool:
+            with closing(OwnersLedger(stage.ledger(0))) as ledger:
+                return ledger.holds(cost)
+
+        assert stage.worker(0).receive(asked[0]) == []
+        assert not is_booked()
+        assert len(stage.worker(0).receive(asked[1])) == 1
+        assert is_booked()
+
+
+def test_no_question_of_an_earlier_round_is_answered_with_those_of_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker fails after its answers of a round were recorded, and keeps the questions of that round."""
+    with staged_groups(GROUPS, tmp_path) as stage:
+        models = models_of(stage)
+        asked = [data for data in stage.questions(0, models) if parse_frame(data).recipient == 0]
+        record = PartyMemory.record
+
+        def failing(*what: Any) -> None:
+            record(*what)
+            raise SessionMemoryError("no room")
+
+        stage.worker(0).receive(asked[0])
+        with monkeypatch.context() as patch:
+            patch.setattr(PartyMemory, "record", failing)
+            with pytest.raises(SessionMemoryError):
+                stage.worker(0).receive(asked[1])
+        stage.play(0, models)
+        later = [data for data in stage.questions(1, models) if parse_frame(data).recipient == 0]
+        assert stage.worker(0).receive(later[0]) == []
+        assert len(stage.worker(0).receive(later[1])) == 1
 
 
 def test_a_worker_that_was_killed_while_it_waited_draws_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -20,6 +21,7 @@ from rehearsals import (
     on_the_grid,
     rehearsed,
     spec_of,
+    terms_of,
 )
 from scipy.stats import chisquare
 
@@ -29,14 +31,17 @@ from sfumato.deployment import randomness as randomness_file
 from sfumato.deployment.collecting import with_own_noise
 from sfumato.deployment.consent import agree
 from sfumato.deployment.duties import duties
-from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition
-from sfumato.deployment.randomness import SystemRandomness, secret_choice
+from sfumato.deployment.messages import FrameKind, IntArray, RoundPosition, decode_answer, encode_answer
+from sfumato.deployment.randomness import SystemRandomness, round_context, secret_choice
 from sfumato.deployment.refusals import require_deployable
 from sfumato.errors import SpecError
 from sfumato.schedule.resolve import resolve
 from sfumato.simulation.run import run
+from sfumato.spec.document import Spec
 from sfumato.verify.checker import check_run
-from sfumato.wire.frames import parse_frame
+from sfumato.wire.errors import MalformedMessageError
+from sfumato.wire.frames import Frame, parse_frame, seal_frame
+from sfumato.wire.keys import Identity
 
 ERROR = 1e-7
 FIXED = {"participation": {"kind": "fixed", "count": 2}}
@@ -123,6 +128,44 @@ def test_an_aggregator_draws_so_many_anew_in_every_round(tmp_path: Path) -> None
         assert len(set(found)) > 3  # of six sets; three or fewer with probability below 1e-16
 
 
+def test_every_edge_adds_up_as_many_as_the_account_has_for_it(tmp_path: Path) -> None:
+    """By the operating system's draws; one edge draws one of four, the other three of five."""
+    uneven = EDGES | {
+        "topology": {"kind": "tree", "edges": 2, "devices_per_edge": [4, 5]},
+        "training": EDGES["training"] | {"participation": {"kind": "fixed", "count": [1, 3]}},
+    }
+    with staged(uneven, tmp_path) as stage:
+        terms = stage.terms
+        for data in stage.cloud().ask(0, model_of(stage)):
+            stage.edge(parse_frame(data).recipient).receive(data)
+        counted = [stage.edge(terms.edge(edge))._collection._counted for edge in (0, 1)]  # type: ignore[union-attr]
+        assert [len(one) for one in counted] == [1, 3]
+        assert [terms.drawn_below(terms.edge(edge)) for edge in (0, 1)] == [1, 3]
+        assert all(one <= set(terms.children(terms.edge(edge))) for edge, one in enumerate(counted))
+        assert terms.drawn_below(terms.cloud) is None
+        said = [row.why for row in account(terms.plan.spec, unit="device:8").guarantees]
+        assert any("a draw of 3 of 5, unseen" in why for why in said)
+
+
+def test_a_generator_that_repeats_itself_gives_other_aggregators_and_rounds_other_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in copies of one machine. 40 draws of one of six sets are alike with probability 6^-39."""
+    with staged(EDGES, tmp_path) as stage:
+        plan, keys = stage.terms.plan, [Identity(), Identity()]
+        monkeypatch.setattr("os.urandom", bytes)
+        rows = {
+            tuple(
+                tuple(SystemRandomness().chosen(plan, 0, number, 2, round_context(key, b"run", node, number)))
+                for number in range(40)
+            )
+            for key in keys
+            for node in (stage.terms.edge(0), stage.terms.edge(1))
+        }
+        assert len(rows) == 4
+        assert all(len(set(row)) > 1 for row in rows)
+
+
 @pytest.mark.parametrize("places", [(0, 1), (1, 3)])
 def test_everybody_is_asked_and_the_cloud_sees_nothing_of_who_counts(
     places: tuple[int, int], tmp_path: Path
@@ -157,6 +200,53 @@ def test_everybody_is_asked_and_the_cloud_sees_nothing_of_who_counts(
             total += with_own_noise(terms, edge, position, nothing, drawn.noise_key(position))
             total += sum(found[children[place], position] for place in places)
         assert np.array_equal(found[edge, terms.at(0)], total)
+
+
+@pytest.mark.parametrize("places", [(0, 1), (1, 3)], ids=["drawn", "not drawn"])
+def test_a_message_that_is_too_long_is_refused_whether_it_counts_or_not(
+    places: tuple[int, int], tmp_path: Path
+) -> None:
+    """Who does not clip would show all others whether it was drawn, and with it who else may have been: the
+    account compares cohorts by messages as long as declared."""
+    with staged(EDGES, tmp_path) as stage:
+        terms, edge = stage.terms, stage.terms.edge(0)
+        stage.edge(edge)._randomness = Choosing(*places)
+        question = next(
+            data for data in stage.cloud().ask(0, model_of(stage)) if parse_frame(data).recipient == edge
+        )
+        asked = stage.edge(edge).receive(question)[0]
+        hostile = parse_frame(asked).recipient
+        assert hostile == next(iter(terms.children(edge)))
+        (honest,) = stage.device(hostile).receive(asked)
+        position, about, _ = decode_answer(parse_frame(honest).payload, terms.parameters)
+        longest = terms.longest(hostile, position)
+
+        def sent(length: int) -> bytes:
+            steps = np.zeros(terms.parameters, np.int64)
+            steps[3] = -length
+            frame = Frame(
+                FrameKind.ANSWER, terms.session, hostile, edge, encode_answer(position, about, steps)
+            )
+            return seal_frame(frame, stage.identities[hostile])
+
+        with pytest.raises(MalformedMessageError, match="a message is longer than the declared"):
+            stage.edge(edge).receive(sent(math.floor(longest) + 1))
+        assert hostile in stage.edge(edge)._collection.missing  # type: ignore[union-attr]
+        stage.edge(edge).receive(sent(math.floor(longest)))
+        assert hostile not in stage.edge(edge)._collection.missing  # type: ignore[union-attr]
+
+
+def test_how_long_a_message_can_be_is_known_where_no_noise_is_in_it(tmp_path: Path) -> None:
+    with staged(
+        EDGES | {"privacy": EDGES["privacy"] | {"clip": {"kind": "update", "norm": 0.5}}}, tmp_path
+    ) as stage:
+        terms, first = stage.terms, RoundPosition(0, 0)
+        steps = 0.5 / 4 * terms.grid(first).scale  # of a message that is clipped to 1/2; four are averaged
+        assert steps < terms.longest(0, first) < steps * 1.001
+        assert terms.longest(terms.edge(0), terms.at(0)) == math.inf
+    with staged(STAR, tmp_path / "star") as stage:
+        assert stage.terms.noisy()[0]
+        assert stage.terms.longest(0, first) == math.inf
 
 
 def test_a_draw_stays_over_restarts_for_all_aggregations_of_its_round(tmp_path: Path) -> None:
@@ -233,12 +323,20 @@ def test_the_sheet_and_the_words_of_a_consent_say_it(tmp_path: Path) -> None:
         assert "draws" not in " ".join(duties(stage.terms, stage.terms.cloud))
 
 
+def added_noise(spec: Spec) -> float:
+    """The std of all noise that reaches the cloud in a round, in units of the model."""
+    terms = terms_of(spec, 170, tuple(bytes([number]) * 32 for number in range(11)))
+    positions = [RoundPosition(0, index) for index in range(terms.last + 1)]
+    steps = [terms.noise_steps(terms.edge(edge), where) for edge in (0, 1) for where in positions]
+    return float(np.linalg.norm(steps)) / terms.grid(positions[0]).scale
+
+
 @pytest.mark.usefixtures("no_report", "coarse_losses")
 def test_the_run_folder_is_verified_and_does_not_tell_who_took_part(tmp_path: Path) -> None:
     folder = rehearsed(spec_of(EDGES), tmp_path, simulated=False)
     assert check_run(folder.path).problems == []
     assert folder.ledger["realised"]["participations"] is None
-    assert (folder.metrics["noise_std"] > 0).all()
+    assert folder.metrics["noise_std"].tolist() == pytest.approx([added_noise(spec_of(EDGES))] * 3, rel=1e-9)
     assert folder.metrics["bytes_up"].nunique() == folder.metrics["bytes_down"].nunique() == 1
     expected = {(row.unit, row.observer): row.epsilon for row in account(spec_of(EDGES)).guarantees}
     assert {(row.unit, row.observer): row.epsilon for row in folder.privacy.guarantees} == expected

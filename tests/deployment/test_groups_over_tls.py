@@ -11,14 +11,17 @@ import pytest
 import torch
 import yaml
 from forked_parties import LOG, Settings, answers, forked
-from handed_over import checked, free_addresses, written
+from handed_over import checked, free_addresses, put_run, written
 from rehearsals import GROUPS, drawn_by_run, on_the_grid, spec_of
 
 from sfumato.accounting import account
 from sfumato.cli import main
-from sfumato.deployment import remote_party, remote_rounds
+from sfumato.deployment import hops_check, remote_party, remote_rounds
 from sfumato.deployment.consent import read_consent
 from sfumato.deployment.hops_file import read_hops
+from sfumato.deployment.invitation import read_terms
+from sfumato.learning.server_optimizer import ServerState
+from sfumato.protocols.tree.state import DeployedState
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import score_sentence
 from sfumato.run_folder.reader import GROUPS_FILE, MODEL_FILE, load_run
@@ -78,6 +81,28 @@ def test_a_master_writes_what_its_folder_says(tmp_path: Path, capsys: pytest.Cap
     assert "compares the run with it, and dials master:0, master:2." in sheets["device-0"]
     for master in ("master:0", "master:2"):
         assert f"{master}'s key begins" in sheets["device-0"]
+
+
+def test_the_run_of_one_master_does_not_pass_for_that_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are of one session. With the copied run a master would show its workers the model of a group in
+    which they are not, which no row of `account` lets them see."""
+    out = handed_over(tmp_path, GROUPS, capsys)
+    monkeypatch.setattr(hops_check, "PATIENCE_S", 0.0)
+    _, terms = read_terms(out / "master-0")
+    start, session = (1, torch.zeros(1, terms.parameters), ServerState(1, ())), terms.session.hex()
+    together = terms.digest_of_keys(terms.heads)  # of a rehearsal, whose process plays all masters
+    for heads in (terms.digest_of_keys(terms.heads[:1]), together):
+        (run := out / "master-1" / "run").mkdir(exist_ok=True)
+        put_run(run, DeployedState(*start, session=session, heads=heads))
+        refused = f"{run}: is the run of another master than master:1; move it away"
+        assert refused in checked(out / "master-1", capsys)
+        assert main(["party", "master-1", "--folder", str(out)]) == 1
+        assert capsys.readouterr().err.strip() == f"sfumato: {refused}"
+    (run := out / "master-0" / "run").mkdir()
+    put_run(run, DeployedState(*start, session=session, heads=terms.digest_of_keys(terms.heads[:1])))
+    assert "has not been dialed by" in checked(out / "master-0", capsys)
 
 
 @pytest.mark.slow

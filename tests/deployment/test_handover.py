@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from handed_over import checked, free_addresses, written
+from handed_over import checked, free_addresses, put_run, written
 from rehearsals import STAR, TREE
 
 from sfumato.cli import main
@@ -27,9 +27,6 @@ from sfumato.deployment.hops_file import read_hops
 from sfumato.deployment.invitation import read_terms, start_party
 from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.tree.state import DeployedState, TreeState
-from sfumato.run_folder.rounds_log import EMPTY
-from sfumato.simulation import checkpoint as checkpoints
-from sfumato.simulation.checkpoint import TrainingPosition
 
 EDGES = {"cloud": {"address": "cloud.example:1"}, "edge-0": {"address": "graz.example:2"}}
 EDGES["edge-1"] = {"address": "linz.example:3", "listens": "0.0.0.0:4"}
@@ -249,12 +246,6 @@ def test_the_cloud_does_not_start_with_the_hops_of_another(
     assert "hops.yaml: children: got 2; must be those of" in capsys.readouterr().err
 
 
-def put_run(folder: Path, state: TreeState) -> None:
-    """A run folder with a checkpoint of that state."""
-    position = TrainingPosition(state, torch.zeros(3, dtype=torch.int64))
-    checkpoints.save(folder, checkpoints.Checkpoint(position, "", "", (), EMPTY, "cpu"))
-
-
 def test_a_run_of_other_terms_does_not_pass_for_this_one(
     star: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +263,9 @@ def test_a_run_of_other_terms_does_not_pass_for_this_one(
     (run / "checkpoint.pt").unlink()
     (run / "spec.yaml").touch()
     assert said in checked(cloud, capsys)
-    put_run(run, DeployedState(*start, session=read_terms(cloud)[1].session.hex()))
+    _, terms = read_terms(cloud)
+    own = DeployedState(*start, session=terms.session.hex(), heads=terms.digest_of_keys(terms.heads))
+    put_run(run, own)
     assert "has not been dialed by" in checked(cloud, capsys)
 
 

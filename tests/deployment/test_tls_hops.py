@@ -215,6 +215,10 @@ def test_who_has_other_terms_is_told_apart(hop: Hop) -> None:
     said = hop.own("child", bytes(32)).to_parent(hop.parent(), nonces)
     with pytest.raises(RunError, match="device:0: has other terms"):
         hop.own("parent").require_child(hop.met("child", 0, "device:0"), said, nonces)
+    own = hop.own("parent").session
+    relabelled = said.replace(bytes(32), own, 1)  # it was signed for another run
+    with pytest.raises(RunError, match="device:0: does not show the key"):
+        hop.own("parent").require_child(hop.met("child", 0, "device:0"), relabelled, nonces)
 
 
 def test_trust_is_not_passed_on(hop: Hop, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from report_factory import claim, guarantee, metrics, quickstart_privacy, quickstart_spec
 
@@ -150,6 +151,34 @@ def test_what_is_not_accounted_follows_from_whose_noise_it_is(run_folder: Make) 
     assert ["follows from its seed" in said for said in (plain, deployed, air)] == [True, False, True]
     assert "the noise is the receivers' own, and nobody draws it" in air
     assert "floating-point" not in deployed  # whose noise is discrete and exact
+
+
+def test_what_real_parties_play_no_simulator_measures(run_folder: Make) -> None:
+    """Beside a simulated run the captions name both."""
+    frame = metrics(5).assign(noise_std=[0.1, 0.2, 0.3, 0.4, 0.5])
+    simulated, folder = (
+        run_folder("a", frame=frame),
+        run_folder("b", frame=frame.assign(clip_fraction=np.nan)),
+    )
+
+    def told(*series: Series) -> str:
+        return unescape(page_of(series, folder.parent)).replace("\u00a0", " ")
+
+    one = told(series_of(folder, DEPLOYED))
+    assert "simulator" not in one
+    assert "time of the simulation" not in one
+    assert "measured by whoever wrote the run folder, not accounted for" in one
+    assert "It is what was declared, with what the grid adds." in one
+    assert "Noise is what was declared" in one
+    assert "time of the rounds" in one
+    assert "Losses and accuracies are measured exactly, and not accounted for; noise levels are those" in one
+    both = told(*load_series([simulated]), series_of(folder, DEPLOYED))
+    assert "measured by the simulator, or of a deployed run by whoever wrote the run folder" in both
+    assert "Measured by the simulator only. Of a deployed run it is what was declared" in both
+    assert "it depends on the machines that played them" in both
+    alone = told(*load_series([simulated]))
+    assert "measured by the simulator only, not accounted for" in alone
+    assert "what was declared" not in alone
 
 
 def test_that_nothing_was_learned_is_told_first_and_once(run_folder: Make) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from sfumato.cli import main
+from sfumato.protocols.tree.state import TreeState
+from sfumato.run_folder.rounds_log import EMPTY
+from sfumato.simulation import checkpoint as checkpoints
 
 PURPOSE = "a study"
 
@@ -38,3 +43,10 @@ def checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 1
     return told[0]
+
+
+def put_run(folder: Path, state: TreeState) -> None:
+    """A run folder with a checkpoint of that state."""
+    position = checkpoints.TrainingPosition(state, torch.zeros(3, dtype=torch.int64))
+    rounds = replace(EMPTY, rounds=state.round)
+    checkpoints.save(folder, checkpoints.Checkpoint(position, "", "", (), rounds, "cpu"))

@@ -127,6 +127,9 @@ class PlainCollection:
         room = _ROOM // len(self._children)
         if not (-room <= int(steps.min()) and int(steps.max()) <= room):
             raise MalformedMessageError(f"{name}: more than {room:,} steps")
+        longest = self._terms.longest(frame.sender, position)
+        if float(np.linalg.norm(steps.astype(np.float64))) > longest:
+            raise MalformedMessageError(f"{name}: a message is longer than the declared {longest:,.0f} steps")
         self.total += steps * int(frame.sender in self._counted)  # the same work for all
         self._seen.add((frame.kind, frame.sender))
         return []

@@ -6,8 +6,9 @@ made) is in another session: its frames are refused (`wire.frames`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -167,6 +168,13 @@ class CommonTerms(ABC):
     def heads(self) -> tuple[int, ...]:
         """Numbers of the aggregators without a parent: the cloud, or the masters of groups."""
 
+    def digest_of_keys(self, parties: Iterable[int]) -> str:
+        """A hash of the public keys of parties, in hexadecimal digits; by it a checkpoint knows its owners.
+
+        ``parties``: their numbers.
+        """
+        return digest(b"keys of parties", *(self.keys[party] for party in parties)).hex()
+
     @abstractmethod
     def parents(self, party: int) -> tuple[int, ...]:
         """Numbers of the aggregators that a device, or an edge, sends its answers to."""
@@ -209,6 +217,20 @@ class CommonTerms(ABC):
 
         ``None``: its weight is 0, and it sends nothing.
         """
+
+    def longest(self, child: int, position: RoundPosition) -> float:
+        """The largest l2 norm of what a child answers, in steps of the grid; infinite where noise is in it.
+
+        Args:
+            child: its number.
+            position: of the aggregation.
+        """
+        if child >= self.device_count:
+            return math.inf
+        encoding = self.encoding(child, position)
+        if encoding is None:
+            return 0.0
+        return encoding[1].sensitivity if encoding[1].noise_std == 0 else math.inf
 
     @abstractmethod
     def noise_steps(self, node: int, position: RoundPosition) -> float:

@@ -48,13 +48,13 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
         sources: Collection[str],
         on: Machines,
     ) -> None:
-        super().__init__(terms, carrier, simulated, sources, on)
+        super().__init__(terms, [one.number for one in masters], carrier, simulated, sources, on)
         self._terms, self._masters = terms, masters
 
     def initial(self, model: Tensor) -> DeployedState:
         """The state before the first round: every group of a master here has the initial model ``[P]``."""
         models = model.repeat(len(self._masters), 1)
-        return DeployedState(0, models, self._server.initial(models), session=self._session)
+        return self._state(0, models, self._server.initial(models))
 
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
         """Run round ``state.round``, whose models ``[M, P]`` are those of the groups of M masters.
@@ -77,7 +77,7 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
             bytes_up=self._carrier.bytes_up - up,
             bytes_down=self._carrier.bytes_down - down,
         )
-        return DeployedState(number + 1, models, server, session=self._session), stats
+        return self._state(number + 1, models, server), stats
 
     def _averages(self, number: int, models: Tensor) -> Tensor:
         """What the releases of round ``number`` come to, float32 ``[M, P]``; ``models`` are asked with."""

@@ -140,7 +140,7 @@ def _could_start(folder: Path, said: Invitation, terms: CommonTerms, *, confirm:
         from sfumato.simulation.training_inputs import TrainingInputs  # PyTorch: edges need none
 
         PartyFolder.open(folder).close()
-        require_own_run(folder, terms.session)
+        require_own_run(folder, terms, said.number)
         require_own_data(folder, terms)
         rows = len(TrainingInputs.of(terms.plan).data.test_labels)
         yield f"could start; its files fit {folder / TERMS}; it tests the model on {rows:,} rows"

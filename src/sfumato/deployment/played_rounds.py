@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
@@ -14,6 +14,7 @@ from sfumato.deployment.carrier import Carrier
 from sfumato.deployment.common_terms import CommonTerms
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.errors import RunError, SpecError
+from sfumato.learning.server_optimizer import ServerState
 from sfumato.protocols.base import FederatedProtocol, PilotNorms, RoundStats, State
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.tree.local_work import server_optimizer
@@ -46,6 +47,7 @@ class PlayedRounds(ABC, Generic[S]):
 
     Args:
         terms: of the run.
+        heads: numbers of the aggregators without a parent that play the run here.
         carrier: of frames.
         simulated: the protocol that would play the same plan.
         sources: where all parties' secret choices come from, for the run folder.
@@ -57,6 +59,7 @@ class PlayedRounds(ABC, Generic[S]):
     def __init__(
         self,
         terms: CommonTerms,
+        heads: Iterable[int],
         carrier: Carrier,
         simulated: FederatedProtocol[S],
         sources: Collection[str],
@@ -66,7 +69,7 @@ class PlayedRounds(ABC, Generic[S]):
         self._sources, self._on, self._purpose = sorted(sources), on, terms.purpose
         self.ranks: Ranks = ALONE
         self._server = server_optimizer(terms.plan.spec.training.server)
-        self._session = terms.session.hex()
+        self._session, self._heads = terms.session.hex(), terms.digest_of_keys(heads)
 
     @abstractmethod
     def initial(self, model: Tensor) -> DeployedState:
@@ -89,8 +92,12 @@ class PlayedRounds(ABC, Generic[S]):
     def _steps(self) -> list[float]:
         """The step of every aggregation's grid in the first round."""
 
+    def _state(self, number: int, model: Tensor, server: ServerState) -> DeployedState:
+        """The state after ``number`` rounds, of these terms and heads."""
+        return DeployedState(number, model, server, session=self._session, heads=self._heads)
+
     def _require_session(self, state: DeployedState) -> None:
-        """Refuse a state of other terms.
+        """Refuse a state of other terms; `remote_party.require_own_run` refuses one of another master.
 
         Raises:
             RunError: parties of other terms began the run.

@@ -48,16 +48,18 @@ def spec_of_head(folder: Path) -> Spec | None:
     return terms.plan.spec if said.number in terms.heads else None
 
 
-def require_own_run(folder: Path, session: bytes) -> None:
-    """Check that the folder of the cloud, or of a master, holds no run folder of another session.
+def require_own_run(folder: Path, terms: CommonTerms, number: int) -> None:
+    """Check that the folder of the cloud, or of a master, holds no run folder of another session or master.
 
-    It would pass for this run.
+    It would pass for this run. Of another master it has the model of another group: this one would ask its
+    own workers with it, some of whom no row of `account` lets see that model.
 
     A run folder without a checkpoint is refused too, as it would be replaced.
 
     Args:
         folder: of the cloud, or of a master.
-        session: of the terms.
+        terms: of the run.
+        number: of the cloud, or of the master.
 
     Raises:
         RunError: there is such a run folder, or it is damaged.
@@ -71,9 +73,11 @@ def require_own_run(folder: Path, session: bytes) -> None:
         return
     found = checkpoints.load(run)
     state = None if found is None else found.position.state
-    if not (isinstance(state, DeployedState) and state.session == session.hex()):
+    if not (isinstance(state, DeployedState) and state.session == terms.session.hex()):
         what = "is the run of other terms, or of another version of Sfumato, or has no checkpoint"
         raise RunError(f"{run}: {what}; move it away")
+    if state.heads != terms.digest_of_keys([number]):
+        raise RunError(f"{run}: is the run of another master than {terms.name(number)}; move it away")
 
 
 def require_own_data(folder: Path, terms: CommonTerms) -> None:
@@ -150,7 +154,7 @@ def play_remotely(
 
     said, terms = read_terms(folder)
     number = said.number
-    require_own_run(folder, terms.session)
+    require_own_run(folder, terms, number)
     require_own_data(folder, terms)
     with ExitStack() as opened:
         own = PartyFolder.open(folder)

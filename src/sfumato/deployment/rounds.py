@@ -44,13 +44,13 @@ class DeployedRounds(PlayedRounds[TreeState]):
         sources: Collection[str],
         on: Machines,
     ) -> None:
-        super().__init__(terms, carrier, simulated, sources, on)
+        super().__init__(terms, [cloud.number], carrier, simulated, sources, on)
         self._terms, self._cloud = terms, cloud
 
     def initial(self, model: Tensor) -> DeployedState:
         """The state before the first round, from the initial model ``[M]``."""
         state = self._simulated.initial(model)
-        return DeployedState(state.round, state.model, state.server, session=self._session)
+        return self._state(state.round, state.model, state.server)
 
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
         """Run round ``state.round``.
@@ -80,7 +80,7 @@ class DeployedRounds(PlayedRounds[TreeState]):
             bytes_up=carrier.bytes_up - up,
             bytes_down=carrier.bytes_down - down,
         )
-        return DeployedState(state.round + 1, model, server, session=self._session), stats
+        return self._state(state.round + 1, model, server), stats
 
     def _noise_std(self, grid: IntegerGrid) -> float:
         """The std of all noise in the global average; NaN where whose noise is in it is not told upwards."""

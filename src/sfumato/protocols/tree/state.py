@@ -98,15 +98,18 @@ class DeployedState(TreeState):
     Attributes:
         session: digest of the terms that the parties agreed on, in hexadecimal digits; only parties of the
             same terms can continue from it.
+        heads: digest of the keys of the aggregators without a parent that play the run here, in hexadecimal
+            digits; only they can continue from it, as others would send what was released to them alone.
     """
 
     kind: ClassVar[str] = "deployed"
 
     session: str = ""
+    heads: str = ""
 
     def pack(self) -> dict[str, Any]:
         """The whole state as numbers, texts and CPU tensors by name, for a checkpoint."""
-        return super().pack() | {"session": self.session}
+        return super().pack() | {"session": self.session, "heads": self.heads}
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any], device: str) -> Self:
@@ -115,4 +118,5 @@ class DeployedState(TreeState):
         Raises:
             Exception: of any class, where ``packed`` is no such state.
         """
-        return replace(super().unpack(packed, device), session=str(packed["session"]))
+        state = super().unpack(packed, device)
+        return replace(state, session=str(packed["session"]), heads=str(packed["heads"]))

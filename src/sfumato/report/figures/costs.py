@@ -18,6 +18,7 @@ from sfumato.report.results.comparability import (
     radio_model,
     unasked_columns,
 )
+from sfumato.report.results.measured import about_costs, about_noise, about_time, name_of_time, who_measured
 from sfumato.report.results.series import Curve, FloatArray, Series
 from sfumato.report.results.spec_sections import clip_kind_of
 from sfumato.run_folder.headline import Headline
@@ -61,7 +62,7 @@ def stays_the_same(one: Series, column: str) -> bool:
 
 
 def even_costs_table(one: Series) -> str:
-    """An HTML table of costs that grow about evenly and of the time of the simulation: the mean over rounds,
+    """An HTML table of costs that grow about evenly and of the time that it took: the mean over rounds,
     and of all; and values that hardly change. "" where there is none.
     """
     spec, rounds, rows = one.first.spec_dict, max(1, one.rounds_played), list[tuple[str, str, str]]()
@@ -70,7 +71,7 @@ def even_costs_table(one: Series) -> str:
         ("traffic down", "bytes_down", text.BYTES),
         ("energy to transmit", "energy_j", ()),
         ("time to transmit", "delay_s", text.SECONDS),
-        ("time of the simulation", "wall_time_s", text.SECONDS),
+        (name_of_time(one), "wall_time_s", text.SECONDS),
     ):
         if column in unasked_columns([one]):
             continue
@@ -93,7 +94,7 @@ def even_costs_table(one: Series) -> str:
         return ""
     caption = (
         "Totals with their mean over rounds, and values that hardly change, which do not add up (–). "
-        "Clipping, noise and time are measured by the simulator only."
+        f"{about_costs(one)}"
     )
     return text.html_table(
         ["", "a round, on average", f"all {rounds} rounds"], rows, caption=caption, numeric=(1, 2)
@@ -134,12 +135,12 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
               caption="Cumulative duration of all transmissions, by radio and wire, without computing time."),
         None if len(series) == 1 else _cost_figure(series, ["wall_time_s"], "Wall time", text.SECONDS,
               kind="wall",
-              caption="Cumulative time of the simulation; it depends on the machine, not on a deployment."),
+              caption=about_time(series)),
         _cost_figure(series, ["clip_fraction"], text.title(_what_is_clipped(series)), ((0.01, "%"),),
               kind="clip", cumulative=False, caption="Measured by the simulator only."),
         _cost_figure(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
               caption="Standard deviation of the noise that a round leaves in the global model: it follows "
-              "the learning rate and how many take part, too. Measured by the simulator only."),
+              f"the learning rate and how many take part, too. {about_noise(series)}"),
     ]  # fmt: skip
     return [figure for figure in figures if figure is not None]
 
@@ -277,7 +278,7 @@ def _score_over_cost_figure(
     axis = {"title": {"text": across}, "rangemode": "tozero"}
     if needs_log_axis(float(one.curve.rounds[-1]) for one in scaled):  # the final costs are far apart
         axis |= log_axis(cost / size for cost in spent)
-    title = text.title(score.name)
+    title, whose = text.title(score.name), who_measured([one for _, one in asked])
     costs = (text.quantity(float(one.curve.rounds[-1]) * size, units) for one in scaled)
     ends = (
         f"{one.name}: {score.text(one.last)} for {cost}." for one, cost in zip(scaled, costs, strict=True)
@@ -285,7 +286,7 @@ def _score_over_cost_figure(
     return curve_figure(
         scaled,
         title=f"{title}{where} against {kind.title}",
-        caption=f"{title} on held-out data over the cumulative {kind.title}; measured by the simulator only.",
+        caption=f"{title} on held-out data over the cumulative {kind.title}; measured by {whose}.",
         description=f"{title} against {kind.title}. {' '.join(ends)}",
         x_axis=axis,
         y_axis=score_axis(score, scaled),

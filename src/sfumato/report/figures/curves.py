@@ -25,6 +25,7 @@ from sfumato.report.figures.figure import (
 from sfumato.report.results.comparability import by_score_and_data, on_data
 from sfumato.report.results.cost_of_privacy import OVER, values_in_mean
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
+from sfumato.report.results.measured import who_measured
 from sfumato.report.results.series import BoolArray, Curve, Series
 from sfumato.report.results.summary import guess_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline
@@ -142,7 +143,8 @@ def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[
         dashed = RunCurve(number, "without noise", twin.curve(score.column), DASHES[1], over=over)
         curves[:] = [curves[0]._replace(over=over), dashed]
         notes += f" Dashed: {twin.name}, which is the same but for noise."
-    return [_score_figure(score, where, curves, notes, guess) for score, where, curves, guess in drawn]
+    whose = who_measured(series if twin is None else [*series, twin])
+    return [_score_figure(score, where, curves, whose, notes, guess) for score, where, curves, guess in drawn]
 
 
 def _comes_near(guess: float, curves: Sequence[RunCurve]) -> bool:
@@ -151,7 +153,7 @@ def _comes_near(guess: float, curves: Sequence[RunCurve]) -> bool:
 
 
 def _score_figure(
-    score: Headline, where: str, curves: Sequence[RunCurve], notes: str, guess: float
+    score: Headline, where: str, curves: Sequence[RunCurve], whose: str, notes: str, guess: float
 ) -> Figure:
     """The figure of one score over rounds, with a table.
 
@@ -159,6 +161,7 @@ def _score_figure(
         score: of the curves.
         where: `on_data`, in the title.
         curves: of all runs.
+        whose: who measured it.
         notes: sentences in the caption.
         guess: the accuracy of guessing; NaN where it is not known or not the same for all.
     """
@@ -172,7 +175,7 @@ def _score_figure(
         curves,
         title=f"{title}{where}",
         caption=(
-            f"{title} on held-out data{where.replace(' on ', ' of ', 1)}; measured by the simulator only, "
+            f"{title} on held-out data{where.replace(' on ', ' of ', 1)}; measured by {whose}, "
             f"not accounted for.{notes}{told}"
         ),
         level=level,
@@ -231,13 +234,14 @@ def personal_figure(series: Sequence[Series], twin: Series | None = None) -> Fig
     if twin is not None:
         curves.append(RunCurve(len(series), "without noise", twin.curve("personal_accuracy"), DASHES[1]))
         notes += f" Dashed: {twin.name}, which is the same but for noise."
+    whose = who_measured(series if twin is None else [*series, twin])
     ends = (f"{one.name}: {text.percent(one.last)} in the end." for one in curves)
     return curve_figure(
         curves,
         title="Personalised accuracy",
         caption=(
             "Mean accuracy over workers of their own models (the mean of their groups' models) on data "
-            f"distributed like their own; measured by the simulator only, not accounted for.{notes}"
+            f"distributed like their own; measured by {whose}, not accounted for.{notes}"
         ),
         description=f"Personalised accuracy over rounds. {' '.join(ends)}",
         y_axis=score_axis(ACCURACY, curves),

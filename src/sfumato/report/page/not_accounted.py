@@ -10,6 +10,9 @@ from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import has_noise
 
 _MEASURED = "Losses, accuracies, clip fractions and noise levels are measured exactly, and not accounted for."
+_OF_MODELS = (
+    "Losses and accuracies are measured exactly, and not accounted for; noise levels are those declared."
+)
 _BY_SIMULATOR = "A deployment does not release what a simulator measures on devices' data."
 _FROM_SEED = (
     "All noise of a simulation follows from its seed: whoever has that, or finds it by trying, can subtract "
@@ -51,7 +54,7 @@ def _about_test_examples(series: Sequence[Series]) -> list[str]:
 def not_accounted(series: Sequence[Series]) -> list[str]:
     """Sentences on what no ε of these runs covers, such as the seed of a simulation or wall time."""
     simulated = [one for one in series if not one.first.deployed]
-    lines = [f"{_MEASURED} {_BY_SIMULATOR}" if simulated else _MEASURED]
+    lines = [f"{_MEASURED} {_BY_SIMULATOR}" if simulated else _OF_MODELS]
     lines += _about_test_examples(series)
     if noisy := [one for one in simulated if has_noise(one.first.spec_dict)]:
         on_air_only = all(one.network.over_air and not one.network.has_noise for one in noisy)

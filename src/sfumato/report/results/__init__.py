@@ -15,6 +15,7 @@ Imported by ``report`` and what is above it; imports ``report`` and what ``repor
     grouped_run       a run over overlapping groups: ε of any two workers
     held              how many records or persons every party holds
     matrix            the matrix of guarantees: classes of units towards kinds of observers
+    measured          who found the figures that no ε accounts for: a simulator, or whoever wrote the folder
     network           the network of a run folder: tree or groups, trust, noise
     observer_labels   names of classes of devices, and of observers relative to a device
     power_limit       over the air: messages that the power limit made weaker
