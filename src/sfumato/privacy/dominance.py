@@ -25,7 +25,10 @@ _but_for_rate = attrgetter(*(field.name for field in fields(Sampling) if field.n
 
 
 def are_ways_at_most(ways: Ways, other: Ways) -> bool:
-    """Whether the smallest ε of ``ways`` is known to be at most that of ``other`` at every δ."""
+    """Whether the smallest ε of ``ways`` is known to be at most that of ``other`` at every δ.
+
+    ``False`` proves nothing. Both are the sound ways to charge one pair each, one or more.
+    """
     return all(any(is_at_most(one, against) for one in ways) for against in other)
 
 
@@ -50,6 +53,13 @@ def is_at_most(charge: Composition, other: Composition) -> bool:
 
     Releases that always use the unit amount to one Gaussian, so their μ² are added up; others are compared
     term by term, in the order they are in.
+
+    Args:
+        charge: one way of charging a pair.
+        other: a way of charging the same or another pair.
+
+    Returns:
+        ``True`` only if it is proved; ``False`` proves nothing.
     """
     if charge.neighbours != other.neighbours or charge.failure_probability > other.failure_probability:
         return False

@@ -70,7 +70,13 @@ class CoalitionView:
     senders: frozenset[tuple[int, int]]
 
     def how(self, tier: int, index: int) -> Literal["single", "sum"] | None:
-        """How messages reach the aggregator ``(tier, index)``; ``None`` if the coalition gets none there."""
+        """How the messages of its children reach the aggregator ``(tier, index)``, as far as the coalition
+        learns them.
+
+        Returns:
+            ``single``: each message by itself; ``sum``: only their sum; ``None``: the coalition learns
+            neither.
+        """
         if (tier, index) in self.single:
             return "single"
         return "sum" if (tier, index) in self.summed else None

@@ -298,7 +298,11 @@ class Exposure:
 
     @cached_property
     def without_names(self) -> tuple[str, frozenset[tuple[tuple[Sampling, tuple[Release, ...]], int]]]:
-        """The bound's name and all releases without texts: equal for exposures that only names tell apart."""
+        """The bound's name, and how often each pair of a draw and its releases happens, releases without
+        their texts.
+
+        Two exposures that differ only in the texts of their releases have equal results.
+        """
         counts: Counter[tuple[Sampling, tuple[Release, ...]]] = Counter()
         for drawn in self.draws:
             bare = tuple(release.without_names for release in drawn.releases)
@@ -306,7 +310,7 @@ class Exposure:
         return self.bound_name, frozenset(counts.items())
 
     def charges_same_as(self, other: Exposure) -> bool:
-        """Whether it is known to charge the same as ``other``."""
+        """Whether it surely charges the same releases as ``other``: both share one object of draws."""
         return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
     @property
@@ -316,7 +320,7 @@ class Exposure:
 
     @property
     def draw_hidden(self) -> bool:
-        """Whether the coalition sees none of the draws."""
+        """Whether the coalition sees none of the draws of participants."""
         return all(draw.sampling.hidden for draw in self.draws)
 
     @property
@@ -349,5 +353,7 @@ def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
 
 
 def are_unprotected(exposures: Iterable[Exposure]) -> bool:
-    """Whether each of ``exposures``, a pair's bounds, has a release without noise: then ε is infinite."""
+    """Whether each of ``exposures``, one for each bound of a pair, has a release without noise: then ε is
+    infinite.
+    """
     return all(exposure.is_unprotected for exposure in exposures)

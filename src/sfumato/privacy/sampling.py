@@ -184,7 +184,8 @@ class Sampling:
 
     @property
     def amplifies(self) -> bool:
-        """Whether the draw may amplify: it may leave the unit out, and the observer does not learn that.
+        """Whether this draw may lower ε: it may leave devices (or records) out, and the observer does not
+        learn which.
 
         Whether it does depends on the releases too (`Exposure.amplifies`).
         """
@@ -291,7 +292,8 @@ def is_visible_mixture(term: GaussianTerm) -> bool:
 
 
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
-    """The pairs (probability, μ²) of one release of ``term``, for an observer who is told every draw.
+    """Pairs (probability, μ²) of one release of ``term``, for an observer who is told the outcome of every
+    draw.
 
     ``term`` must have a public draw of its noise's scale (`has_scales`). The probabilities may add up to less
     than 1; with the rest the release does not depend on the unit.
@@ -309,7 +311,7 @@ def squared_mu_of_term(term: GaussianTerm) -> float:
 
 
 def merged_terms(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
-    """``terms`` with the counts of equal ones added up, in a fixed order.
+    """A list of ``terms`` in a fixed order, in which equal ones are one term with their counts added up.
 
     Terms that tell nothing are left out; draws that always take the unit become no sampling.
     """
