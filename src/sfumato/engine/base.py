@@ -63,10 +63,14 @@ class EngineSettings:
 
 
 def picked_device(device: str) -> str:
-    """``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``.
+    """The device to compute on: ``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else
+    ``cpu``.
+
+    Args:
+        device: ``auto``, ``cpu`` or ``cuda``, perhaps with an index.
 
     Raises:
-        SpecError: it is neither the CPU nor a CUDA device that is here.
+        SpecError: it is neither the CPU nor a CUDA device of this machine.
     """
     if device == "auto":
         return "cuda" if is_here("cuda") else "cpu"
@@ -99,7 +103,7 @@ def _cuda_devices() -> int:
 
 
 class Corrections(Protocol):
-    """What each of P devices adds to the gradient of every step."""
+    """The vector that each of P devices adds to its gradient at every local step."""
 
     def of(self, rows: list[int]) -> Tensor:
         """The corrections ``[p, M]`` of the devices ``rows``, indices among the P; it is thread-safe."""
@@ -232,7 +236,7 @@ class UpdateChunk:
 
 
 class Engine(Protocol):
-    """Trains devices."""
+    """Trains the models of many devices, each on its own mini-batches."""
 
     @property
     def settings(self) -> EngineSettings:

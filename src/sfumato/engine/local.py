@@ -110,7 +110,11 @@ class LocalEngine:
     def _tile(self, task: LocalTask, width: int) -> tuple[int, int]:
         """The most devices of a tile, and about how many bytes a tile takes beside its updates.
 
-        ``width``: examples of the widest batch.
+        Two numbers:
+
+        Args:
+            task: what each device does.
+            width: examples of the widest batch.
         """
         if width not in self._floats:
             memory = self._borrow()

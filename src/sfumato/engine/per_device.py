@@ -60,7 +60,10 @@ class PerDeviceEngine:
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """For each block of neighbours of ``batches``, its tiles: one for each device, int64 ``[1]``."""
+        """For each block of neighbours of ``batches``, its tiles: one for each device, int64 ``[1]``.
+
+        ``task`` makes no difference.
+        """
         return tiles_of(batches.steps, 1, 4 * self._layout.total)
 
     def train(

@@ -107,7 +107,7 @@ class FlattenLayer:
         return x.view(*x.shape[:2], -1)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """A view of ``dy`` in the shape of the input; nothing is recorded."""
+        """A view of ``dy`` in the shape of the input; nothing is recorded, and no other argument is used."""
         return dy.view(self._shape)
 
 
@@ -130,7 +130,7 @@ class ReLULayer:
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record on ``tape`` that ``dy`` becomes 0, in place, where the output is 0; returns ``dy``.
 
-        The other arguments are not used.
+        ``slot`` and ``wants_dx`` are not used.
         """
         tape.append(partial(_relu_backward, dy, self._y, 0, grad_input=dy))
         return dy
@@ -176,7 +176,7 @@ class DropoutLayer:
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record the product of ``dy`` and the step's mask, in place, on ``tape``; returns ``dy``.
 
-        The other arguments are not used.
+        ``slot`` and ``wants_dx`` are not used.
         """
         tape.append(partial(dy.mul_, self._mask))
         return dy

@@ -60,7 +60,10 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
 
 
 def most_drawn(expected: int) -> int:
-    """A size that a Poisson batch of mean ``expected`` exceeds with probability below 1e-30, by Bernstein."""
+    """A number of examples that a Poisson batch of mean ``expected`` exceeds with probability below 1e-30.
+
+    By Bernstein's inequality.
+    """
     return math.ceil(expected + _TAIL / 3 + math.sqrt((_TAIL / 3) ** 2 + 2 * _TAIL * expected))
 
 

@@ -90,7 +90,10 @@ def train_loss(
     ]
 
     def weighted(job: tuple[int, npt.NDArray[np.int64]]) -> float:
-        """Sum of the losses of a part of the rows, each over the number of rows that its device holds."""
+        """Sum of the losses of some rows, each over the number of rows that its device holds.
+
+        ``job``: the number of a model, and places in the partition.
+        """
         number, places = job
         rows = training.partition.rows[places]
         x, y = (examples_at(part, rows, str(models.device)) for part in (training.features, training.targets))

@@ -114,7 +114,10 @@ def scores_by_label(
     """
 
     def sums(job: tuple[slice, slice]) -> FloatArray:
-        """Right predictions and losses of a stack on a part, ``[2, classes, c]``."""
+        """Right predictions and summed losses by label, ``[2, classes, c]``.
+
+        ``job``: a slice of the test set, and a slice of the models, c of them.
+        """
         part, some = job
         x, y = features[part], labels[part]
         with torch.no_grad():  # every thread has a switch of its own

@@ -85,7 +85,7 @@ class IntegerGrid:
         return found
 
     def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
-        """The plan by which a device of one leaf rounds its message to the grid and adds noise there.
+        """How a device of one leaf rounds its message to the grid, and how much noise it adds in grid steps.
 
         Args:
             leaf: the leaf's number.

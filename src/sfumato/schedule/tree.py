@@ -130,7 +130,10 @@ class TreePlan:
 
     @property
     def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
-        """Entries of ``topology.moves.trace`` that name the edge that their device is under already."""
+        """Entries of ``topology.moves.trace`` that name the edge that their device is already under.
+
+        Each is a round, a device and an edge.
+        """
         moves = getattr(self.spec.topology, "moves", None)
         if moves is None or moves.drawn_at is not None:
             return ()

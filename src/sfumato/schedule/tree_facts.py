@@ -30,7 +30,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TreeRounds:
-    """What a round is made of, whoever adds noise, on every tree of a run.
+    """The trees of a run, and the aggregations of a round on them, before noise is placed.
 
     Attributes:
         spec: resolved, but for its noise.
@@ -86,7 +86,7 @@ def tree_releases(
         rounds: what a round consists of, resolved.
         tree: one of the trees of ``rounds``.
         participants: who takes part in a round.
-        noise: standard deviations of everybody who adds noise.
+        noise: the noise multipliers of everybody who adds noise.
     """
     spec, air = rounds.spec, uplink_over_the_air(rounds.spec, tree, participants)
     steps = _facts_of_aggregations(rounds, tree, participants, noise, air)

@@ -136,7 +136,10 @@ def assess(
 
 
 def _isolation(parties: int, degree: int, gone: int) -> float:
-    """A bound on the probability that ``gone`` parties cut the others into parts (see the module)."""
+    """A bound on the probability that ``gone`` parties cut the others into parts (see the module).
+
+    ``degree``: neighbours of each of the ``parties``.
+    """
     pairs = math.comb(parties, 2)
     empty = (
         math.prod((gone - place) / (parties - place) for place in range(degree)) if gone >= degree else 0.0

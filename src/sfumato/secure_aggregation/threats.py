@@ -105,7 +105,8 @@ def _require_against_malicious(
 ) -> None:
     """Raise an UnsafeTermsError unless the terms protect from a malicious server.
 
-    So they do on the complete graph, with both thresholds above half of parties and colluders together.
+    So they do on the complete graph, with both thresholds above half of parties and colluders together. The
+    arguments are those of `require_guarantee`.
     """
     if degree != parties - 1:
         raise UnsafeTermsError(

@@ -313,7 +313,7 @@ class GroupOperations:
         return Sums(self.plan.groups.count, self.parameters, grid, self.ranks)
 
     def values(self, sums: Sums) -> Tensor:
-        """The sums of each group's messages, float64 ``[M, P]``, added up over all ranks; called once."""
+        """``sums`` of each group's messages as float64 ``[M, P]``, added up over all ranks; called once."""
         return sums.values().to(self.device)
 
     def averages(self, sums: Tensor) -> Tensor:

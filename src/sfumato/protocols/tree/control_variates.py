@@ -84,5 +84,7 @@ def share_taking_part(plan: TreePlan) -> float:
 
 
 def own_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """A copy whose devices' variates can be written to while the old state stays; ``None`` gives ``None``."""
+    """A copy of ``variates`` whose devices' variates can be written to without changing the original; or
+    ``None``.
+    """
     return None if variates is None else replace(variates, devices=variates.devices.copy())

@@ -201,7 +201,7 @@ class TreeProtocol:
         return state.model
 
     def artifacts(self, state: TreeState) -> dict[str, Tensor]:
-        """Always {}: a finished run in a tree keeps no tensors beside the global model."""
+        """Always an empty dict: a finished run in a tree keeps no tensors beside the global model."""
         return {}
 
     def realised_facts(self, state: TreeState) -> dict[str, Any]:
@@ -250,8 +250,9 @@ class TreeProtocol:
         return PilotNorms(what, found, min(rounds, training.rounds))
 
     def _pilot_batches(self, chosen: IntArray, number: int, *, first_step_only: bool) -> BatchPlan:
-        """Draw batches of ``chosen`` in round ``number`` of a pilot, from a stream of its own; or only one
-        step's.
+        """Draw the batches of ``chosen`` in round ``number`` of a pilot, from a stream of its own.
+
+        ``first_step_only``: whether those of one step only are needed.
         """
         since = max(a.local_steps for a in self._plan.aggregations)
         steps = 1 if first_step_only else since
@@ -390,7 +391,8 @@ class TreeProtocol:
 
 
 def _unclipped(indicators: Indicators | None, average: Tensor) -> dict[str, float]:
-    """Give the column of the noised share of unclipped messages, from the global average; {} if the norm is
-    fixed.
+    """The metrics column of the noised share of unclipped messages, by name; empty if the norm is fixed.
+
+    ``average``: the global average ``[M + 1]``, the indicators' last.
     """
     return {} if indicators is None else {UNCLIPPED: indicators.unclipped(float(average[-1]))}

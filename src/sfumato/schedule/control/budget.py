@@ -27,7 +27,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BudgetedPair:
-    """An observer that units of one kind are held against.
+    """The budget of units of one kind towards one observer.
 
     Attributes:
         kind: of the units' leaf, as `leaf_kinds` numbers them.
