@@ -143,7 +143,7 @@ class GroupTerms(CommonTerms):
         """How a worker encodes a message: the factor that it multiplies by, and its rounding and noise."""
         plan, group, grid = self.plan, position.aggregation, self.grid(position)
         std = 0.0 if plan.trusted[group] else float(plan.noise_std(position.round)[group])
-        return float(grid.shares[0]), grid.device(0, float(plan.bounds[group]), std)
+        return float(grid.shares[0]), grid.device_rounding(0, float(plan.bounds[group]), std)
 
     def noise_steps(self, node: int, position: RoundPosition) -> float:
         """The std of the noise that a trusted master adds to its sum, in steps of the grid; 0 for none."""

@@ -114,7 +114,7 @@ def _require_noise_fits(
     classes = np.unique(np.stack([leaves, bounds, stds])[:, bounds > 0], axis=1)
     try:
         for leaf, bound, std in classes.T.tolist():
-            grid.device(int(leaf), bound, std)
+            grid.device_rounding(int(leaf), bound, std)
     except QuantisationError as error:
         raise SpecError("privacy.noise", None, f"must fit the grid of messages: {error}") from None
     for tier in range(plan.tree.depth):

@@ -228,7 +228,7 @@ class DeploymentTerms(CommonTerms):
         if bound == 0:
             return None
         std = float(plan.device_stds_of(position.aggregation, own)[0])
-        return float(grid.shares[leaf]), grid.device(leaf, bound, std)
+        return float(grid.shares[leaf]), grid.device_rounding(leaf, bound, std)
 
     def noise_steps(self, node: int, position: RoundPosition) -> float:
         """The std of the noise that an aggregator adds to its sum, in steps of the grid; 0 for none."""

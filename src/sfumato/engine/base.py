@@ -73,22 +73,22 @@ def picked_device(device: str) -> str:
         SpecError: it is neither the CPU nor a CUDA device of this machine.
     """
     if device == "auto":
-        return "cuda" if is_here("cuda") else "cpu"
+        return "cuda" if is_device_available("cuda") else "cpu"
     try:
         kind = torch.device(device).type
     except RuntimeError:
         kind = ""
     if kind not in ("cpu", "cuda"):
         raise SpecError(Argument("device"), device, "must be auto, cpu or cuda")
-    if not is_here(device):
+    if not is_device_available(device):
         count = _cuda_devices()
         there = f"must be cuda:0 to cuda:{count - 1}, the CUDA devices here"
         raise SpecError(Argument("device"), device, there if count else "no CUDA device is available here")
     return device
 
 
-def is_here(device: str) -> bool:
-    """Whether torch can compute here on ``device``, the CPU or a CUDA device.
+def is_device_available(device: str) -> bool:
+    """Whether torch can compute on ``device``, the CPU or a CUDA device, on this machine.
 
     Raises:
         RuntimeError: torch knows no device of this name.

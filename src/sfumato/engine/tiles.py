@@ -88,8 +88,8 @@ def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> It
         yield held
 
 
-def work_on(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
-    """Call ``work`` for each of ``tiles`` in up to ``workers`` threads; torch uses one thread in each.
+def run_in_threads(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
+    """Call ``work`` once for each of ``tiles``, in up to ``workers`` threads; torch uses one thread in each.
 
     Args:
         tiles: each int64 ``[n]``, numbers of devices.

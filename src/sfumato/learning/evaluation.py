@@ -92,7 +92,7 @@ class Scored:
     right_of_label: NDArray[np.float64] | None = None
 
 
-def parts_of(count: int) -> list[slice]:
+def test_set_parts(count: int) -> list[slice]:
     """A list of slices of at most `PART` examples, in order, that together cover a test set of ``count``
     examples.
     """

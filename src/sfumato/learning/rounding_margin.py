@@ -48,7 +48,7 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
     if sgd.example_clip is None:
         return sgd
     divisor = batches.divisor or batches.width
-    most = divisor if batches.divisor is None else most_drawn(divisor)
+    most = divisor if batches.divisor is None else largest_likely_batch(divisor)
     blocks = -(-most // BLOCK)
     roundings = 2.0 * most * (BLOCK + blocks + 4)
     if not noisy:
@@ -59,7 +59,7 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
     return replace(sgd, example_clip=sgd.example_clip * (1 - _rounding_share(roundings)))
 
 
-def most_drawn(expected: int) -> int:
+def largest_likely_batch(expected: int) -> int:
     """A number of examples that a Poisson batch of mean ``expected`` exceeds with probability below 1e-30.
 
     By Bernstein's inequality.

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from sfumato.data.partition import Partition
 from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
-from sfumato.learning.evaluation import Score, parts_of
+from sfumato.learning.evaluation import Score, test_set_parts
 from sfumato.learning.examples import Slices
 from sfumato.learning.stacked_outputs import outputs_of, stacks_of
 from sfumato.network.groups import MembershipClasses
@@ -132,7 +132,7 @@ def scores_by_label(
 
     jobs = [
         (part, some)
-        for part in parts_of(len(labels))
+        for part in test_set_parts(len(labels))
         for some in stacks_of(model, len(models), features[part])
     ]
     totals = np.zeros((2, classes, len(models)))

@@ -22,7 +22,7 @@ from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
 from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.local_steps import learning_rate, momentum_gain
-from sfumato.schedule.noise.placement import law_of
+from sfumato.schedule.noise.placement import noise_law_of
 from sfumato.schedule.participation import colluders_that_unmask, guaranteed_survivors_of
 from sfumato.spec.document import Spec
 
@@ -276,7 +276,7 @@ class GroupPlan:
             noise_owner=tuple("master" if trusted else "devices" for trusted in self.trusted),
             transport=transport,
             unmask_thresholds=shares,
-            noise_law=law_of(self.spec),
+            noise_law=noise_law_of(self.spec),
             batches=batch_facts(
                 self.spec, self.devices_per_place, [[self._message_steps]], starts_from_hidden=True
             ),

@@ -84,7 +84,7 @@ class IntegerGrid:
         found: FloatArray = sums / (self.scale * self.weights[tier][:, None])
         return found
 
-    def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
+    def device_rounding(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
         """How a device of one leaf rounds its message to the grid, and how much noise it adds in grid steps.
 
         Args:

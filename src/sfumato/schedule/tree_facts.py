@@ -17,7 +17,7 @@ from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.schedule.local_steps import Aggregation, momentum_gain
-from sfumato.schedule.noise.placement import NoisePlan, law_of, raw_sensitivity
+from sfumato.schedule.noise.placement import NoisePlan, noise_law_of, raw_sensitivity
 from sfumato.schedule.participation import TreeParticipants, guaranteed_survivors_of, shares_that_unmask
 from sfumato.spec.document import Spec
 
@@ -114,7 +114,7 @@ def tree_releases(
         guaranteed_contributors=left.least if heard else np.zeros(tree.leaf_count, dtype=np.int64),
         all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if spec.elects_supernodes else 0.0,
-        noise_law=law_of(spec),
+        noise_law=noise_law_of(spec),
         batches=rounds.batches,
         rounds_after_noise=spec.compression is not None
         and spec.compression.bits is not None
@@ -162,7 +162,8 @@ def _facts_of_aggregations(
     """The facts of every aggregation of a round: bounds, noise, and who takes part.
 
     With clips of examples a "bound" is how far one example can move a message if nothing else changes, which
-    the noise is a multiple of. It bounds no device's message: `law_of` sees to it that none is charged by it.
+    the noise is a multiple of. It bounds no device's message: `noise_law_of` sees to it that none
+    is charged by it.
     """
     spec, aggregations = rounds.spec, rounds.aggregations
     clip, resend = spec.privacy.clip, spec.training.global_update == "resend"

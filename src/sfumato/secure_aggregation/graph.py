@@ -100,7 +100,7 @@ def choose_neighbourhood(
             raise ValueError(f"{name}: got {count}; must be in 0..{parties - 1}")
     for degree in [*range(2, parties - 1, 2), parties - 1]:
         for threshold in range(degree // 2 + 1, degree + 1):
-            risk = assess(parties, degree, threshold, colluders=colluders, dropouts=dropouts)
+            risk = risks_of_graph(parties, degree, threshold, colluders=colluders, dropouts=dropouts)
             if risk.failure > 2.0**-correctness_bits:
                 break  # grows with the threshold
             if risk.exposure + risk.isolation <= 2.0**-security_bits:
@@ -110,7 +110,7 @@ def choose_neighbourhood(
     )
 
 
-def assess(
+def risks_of_graph(
     parties: int, degree: int, share_threshold: int, *, colluders: int, dropouts: int
 ) -> Neighbourhood:
     """Upper bounds of the risks of a graph in which each party has ``degree`` neighbours (see the module).

@@ -90,7 +90,9 @@ def require_guarantee(
     if threat_model == "malicious":
         _require_against_malicious(parties, threshold, degree, share_threshold, colluders)
         return
-    risk = graph.assess(parties, degree, share_threshold, colluders=colluders, dropouts=parties - threshold)
+    risk = graph.risks_of_graph(
+        parties, degree, share_threshold, colluders=colluders, dropouts=parties - threshold
+    )
     if risk.exposure + risk.isolation > 2.0**-graph.SECURITY_BITS:
         raise UnsafeTermsError(
             f"degree, share_threshold: got {degree}, {share_threshold}; with {colluders} colluders and up to"

@@ -296,5 +296,5 @@ class SettingsChoice:
             charge: μ² of the round, ``[len(chosen), observers]``.
             chosen: numbers of the round's participants.
         """
-        pair = self.budget.pair(*account.tightest(charge, chosen))
+        pair = self.budget.pair_in_words(*account.tightest(charge, chosen))
         return f"{SPENT}, first that of {pair}"

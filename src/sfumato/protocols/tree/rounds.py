@@ -30,8 +30,8 @@ from sfumato.protocols.sums import Sums
 from sfumato.protocols.tree.control_variates import (
     ControlVariates,
     length_of_steps,
-    own_copy,
     share_taking_part,
+    writable_copy,
 )
 from sfumato.protocols.tree.gathering import ranks_of_sums
 from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
@@ -121,7 +121,7 @@ class TreeProtocol:
         origin = RoundOrigin(begin)
         values = origin.offset.repeat(plan.tree.leaf_count, 1)
         resent = ResentRound.begin(plan, leaf_of, self._parameters, self._device)
-        variates = own_copy(state.variates)
+        variates = writable_copy(state.variates)
         uplink, memory = self._uplink, None if state.memory is None else state.memory.copy()
         if memory is not None:
             uplink = uplink_of(plan, self._device, len(begin), memory, self.ranks)

@@ -187,7 +187,7 @@ class Budget:
                 return column if np.isfinite(held.budget) else None
         return None
 
-    def pair(self, unit: int, column: int) -> str:
+    def pair_in_words(self, unit: int, column: int) -> str:
         """Name what row ``unit`` (a device) and ``column`` of the filter are about:
         ``device:N towards PARTY``.
 

@@ -276,7 +276,7 @@ def _parse_noisy_devices(numbers: str, devices: int, *, place: str, owner: str) 
     return chosen
 
 
-def law_of(spec: Spec) -> NoiseLaw:
+def noise_law_of(spec: Spec) -> NoiseLaw:
     """The distribution of the spec's noise, and the reason if the accountant cannot compose it.
 
     No code that the spec names is run.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.families import TREE, family_of
-from sfumato.schedule.noise.placement import law_of
+from sfumato.schedule.noise.placement import noise_law_of
 from sfumato.spec.document import Spec
 from sfumato.spec.refusals import Refusals
 
@@ -53,5 +53,5 @@ def mechanism_refusals(spec: Spec) -> Refusals:
            f"goes with plain transport only; {other_transport} has a mechanism of its own")
     yield (spec.control is not None, "privacy.mechanism", kind,
            "must be left out with control, whose privacy filter is for Gaussian noise")
-    yield (requested in ("target", "formula") and law_of(spec).why_not_composed, "privacy.noise", requested,
-           f"must be a multiplier: the epsilon of {kind} is not known")
+    yield (requested in ("target", "formula") and noise_law_of(spec).why_not_composed, "privacy.noise",
+           requested, f"must be a multiplier: the epsilon of {kind} is not known")
