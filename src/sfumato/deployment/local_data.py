@@ -144,7 +144,7 @@ class LocalData(OwnRows):
             self._own = LoopTraining(loop, device, terms, self._model, rows, data.facts.outputs, say)
 
     def message(self, position: RoundPosition, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
-        """The message before rounding and noise ``[M]``: the clipped, weighted update. Private.
+        """The message ``[M]`` before rounding and noise: the clipped, weighted update of one device. Private.
 
         It is zeros, and not an error, where the update is not finite or longer than declared: an error would
         tell of the data.

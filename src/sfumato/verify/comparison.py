@@ -11,7 +11,7 @@ ROUNDING = 1e-9
 
 
 def nearly_equal(one: float, other: float) -> bool:
-    """Whether two figures differ by at most `ROUNDING` relative to the larger; ∞ equals only ∞."""
+    """Whether ``one`` and ``other`` differ by at most `ROUNDING` relative to the larger; ∞ equals only ∞."""
     largest = max(abs(one), abs(other), 1e-300)
     return one == other or (math.isfinite(largest) and abs(one - other) <= ROUNDING * largest)
 
