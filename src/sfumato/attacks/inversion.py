@@ -33,7 +33,7 @@ from sfumato.attacks.inversion_problem import MOST_UNKNOWN, AttackerKnowledge, I
 from sfumato.attacks.inversion_targets import InversionTarget, smallest_sum_targets
 from sfumato.attacks.label_recovery import label_accuracy
 from sfumato.attacks.views import RecordedView, load_view_by_name, plan_of_run, replay_rounds
-from sfumato.data.builtin_datasets import BUILT_IN, scaling
+from sfumato.data.builtin_datasets import BUILT_IN, pixel_scaling
 from sfumato.data.features import read_all
 from sfumato.durable_files import replacing
 from sfumato.engine.tiles import intra_op_threads
@@ -176,7 +176,7 @@ class _InversionScorer:
         ``lpips``: a function of images and originals; ``None``: LPIPS is not computed.
         """
         data = inputs.data
-        mean, std = scaling(BUILT_IN.get(data.facts.name))
+        mean, std = pixel_scaling(BUILT_IN.get(data.facts.name))
         self._plan, self._lpips = plan, lpips
         self._features = torch.from_numpy(read_all(data.train_features))
         self._labels = torch.from_numpy(data.train_labels.astype(np.int64, copy=False))

@@ -40,7 +40,7 @@ from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
 from sfumato.schedule.rows.observers import unit_kinds
-from sfumato.spec.base import OpenUnit, Positive, Section, refuse
+from sfumato.spec.base import OpenUnit, Positive, Section, refused_error
 
 
 def _limit(value: Any) -> Any:
@@ -55,7 +55,7 @@ def _limit(value: Any) -> Any:
         limit = math.nan
     if not 0 <= limit < math.inf:
         words = "trusted (whom the spec trusts sees raw updates), [trusted, NUMBER], or any"
-        raise refuse("", value, f"must be a number of 0 or more, {words}")
+        raise refused_error("", value, f"must be a number of 0 or more, {words}")
     return ("trusted", limit) if is_both else limit
 
 

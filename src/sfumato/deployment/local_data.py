@@ -72,7 +72,7 @@ class OwnRows:
             features = features.float()  # whole numbers are token ids only where the spec has tokens
         elif features.is_floating_point():
             raise DataError(f"features of {terms.name(device)} must be token ids, which are whole numbers")
-        self._features, self._targets = features, torch.from_numpy(data.learnt(plan.spec.data.task)[0])
+        self._features, self._targets = features, torch.from_numpy(data.targets_for(plan.spec.data.task)[0])
         self._loss = checked_loss(plan.spec, self._model, features, self._targets)
 
     def _made_engine(self) -> Engine:

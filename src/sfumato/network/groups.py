@@ -20,7 +20,7 @@ from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.network.tree import MOST_SITES, whole_share
 from sfumato.random import Stream, generator
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.limits import MAX_GROUPS, MAX_MEMBERSHIPS, MAX_WORKERS
 from sfumato.spec.topology import Trust
 from sfumato.user_text import decimal
@@ -177,7 +177,7 @@ class Groups:
         names = (*self.group_names, *self.worker_names)
         listed = [", ".join(names[:MOST_SITES])] if names else []
         listed += [f"{len(names) - MOST_SITES:,} more names"] if len(names) > MOST_SITES else []
-        also = f"; named are {', '.join(listed)}{closest(name, names)}" if names else ""
+        also = f"; named are {', '.join(listed)}{closest_hint(name, names)}" if names else ""
         raise SpecError(place, name, f"must be master:0 to master:{self.count - 1}{also}")
 
 

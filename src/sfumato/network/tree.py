@@ -18,7 +18,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy.tree.shape import TreeShape
 from sfumato.random import Stream, generator
 from sfumato.spec import topology as written
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.other_words import observer_hint
 from sfumato.user_text import KeyLines, decimal, parse_yaml, plain, read_text
 
@@ -134,7 +134,7 @@ class Tree(TreeShape):
         names = ", ".join(["cloud", *self._levels(), *named[:MOST_SITES], *more])
         known = ["cloud", *self._sites, *self.device_names]
         kinds = [*(tier.name for tier in self.tiers[1:]), "device"]
-        near = observer_hint(name, kinds) or closest(name, known)
+        near = observer_hint(name, kinds) or closest_hint(name, known)
         raise SpecError(place, name, f"there are {names}{near}")
 
     def _levels(self, *, but: str = "") -> list[str]:

@@ -27,7 +27,7 @@ from sfumato.data.tables import (
     is_number,
 )
 from sfumato.errors import DataError, SpecError, listed_names
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 
 _MOST_CATEGORIES = 20
 _Found = TypeVar("_Found")
@@ -111,7 +111,7 @@ class OwnTable:
         """
         if name not in self.names:
             raise SpecError(
-                argument, name, f"is no column{closest(name, self.names)}; there are {self.listed}"
+                argument, name, f"is no column{closest_hint(name, self.names)}; there are {self.listed}"
             )
         return name
 

@@ -23,7 +23,7 @@ from sfumato.schedule.resolve import resolve
 from sfumato.simulation import checkpoint
 from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.document import Spec
 from sfumato.user_code import allow_user_code
 
@@ -112,7 +112,7 @@ def _scaled(frame: Any, spec: Spec) -> npt.NDArray[np.float64]:
     columns: Sequence[str] = spec.data.feature_columns or dataset_facts(spec.data, 1).feature_columns
     for name in columns:
         if name not in frame.columns:
-            near = closest(name, [str(column) for column in frame.columns])
+            near = closest_hint(name, [str(column) for column in frame.columns])
             raise SpecError(Argument("features"), None, f"has no column {name!r}{near}, a feature of the run")
     values = frame[list(columns)].to_numpy(np.float64)
     bounds = [(spec.data.scale or {}).get(name, (0.0, 1.0)) for name in columns]

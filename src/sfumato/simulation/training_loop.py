@@ -80,7 +80,7 @@ class Session:
         """
         made = TrainingInputs.of(plan)
         spec, data, parts, model = plan.spec, made.data, made.partition, made.model
-        learnt = data.learnt(spec.data.task)
+        learnt = data.targets_for(spec.data.task)
         layout = ParameterLayout.of(model)
         start = layout.read(model)
         test_features, test_targets = (

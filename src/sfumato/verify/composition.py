@@ -199,17 +199,13 @@ def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, inte
         return math.fsum(n * _log_sum(log_p + theta * interval * at) for log_p, at, n in logs)
 
     def bound(log_theta: float) -> float:
-        """Chernoff's bound of ε at θ = exp(``log_theta``): (1 − e^−x) e^−θx is at most θ^θ / (1 + θ)^(1
-        + θ).
-        """
+        """Chernoff's bound of ε at θ = exp(``log_theta``): (1 − e^−x) e^−θx ≤ θ^θ / (1 + θ)^(1 + θ)."""
         theta = math.exp(log_theta)
         largest = theta * log_theta - (1 + theta) * math.log1p(theta)
         return (cumulant(theta) + largest - math.log(delta)) / theta
 
     def end(log_power: float) -> float:
-        """A loss above which lies at most e^−46 of the tilted composition, by Chernoff's bound at
-        exp(``log_power``).
-        """
+        """A loss above which lies at most e^−46 of the tilted composition, by Chernoff's bound."""
         power = math.exp(log_power)
         return (cumulant(theta + power) - log_moment + LOG_OUTSIDE) / power
 

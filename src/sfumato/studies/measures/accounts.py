@@ -34,10 +34,12 @@ def epsilon_of_claim(folder: PointFolder, which: str) -> Measurements:
 
 
 def _claims(folder: PointFolder, which: str) -> list[Claim]:
+    """The claims in a folder that ``which``, ``TEXT@OBSERVER``, selects."""
     source, _, observer = which.partition("@")
     claims = map(Claim.from_dict, read_json(folder.path / PRIVACY_FILE).get("claims", ()))
     return [claim for claim in claims if source in claim.source and claim.observer == observer]
 
 
 def _largest(found: list[float]) -> Measurements:
+    """One measurement of the largest number of ``found``; none if that is empty or has a NaN."""
     return [Measurement(max(found))] if found and not any(map(math.isnan, found)) else []

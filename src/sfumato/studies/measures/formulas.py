@@ -85,9 +85,9 @@ def energy_at_clip(spec: Spec, written: str) -> Measurements:
 
 
 def privacy_binds(spec: Spec, written: str) -> Measurements:
-    """The percentage of rounds in which PFELS's privacy formula (20), and not power, limits the amplitude.
+    """Percentage of rounds in which PFELS's privacy formula (20), and not power, limits the amplitude.
 
-    Arguments as of `energy_at_clip`.
+    ``spec`` and ``written``: as of `energy_at_clip`.
     """
     air, sent = _transmissions(spec, written)
     return [
@@ -96,7 +96,10 @@ def privacy_binds(spec: Spec, written: str) -> Measurements:
 
 
 def _transmissions(spec: Spec, written: str) -> tuple[AirPlan, list[AirTransmission]]:
-    """The air of a star, and who sends how loud in every round."""
+    """How the devices of a star send over the air, and who sends how loud in every round.
+
+    ``written``: as of `energy_at_clip`.
+    """
     parameters, rounds = map(int, written.split(","))
     plan = resolve_tree(spec)
     if plan.air is None:
