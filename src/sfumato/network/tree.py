@@ -71,7 +71,9 @@ class Tree(TreeShape):
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """The names of the devices if they have any, else those of the leaves; empty without either."""
+        """A tuple of the names of the devices if they have any, else those of the leaves; empty without
+        either.
+        """
         return self.device_names or self.tiers[-1].labels
 
     @property
@@ -325,9 +327,9 @@ def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
 
 
 def mark_edges(tree: Tree, edges: Iterable[int]) -> BoolArray:
-    """Which of the tree's edges are trusted: ``True`` where ``edges`` has their number, ``[edges]``.
+    """A mask ``[edges]`` of the tree's edges whose number is in ``edges``, one entry of ``trust.from``.
 
-    ``edges``: the numbers in one entry of ``trust.from``.
+    These edges are trusted.
 
     Raises:
         SpecError: at ``trust.from``; there is no edge of such a number.
