@@ -44,7 +44,10 @@ _CONTROL_VARIABLES = (
 
 
 def control_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure over rounds for each variable that adaptive control changed; [] without adaptive control."""
+    """A figure over rounds for each variable that adaptive control changed; empty without adaptive control.
+
+    ``series``: the runs of the page, each of one or more seeds.
+    """
     return [figure for kind in _CONTROL_VARIABLES if (figure := _control_figure(series, kind)) is not None]
 
 
@@ -60,7 +63,8 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def budget_sentence(series: Series) -> list[str]:
-    """One sentence that all ε of a run with adaptive control are budgets; [] without such control or noise.
+    """A list with one sentence, that all ε of a run with adaptive control are budgets; empty without such
+    control or noise.
 
     A second one says how much ε towards the cloud the rounds spent, where it is less than the budget.
     """
@@ -117,7 +121,10 @@ def _rounds_sentence(run: RunFolder, ended: str) -> str:
 
 
 def kept_choices(series: Sequence[Series]) -> list[str]:
-    """A sentence on each variable that adaptive control never changed, with its value: it has no figure."""
+    """A sentence on each variable that adaptive control never changed, with its value: it has no figure.
+
+    ``series``: the runs of the page. Empty without adaptive control.
+    """
     said = []
     for kind in _CONTROL_VARIABLES:
         found = _curves_of_choice(series, kind)

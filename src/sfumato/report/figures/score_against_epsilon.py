@@ -23,7 +23,8 @@ _TOWARDS: tuple[tuple[str, Callable[[Summary], float]], ...] = (
 def score_against_epsilon_figures(series: Sequence[Series], summaries: Sequence[Summary]) -> list[Figure]:
     """A figure for each kind of observer towards whom at least two runs have different, finite ε.
 
-    [] where runs are judged by different scores or on different data, or have ε that cannot be compared.
+    Empty where runs are judged by different scores or on different data, or have ε that cannot be compared.
+    ``series``: the runs of the page; ``summaries``: one for each of them.
     """
     scores = set(by_score_and_data(series))
     if len(scores) > 1 or not have_comparable_epsilons(series):

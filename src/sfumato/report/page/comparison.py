@@ -60,7 +60,8 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary], *, epsilon
     """Sentences on which run has the best score, and which the smallest ε towards each kind of observer.
 
     Nothing is said where all runs are alike, of scores on different data, and of ε that cannot be compared.
-    ``epsilons``: whether those on ε are wanted.
+    ``epsilons``: whether those on ε are wanted. ``series``: the runs of the page; ``summaries``: one for each
+    of them.
     """
     said = []
     scores = set(by_score_and_data(series))
@@ -227,7 +228,8 @@ def _told_towards(one: Series, *kinds: ObserverKind) -> str:
 
 
 def largest_epsilons_in_words(series: Sequence[Series]) -> list[str]:
-    """Sentences on the largest finite ε of every run and towards whom it is; [] for many runs.
+    """Sentences on the largest finite ε of every run in ``series`` and towards whom it is; empty for many
+    runs.
 
     They also say who has none (∞). Runs of which the same is said but for the value share one sentence.
     """

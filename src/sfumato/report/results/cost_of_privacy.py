@@ -27,9 +27,10 @@ _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it ar
 
 
 def cost_of_privacy(series: Sequence[Series]) -> list[str]:
-    """Sentences on how much accuracy a run with noise loses to one of the same spec but for noise.
+    """A list of sentences on how much accuracy a run with noise loses against one of the same spec without
+    noise.
 
-    [] where no such two runs are among ``series``.
+    Empty where no such two runs are among ``series``.
     """
     silent = [one for one in series if not has_noise(one.first.spec_dict)]
     said = []
@@ -154,7 +155,8 @@ def _differ_in_noise_only(one: Series, other: Series) -> bool:
 
 
 def twins_beside(series: Sequence[Series]) -> list[Series]:
-    """For each run the most recent finished one in a folder beside it, of the same spec but for noise.
+    """A list: for each run in ``series`` with noise, the most recent finished run in a folder beside it whose
+    spec differs only in having no noise.
 
     Their names say in which folder they are. Runs without noise have none. Of many runs none is looked for,
     as each may read many folders; what lies in one folder is read once.
@@ -247,7 +249,9 @@ def command_without_noise(one: Series, folder: Path) -> str:
 
 
 def scores_without_noise(scores: Sequence[Headline], twin: Series | None) -> list[str]:
-    """A sentence on the last ``scores`` of the run without noise; [] without one, and for no scores."""
+    """A list with a sentence on the last ``scores`` of ``twin``, the run without noise; empty without one,
+    and for no scores.
+    """
     if twin is None:
         return []
     told = [one for one in scores if one.column in twin.first.metrics]

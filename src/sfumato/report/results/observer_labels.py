@@ -177,7 +177,7 @@ class GroupLabels(ObserverLabels):
         return super()._coalition_text(self.groups.titled(coalition))
 
     def observer_title(self, observer: str) -> str:
-        """A master or worker by its name, or as ``worker 26``."""
+        """The master or worker ``observer`` by its name, or as ``worker 26``."""
         return parties_in_words(self.groups.titled(observer)).replace("device", "worker")
 
     def _party_column(self, unit: str, observer: str) -> Column:

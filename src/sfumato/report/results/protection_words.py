@@ -225,7 +225,9 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
 
 
 def unprotected_finding(matrix: Matrix) -> list[str]:
-    """One text on who has no guarantee towards observers that they do not trust; [] if all have one."""
+    """A list with one text on who has no guarantee towards observers that they do not trust; empty if all
+    have one.
+    """
     others = _without_guarantee(matrix, trusted=False)
     if not others:
         return []
@@ -234,10 +236,10 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
 
 
 def warnings_of_run(one: Series, matrix: Matrix) -> list[str]:
-    """All warnings about a run: on its protocol, on units without a guarantee, then those of
+    """A list of all warnings about a run: on its protocol, on units without a guarantee, then those of
     `Series.findings`.
 
-    ``matrix``: of the first run.
+    ``matrix``: the guarantees of its first seed.
     """
     verdict = protocol_warnings(one.first.spec_dict)
     return [*verdict, *unprotected_finding(matrix), *one.findings.all]
