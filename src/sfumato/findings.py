@@ -261,7 +261,7 @@ def warn_of_sites_without_rows(plan: Plan) -> str | None:
 
 def warn_of_idle_moves(plan: Plan) -> str | None:
     """A warning about moves of a trace that name the edge that a device is under already; or ``None``."""
-    idle = plan.moves_of_nobody
+    idle = plan.moves_without_change
     if not idle:
         return None
     first, device, edge = idle[0]

@@ -78,7 +78,8 @@ def claimed_units(plan: TreePlan) -> tuple[str, ...]:
 
 
 def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> EpsilonBound:
-    """The smallest ε bound of our own for a class of pairs, to stand beside a paper's claim.
+    """The smallest bound on ε that Sfumato's accountant proves for a class of pairs, to stand beside a
+    paper's claim.
 
     Args:
         plan: resolved.

@@ -117,7 +117,8 @@ def write_invitation(
     data: Dataset | None,
     loop: LoopCode | None = None,
 ) -> None:
-    """Write what the folder of a party holds besides its key and its memory.
+    """Write the files of a party's folder other than its key and memory: the terms and, of a device, its rows
+    and a proposed consent.
 
     Args:
         folder: of the party.

@@ -83,7 +83,7 @@ class Alone:
         """
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """The rows that came: ``values`` itself, as this rank sends all of them to itself.
+        """``values`` itself: the only rank sends all rows to itself.
 
         ``going`` and ``coming`` are not used.
         """

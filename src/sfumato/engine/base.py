@@ -208,7 +208,7 @@ class UpdateChunk:
     def room_for(self, places: Tensor) -> Tensor:
         """Memory ``[n, M]`` for the updates at ``places`` ``[n]`` of the chunk, not initialised.
 
-        It is the chunk's own where these places are neighbours, so that nothing is copied later.
+        It is the chunk's own memory where these places are consecutive, so that nothing is copied later.
         """
         first, n = int(places[0]), len(places)
         if torch.equal(places, torch.arange(first, first + n, device=places.device)):

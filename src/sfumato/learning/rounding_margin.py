@@ -30,11 +30,12 @@ _MOST = 0.25
 
 
 def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool) -> LocalSGD:
-    """``sgd`` with smaller clip norms, so that with all rounding no record moves more than is charged.
+    """``sgd`` with clip norms so much smaller that float32 rounding cannot move a message beyond the
+    sensitivity that the accountant charges.
 
     Args:
-        sgd: with the norms of steps or of examples that are charged.
-        batches: of any of the devices: only what is public of them counts.
+        sgd: local SGD with the clip norms, of steps or of examples, that the accountant charges.
+        batches: of any of the devices; only their public numbers (steps, width, divisor) are used.
         start: models that devices start from ``[G, M]``.
         noisy: whether the device adds noise at every step, so that what follows may be rounded freely.
 

@@ -101,8 +101,8 @@ def trees_over_time(
     return tuple(found)
 
 
-def moves_of_nobody(tree: Tree, trace: Sequence[Move]) -> tuple[Move, ...]:
-    """The moves of a trace that name the edge that their device is under already.
+def moves_without_change(tree: Tree, trace: Sequence[Move]) -> tuple[Move, ...]:
+    """The moves of a trace that change nothing: they name the edge that their device is under already.
 
     ``tree``: of the first round; ``trace``: sorted by round.
     """

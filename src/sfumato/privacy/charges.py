@@ -352,7 +352,8 @@ def is_surely_within(
 
 
 def has_larger_epsilon(exposure: Exposure, epsilon: float, *, delta: float, neighbours: Neighbours) -> bool:
-    """Whether every way to charge ``exposure`` surely has an ε above ``epsilon``; none is composed.
+    """Whether every way to charge ``exposure`` provably gives an ε above ``epsilon``, found without composing
+    any.
 
     One release of a hidden draw is compared in place of all of them. ``False`` proves nothing.
 

@@ -128,14 +128,15 @@ def monotone_figures(ways: Ways) -> tuple[float, ...]:
 def chains(
     sizes: Sequence[float], known: Sequence[Sequence[float]], is_under: Callable[[int, int], bool]
 ) -> list[list[int]]:
-    """Sort charges into chains, the worst first: each is surely at most the one before it in its chain.
+    """Sort charges into chains, largest ε first: each charge provably has at most the ε of the one before it
+    in its chain.
 
     Args:
-        sizes: of every charge, as `approximate_size` gives them, the larger the worse; charges are looked at
+        sizes: of every charge, as `approximate_size` gives them, larger for a larger ε; charges are sorted in
             from the largest on.
         known: `monotone_figures` of every charge, ``[charges][figures]``: of one that is under another none
             is larger.
-        is_under: whether the charge with the first number is surely at most that with the second.
+        is_under: whether the charge with the first number provably has at most the ε of that with the second.
 
     Returns:
         The chains, each the numbers of its charges; every charge is in one.

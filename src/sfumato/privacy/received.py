@@ -132,7 +132,8 @@ def noise_is_draw_independent(
 
 @lru_cache(maxsize=1 << 12)
 def fixed_draw(*, devices: int, sample: int, members: int, hidden: bool) -> Sampling:
-    """A draw of ``sample`` of ``devices``, as a coalition with ``members`` of them meets it.
+    """A draw of ``sample`` of ``devices`` as it amplifies privacy towards a coalition that ``members`` of
+    these devices belong to.
 
     Members know that they were not drawn (or were, which leaves even less room for the unit): among the
     others the unit is one of fewer. Where all devices are members (of a group that the unit is not in), one

@@ -197,7 +197,8 @@ class DrawnReleases:
         return max((r.sensitivity("remove") / r.sensitivity("replace") for r in moving), default=0.0)
 
     def shows_a_missing_unit(self, neighbours: Neighbours) -> bool:
-        """Whether the releases tell if the unit is there at all, though ``neighbours`` has worlds without it.
+        """Whether the releases reveal if the unit is there at all, where ``neighbours`` compares with data
+        without it.
 
         Under *remove* only an amplified draw hides that the unit is not there.
         """
@@ -310,7 +311,9 @@ class Exposure:
         return self.bound_name, frozenset(counts.items())
 
     def charges_same_as(self, other: Exposure) -> bool:
-        """Whether it surely charges the same releases as ``other``: both share one object of draws."""
+        """Whether this exposure is known to charge the same releases as ``other``, since both refer to one
+        `draws` object.
+        """
         return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
     @property

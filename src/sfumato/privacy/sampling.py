@@ -192,7 +192,7 @@ class Sampling:
         return self.kind != "all" and self.hidden
 
     def shown(self) -> Sampling:
-        """A copy for an observer that sees whom the draw takes."""
+        """A copy of this draw towards an observer that sees who is drawn, so that nothing is amplified."""
         return self if self.kind == "all" else Sampling.revealed(self.rate)
 
 

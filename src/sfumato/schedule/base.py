@@ -90,8 +90,9 @@ class Plan(Protocol):
         """Whether ``party`` is ever an aggregator above the device of number ``device``, or a peer of it."""
 
     @property
-    def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
-        """Entries of ``topology.moves.trace`` that name the edge that their device is under already.
+    def moves_without_change(self) -> tuple[tuple[int, int, int], ...]:
+        """The moves of ``topology.moves.trace`` that change nothing: they name the edge that their device is
+        under already.
 
         Each is a round, a device and an edge. () without a trace.
         """

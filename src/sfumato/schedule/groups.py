@@ -132,7 +132,7 @@ class GroupPlan:
         return bool(set(theirs) & set(self.union_of_eras.groups_of(device)))
 
     @property
-    def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
+    def moves_without_change(self) -> tuple[tuple[int, int, int], ...]:
         """Always an empty tuple: devices do not move in groups."""
         return ()
 

@@ -17,7 +17,8 @@ def nearly_equal(one: float, other: float) -> bool:
 
 
 def mismatch_of(what: str, one: Any, other: Any) -> Iterator[str]:
-    """Yield one line unless ``one``, which the certificate says, (nearly) equals ``other``, which it must be.
+    """Yield one line unless ``one``, the certificate's figure, (nearly) equals ``other``, the recomputed
+    figure.
 
     ``what``: name of the figure in the line.
     """

@@ -188,7 +188,8 @@ def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward
 
 
 def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of a fixed number drawn unseen: with probability γ the unit takes another's place.
+    """The privacy curve of drawing a fixed number unseen: with probability γ the unit is drawn in place of
+    another device.
 
     Given all the others, A and A' are what is sent with the unit on the two neighbouring data sets, and B
     what is sent with that other device; or B is without the unit, where each is drawn by itself and the unit

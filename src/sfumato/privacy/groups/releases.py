@@ -389,7 +389,7 @@ class GroupReleases(GroupFacts):
             yield from self.units_of(outside[self.kinds.of[outside] == kind], apart=apart)
 
     def units_of(self, workers: IntArray, *, apart: bool) -> Iterator[UnitClass]:
-        """Yield one class for ``workers``, whom observers meet alike; ``apart``: one a kind of site."""
+        """Yield one class of ``workers`` with alike observers; with ``apart`` one a kind of site."""
         return unit_classes(
             int(workers[0]),
             len(workers),

@@ -67,7 +67,9 @@ class Moments:
         self._known = dict[float, float]()
 
     def log_of(self, power: float) -> float:
-        """Bound ln Σ p e^(power l): every mass of a stretch counts at the end that makes it largest."""
+        """An upper bound on ln Σ p e^(power · l), over losses l with masses p: a stretch's mass counts at the
+        end where the term is largest.
+        """
         if power not in self._known:
             logs, least, most = self._stretches
             exponents = logs + power * (most if power > 0 else least)

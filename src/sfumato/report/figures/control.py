@@ -79,9 +79,10 @@ def budget_sentence(series: Series) -> list[str]:
 
 
 def looked_at(one: Series) -> list[str]:
-    """Sentences on the inputs that adaptive control chooses by, and whether every ε still holds.
+    """A list of sentences on the inputs by which adaptive control makes its choices, and on whether every ε
+    still holds.
 
-    [] without adaptive control.
+    Empty without adaptive control.
     """
     control = one.first.spec_dict.get("control")
     if not control:

@@ -132,7 +132,9 @@ class AirPlan:
 
     @cached_property
     def is_steady(self) -> BoolArray:
-        """Which leaves have the alignment of `envelope` in every round, whoever takes part, ``[leaves]``."""
+        """A mask ``[leaves]`` of those that have the alignment of `envelope` in every round, whoever takes
+        part.
+        """
         return self.max_alignment <= self._power_range[0] * (1 + ROUNDING)
 
     @cached_property
