@@ -187,7 +187,7 @@ class Sampling:
         """Whether this draw may lower ε: it may leave devices (or records) out, and the observer does not
         learn which.
 
-        Whether it does depends on the releases too (`Exposure.amplifies`).
+        Whether it does depends on the releases too (`DrawnReleases.amplifies`).
         """
         return self.kind != "all" and self.hidden
 
@@ -250,13 +250,13 @@ class CurveBound(Protocol):
         """The name of the method, for reports."""
 
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 that it gives at ``delta``; ∞ where there is none."""
+        """The least ε ≥ 0 that this bound gives at ``delta``; ∞ where there is none."""
 
     def delta(self, epsilon: float) -> float:
-        """The least δ in [0, 1] that it gives at ``epsilon``."""
+        """The least δ in [0, 1] that this bound gives at ``epsilon``."""
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether it gives at most ``delta`` at ``epsilon``."""
+        """Whether this bound gives at most ``delta`` at ``epsilon``."""
 
 
 def is_poisson(term: GaussianTerm) -> bool:

@@ -12,7 +12,16 @@ from sfumato.sweeps.point_result import result_of
 
 
 def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
-    """ε of the worst unit towards a kind of observer, from the account; [] without such an observer."""
+    """A list with the ε of the worst unit towards a kind of observer, from the account; empty without such an
+    observer.
+
+    Args:
+        folder: of the point.
+        observer: the kind, by its name in the account, such as ``cloud``.
+
+    Raises:
+        RunError: the folder has no accounts any more.
+    """
     result = result_of(folder.path)
     if result is None:
         raise RunError(f"{folder.path}: has no accounts any more; run the study again")

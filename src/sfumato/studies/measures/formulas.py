@@ -29,6 +29,9 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
         spec: of H2FDP's default experiment.
         term: ``b1``, ``b2``, ``start``, ``drift`` or ``noise``; after a colon the constants of the loss:
             ``noise:BETA,SIGMA,ZETA,ZETA_C,G,GAP``.
+
+    Raises:
+        SpecError: the model is not a built-in one.
     """
     name, _, written = term.partition(":")
     beta, sigma, between, within, gradient, largest_gap = map(float, written.split(","))
