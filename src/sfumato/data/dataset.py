@@ -90,11 +90,11 @@ def dataset_of(
     train_targets: NDArray[np.float32] | None = None,
     test_targets: NDArray[np.float32] | None = None,
 ) -> Dataset:
-    """Check arrays and make a `Dataset` of them; ``train_sites`` names each training row's site [N].
+    """Check arrays of training and test rows, and make the data set ``name`` of them.
 
-    Shapes are those of the attributes of `Dataset`. Features may be mapped arrays (``numpy.load(...,
-    mmap_mode="r")``) or `FeatureSource`s: then only those of devices that take part are taken, each time they
-    do, and checked then.
+    Shapes are those of the attributes of `Dataset`; ``train_sites`` is the name of each training row's site
+    [N]. Features may be mapped arrays (``numpy.load(..., mmap_mode="r")``) or `FeatureSource`s: then only
+    those of devices that take part are taken, each time they do, and checked then.
 
     Raises:
         DataError: arrays of other types or of unequal lengths, values not finite, negative labels.

@@ -147,7 +147,7 @@ class OwnersLedger:
         return float(row[0]), float(row[1])
 
     def book(self, cost: RunCost) -> None:
-        """Add a run.
+        """Record a run in the ledger: ``cost`` has its ε towards each observer, by kind of unit.
 
         Raises:
             SessionMemoryError: it cannot be recorded, or is there already.

@@ -117,7 +117,7 @@ def decode_answer(payload: bytes, length: int) -> tuple[RoundPosition, bytes, In
 
 
 def steps_as_bytes(steps: IntArray) -> bytes:
-    """Whole numbers ``[M]`` as bytes: int64, little-endian, as in answers and memories."""
+    """The whole numbers ``steps`` ``[M]`` as bytes: int64, little-endian, as in answers and memories."""
     return steps.astype("<i8").tobytes()
 
 

@@ -52,7 +52,9 @@ def control_figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def stop_reasons(one: Series) -> list[str]:
-    """A sentence for each finished run (seed) of a series on why adaptive control ended it; else []."""
+    """A list with a sentence for each finished run (seed) of a series on why adaptive control ended it; empty
+    where it ended none.
+    """
     said = []
     for run in one.runs:
         ended = run.ledger.get("realised", {}).get("ended") if run.finished else None
@@ -138,7 +140,9 @@ def kept_choices(series: Sequence[Series]) -> list[str]:
 
 
 def noise_factor_sentence(one: Series) -> list[str]:
-    """A sentence on the factors by which adaptive control multiplied the noise of a run; else []."""
+    """A list with a sentence on the factors by which adaptive control multiplied the noise of a run; empty
+    where it did not.
+    """
     factors = noise_factors(one)
     return [f"In this run adaptive control multiplied this noise by {factors}."] if factors else []
 

@@ -97,7 +97,7 @@ def have_comparable_epsilons(series: Sequence[Series]) -> bool:
 
 
 def data_of(one: Series) -> str:
-    """The source of a run's data, as its spec names it; of a file its name."""
+    """The name of a run's data: ``data.source`` of its spec, of a file only the file's name."""
     source = str(section_of(one.first.spec_dict, "data").get("source", ""))
     return PurePath(source).name if PurePath(source).is_absolute() else source
 

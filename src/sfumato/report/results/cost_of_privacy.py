@@ -120,7 +120,8 @@ class _Compared(NamedTuple):
 
 
 def values_in_mean(one: Series, column: str) -> int:
-    """`OVER` where ``column`` is an accuracy with many values that jump, so that the last is luck; else 1.
+    """How many last values of ``column`` to average: `OVER` for an accuracy of many values that vary, so that
+    one alone is chance; else 1.
 
     Models that are not released between two rounds are no values of the same kind: 1 there.
     """

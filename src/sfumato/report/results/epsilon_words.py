@@ -113,8 +113,8 @@ def sure_in_words(value: float, before: float) -> str:
 
 
 def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
-    """A list with a sentence on the largest ε after the run, where it exceeds what was guaranteed before;
-    else empty.
+    """A list with a sentence on the largest ε after the run, where this exceeds the ε guaranteed before the
+    run; else empty.
     """
     larger = [
         (after, privacy.guarantees[place])

@@ -281,7 +281,7 @@ def _unprotected_pairs_phrase(
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:
-    """A sentence for each reason why pairs have no guarantee; [] if all pairs have one.
+    """A sentence for each reason why pairs have no guarantee; an empty list if all pairs have one.
 
     Observers that the unit trusts do not count.
     """

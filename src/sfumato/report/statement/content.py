@@ -122,7 +122,7 @@ class Statement:
         return about_simulation(int(self.spec.get("seed", 0))) if self._played == "simulated" else ""
 
     def observer(self, row: Guarantee) -> str:
-        """The observer of a guarantee in words."""
+        """The observer of ``row``, a guarantee, in words."""
         return words.observer_phrase(row, self.peer, self.place)
 
     @property

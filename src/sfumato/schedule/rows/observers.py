@@ -126,7 +126,8 @@ def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER
 
 
 def parse_coalition(names: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> tuple[Party, ...]:
-    """The parties that ``names`` joins by commas, each once, in the order written.
+    """The parties in ``names``, party names joined by commas, each once, in the order written; ``place`` is
+    named in errors.
 
     Raises:
         SpecError: there is no such party, or there are more than ``MAX_COALITION``.

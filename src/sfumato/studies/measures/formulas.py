@@ -56,7 +56,8 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
 
 
 def rule_of_table_three(spec: Spec, _: str) -> Measurements:
-    """ε by the rule of HDP's Table III: that of one noiser over the root of the number of noisers.
+    """ε by the rule of HDP's Table III: the ε of one party that adds noise, over the square root of how many
+    add noise.
 
     That of one noiser is by the old conversion from Rényi DP. The second argument is not used.
 
