@@ -97,7 +97,9 @@ class TreeHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Numbers ``[n]`` of devices always with the unit's leaf, weight and noise; coalition members not."""
+        """Numbers ``[n]`` of the devices with the unit's leaf, weight and noise in every round, members left
+        out.
+        """
         tree = self._plan.tree
         members = [party.index for party in self._coalition if party.kind == "device"]
         found = np.setdiff1d(tree.devices_under(tree.leaf_of(self._unit)), members)

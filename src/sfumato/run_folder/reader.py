@@ -103,7 +103,7 @@ class RunFolder:
 
     @property
     def deployed(self) -> Mapping[str, Any]:
-        """``session``, ``purpose``, ``draws``, ``on``, ``step``, of masters ``group``; {} if simulated."""
+        """The ledger's facts on a deployed run: ``session``, ``purpose``, ``draws`` ...; {} if simulated."""
         return dict((self.ledger.get("realised") or {}).get("deployed") or {})
 
     @property
