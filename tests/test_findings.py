@@ -13,13 +13,13 @@ from sfumato import account, load_spec
 from sfumato.findings import (
     findings_after,
     findings_of_plan,
-    idle_clip,
-    large_delta,
-    odd_learning_rate,
-    odd_radio_power,
+    warn_of_idle_clip,
+    warn_of_large_delta,
+    warn_of_odd_learning_rate,
+    warn_of_odd_radio_power,
 )
-from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
-from sfumato.large_epsilons import large_epsilon
+from sfumato.guessing import classes_of, warn_of_chance_accuracy, warn_of_one_label_accuracy
+from sfumato.large_epsilons import warn_of_large_epsilon
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee
 from sfumato.privacy.observers import Relation
 from sfumato.schedule.resolve import resolve
@@ -36,8 +36,8 @@ def plan(*changes: str, source: str = "quickstart") -> Any:
 
 
 def test_delta_of_one_over_the_devices_is_large() -> None:
-    assert large_delta(math.nextafter(1e-3, 0), 1000, "devices") is None
-    assert "at least 1/n for n = 1,000 devices" in str(large_delta(1e-3, 1000, "devices"))
+    assert warn_of_large_delta(math.nextafter(1e-3, 0), 1000, "devices") is None
+    assert "at least 1/n for n = 1,000 devices" in str(warn_of_large_delta(1e-3, 1000, "devices"))
 
 
 TABLE = """name: visits
@@ -102,33 +102,33 @@ def test_batches_of_everybody_lose_the_draw(visits: Path) -> None:
 
 
 def test_epsilon_above_ten_is_large() -> None:
-    assert large_epsilon([row(10.0), row(math.inf)]) is None
-    text = str(large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
+    assert warn_of_large_epsilon([row(10.0), row(math.inf)]) is None
+    text = str(warn_of_large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
     assert text.startswith(
         "ε is above 10 for 37 of 87 devices towards the cloud, up to 45.45 for 30 and ∞ for 7 "
         "(δ = 1e-5; device:0 towards cloud): at ε = 10 an observer"
     )
-    assert str(large_epsilon([row(45.0, 50)])).startswith(
+    assert str(warn_of_large_epsilon([row(45.0, 50)])).startswith(
         "ε is above 10 for all devices towards every observer"
     )
     for less in (replace(row(12.0, 6), kinds=2), replace(row(12.0, 6), least_epsilon=4.0)):
-        assert "above 10 for up to 6 of 6 devices towards the cloud" in str(large_epsilon([less]))
+        assert "above 10 for up to 6 of 6 devices towards the cloud" in str(warn_of_large_epsilon([less]))
     own = replace(row(99.0, 80), observer="edge:1", relation=Relation.edge("edge"))
-    some = str(large_epsilon([own, row(3.0)]))
+    some = str(warn_of_large_epsilon([own, row(3.0)]))
     assert "ε is above 10 for some devices towards their own edge, up to 99" in some
     assert "10 for 80 of 200 devices towards their own edge" in str(
-        large_epsilon([own, row(3.0)], "80 of 200")
+        warn_of_large_epsilon([own, row(3.0)], "80 of 200")
     )
     mild = replace(own, bounds=row(3.0).bounds)  # of these 80 some have less
-    assert "for up to 80 of 200 devices" in str(large_epsilon([own, mild], "80 of 200"))
+    assert "for up to 80 of 200 devices" in str(warn_of_large_epsilon([own, mild], "80 of 200"))
     none = replace(own, bounds=row(math.inf).bounds)  # ∞ without trust is above 10
     assert "10 for 80 of 200 devices towards their own edge, up to 99 where it is finite" in str(
-        large_epsilon([own, none, row(3.0)], "80 of 200")
+        warn_of_large_epsilon([own, none, row(3.0)], "80 of 200")
     )
     raw = replace(none, trusted=True)
-    assert "10 for 80 of 200 devices" in str(large_epsilon([own, raw, row(3.0)], "80 of 200"))
+    assert "10 for 80 of 200 devices" in str(warn_of_large_epsilon([own, raw, row(3.0)], "80 of 200"))
     assert "for all devices towards every observer that they do not trust with raw updates, up to 99 " in str(
-        large_epsilon([own, raw], "80 of 200")
+        warn_of_large_epsilon([own, raw], "80 of 200")
     )
 
 
@@ -137,12 +137,12 @@ def test_epsilon_above_ten_in_groups_is_of_workers_and_masters() -> None:
     near = replace(row(math.inf, 2400), observer="device:2", relation=Relation("peer", "device in a group"))
     far = replace(row(1151.0, 96), observer="master:2", relation=Relation.edge("master", ", 2 groups away"))
     own = replace(row(math.inf, 96), observer="master:0", relation=Relation.edge("master"), trusted=True)
-    every = str(large_epsilon([near, far, own], device="worker"))
+    every = str(warn_of_large_epsilon([near, far, own], device="worker"))
     assert every.startswith(
         "ε is above 10 for all workers towards every observer that they do not trust with raw updates, "
         "up to 1,151 where it is finite (δ"
     )
-    some = str(large_epsilon([near, far, own, row(3.0, 100)], device="worker"))
+    some = str(warn_of_large_epsilon([near, far, own, row(3.0, 100)], device="worker"))
     assert some.startswith("ε is above 10 for some workers towards other masters, up to 1,151 (δ")
 
 
@@ -178,7 +178,7 @@ def test_the_odds_that_the_sentence_states() -> None:
     ],
 )
 def test_learning_rates_outside_all_sense(rate: str, says: str | None) -> None:
-    found = odd_learning_rate(plan(f"training.learning_rate={rate}"))
+    found = warn_of_odd_learning_rate(plan(f"training.learning_rate={rate}"))
     assert (found is None) if says is None else says in str(found)
 
 
@@ -186,10 +186,12 @@ def test_only_known_data_sets_are_said_to_be_standardised(tmp_path) -> None:
     rows = "age,label\n" + "".join(f"{20 + k},{k % 2}\n" for k in range(40))
     (tmp_path / "ages.csv").write_text(rows)
     steep = "training.learning_rate=11"
-    assert "inputs are standardised" in str(odd_learning_rate(plan(steep, "data.source=digits")))
+    assert "inputs are standardised" in str(warn_of_odd_learning_rate(plan(steep, "data.source=digits")))
     of_file = f"data={{source: {tmp_path}/ages.csv, label_column: label}}"
     found = str(
-        odd_learning_rate(plan(steep, of_file, "model={kind: softmax}", "topology.devices_per_edge=1"))
+        warn_of_odd_learning_rate(
+            plan(steep, of_file, "model={kind: softmax}", "topology.devices_per_edge=1")
+        )
     )
     assert "standardised" not in found
     assert "those of a file are used as they are" in found
@@ -207,29 +209,31 @@ def test_only_known_data_sets_are_said_to_be_standardised(tmp_path) -> None:
     ],
 )
 def test_radio_powers_outside_all_sense(radio: str, says: str | None) -> None:
-    found = odd_radio_power(plan(f"radio={radio}"))
+    found = warn_of_odd_radio_power(plan(f"radio={radio}"))
     assert (found is None) if says is None else says in str(found)
 
 
 def test_a_clip_that_never_or_always_acts() -> None:
-    assert idle_clip([math.nan, math.nan]) is None
-    assert idle_clip([0.0, 0.4, 1.0]) is None
-    assert "never acted" in str(idle_clip([0.0, math.nan, 0.0]))
-    assert "at least 99 % of the messages: " in str(idle_clip([1.0, 0.995]))
-    assert str(idle_clip([math.nan, 1.0])).startswith("in every round that uses the clip it acted on")
-    assert "at least 99 % of the gradients of local steps: " in str(idle_clip([1.0, 0.995], "step"))
-    assert idle_clip([1.0, 0.995], "example") is None  # usual: it asks for nothing
-    assert "no gradient of an example was as long" in str(idle_clip([0.0], "example"))
-    assert idle_clip([1.0, 0.98]) is None
+    assert warn_of_idle_clip([math.nan, math.nan]) is None
+    assert warn_of_idle_clip([0.0, 0.4, 1.0]) is None
+    assert "never acted" in str(warn_of_idle_clip([0.0, math.nan, 0.0]))
+    assert "at least 99 % of the messages: " in str(warn_of_idle_clip([1.0, 0.995]))
+    assert str(warn_of_idle_clip([math.nan, 1.0])).startswith(
+        "in every round in which it is used the clip acted on"
+    )
+    assert "at least 99 % of the gradients of local steps: " in str(warn_of_idle_clip([1.0, 0.995], "step"))
+    assert warn_of_idle_clip([1.0, 0.995], "example") is None  # usual: it asks for nothing
+    assert "no gradient of an example was as long" in str(warn_of_idle_clip([0.0], "example"))
+    assert warn_of_idle_clip([1.0, 0.98]) is None
     assert findings_after("digits", [0.0], 0.9, adds_noise=False) == ()
     assert [one.kind for one in findings_after("digits", [0.0], 0.9, adds_noise=True)] == ["clip"]
 
 
 def test_accuracy_at_chance() -> None:
-    assert accuracy_at_chance(0.121, 10) is None
-    assert "guessing among 10 classes (10.0 %)" in str(accuracy_at_chance(0.12, 10))
-    assert accuracy_at_chance(math.nan, 10) is None
-    assert accuracy_at_chance(0.01, None) is None
+    assert warn_of_chance_accuracy(0.121, 10) is None
+    assert "guessing among 10 classes (10.0 %)" in str(warn_of_chance_accuracy(0.12, 10))
+    assert warn_of_chance_accuracy(math.nan, 10) is None
+    assert warn_of_chance_accuracy(0.01, None) is None
     assert [classes_of(source) for source in ("digits", "cifar100", "synthetic", "mine:data")] == [
         10,
         100,
@@ -240,13 +244,13 @@ def test_accuracy_at_chance() -> None:
 
 def test_an_accuracy_that_is_not_above_that_of_one_label() -> None:
     labels = {"benign": 26, "malignant": 20}
-    assert accuracy_of_one_label(27 / 46, labels) is None
-    assert accuracy_of_one_label(math.nan, labels) is None
-    alike = str(accuracy_of_one_label(26 / 46, labels))
+    assert warn_of_one_label_accuracy(27 / 46, labels) is None
+    assert warn_of_one_label_accuracy(math.nan, labels) is None
+    alike = str(warn_of_one_label_accuracy(26 / 46, labels))
     assert "the accuracy, 56.5 %, is not above that of guessing the most frequent class, 56.5 %" in alike
     assert "just that of a model that always says benign" in alike
-    assert "always says malignant" in str(accuracy_of_one_label(20 / 46, labels))
-    assert "always says" not in str(accuracy_of_one_label(22 / 46, labels))
+    assert "always says malignant" in str(warn_of_one_label_accuracy(20 / 46, labels))
+    assert "always says" not in str(warn_of_one_label_accuracy(22 / 46, labels))
     (found,) = findings_after("mine.csv", [], 20 / 46, adds_noise=True, test_labels=labels)
     assert found.kind == "accuracy"
     assert findings_after("mine.csv", [], 27 / 46, adds_noise=True, test_labels=labels) == ()

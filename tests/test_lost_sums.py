@@ -7,7 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.findings import empty_sums
+from sfumato.findings import warn_of_empty_sums
 from sfumato.report.results.series import load_series
 from sfumato.run_folder.reader import read_ledger
 from sfumato.schedule.faults.dropouts import Attendance, lost_sums
@@ -63,7 +63,7 @@ def test_a_run_counts_them_and_says_which(document, tmp_path, capsys):
 def test_without_lost_sums_nothing_is_said():
     drawn = np.array([[[3, 0, 2]]])
     assert lost_sums(drawn, np.array([[[2, 0, 1]]]), "edge:{}".format) == {}
-    assert empty_sums(None) is None
+    assert warn_of_empty_sums(None) is None
 
 
 def test_places_without_messages_to_send_have_lost_nothing():
@@ -71,6 +71,6 @@ def test_places_without_messages_to_send_have_lost_nothing():
     found = lost_sums(drawn, counts, "edge:{}".format)
     assert found == {"lost_sums": {"of": 4, "by": {"edge:0": 2, "edge:1": 1}}}
     assert json.loads(json.dumps(found)) == found
-    said = empty_sums(found["lost_sums"])
+    said = warn_of_empty_sums(found["lost_sums"])
     assert said.startswith("3 of 4 sums of devices' messages were not formed")
     assert "edge:0 (2 times), edge:1 (1 time); nothing was sent" in said

@@ -72,7 +72,7 @@ class PrivacyReport:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Warnings about the spec and the guarantees, one sentence each."""
+        """Warnings about the spec and the guarantees (`Finding`), one sentence each."""
         from sfumato.findings import findings_before
 
         return findings_before(self.plan, self.delta, self.guarantees)
@@ -104,7 +104,7 @@ class PrivacyReport:
         return block(self.name, titles, rows, notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON: what ``account --json`` prints and ``privacy.json`` holds."""
+        """The report as a JSON object: what ``account --json`` prints and ``privacy.json`` holds."""
         rows = [row.to_dict() for row in self.guarantees]
         for row, after in zip(rows, self.ex_post, strict=False):
             if after is not None:
@@ -250,7 +250,10 @@ def pair_guarantee(plan: Plan, unit: str, observer: str, *, delta: float, curve:
 
 
 def _guarantees_of_all_pairs(plan: Plan, delta: float, curve: bool) -> Iterable[Guarantee]:
-    """The guarantee of every class of pairs, for each kind of unit that the spec asks for."""
+    """The guarantee of every class of pairs, for each kind of unit that the spec asks for.
+
+    ``delta``: of every ε; ``curve``: whether ε at other values of δ is added.
+    """
     for kind in unit_kinds(plan):
         yield from (_guarantee_of_class(plan, kind, pair, delta, curve) for pair in _pair_classes(plan, kind))
 
@@ -261,14 +264,17 @@ def _pair_classes(plan: Plan, kind: str, unit: int | None = None) -> Iterator[Pa
 
 
 def _tells_sites_apart(plan: Plan, kind: str) -> bool:
-    """Whether units of named sites may differ in ε: control charges a record as its device."""
+    """Whether units of ``kind`` at named sites may differ in ε: control charges a record as its device."""
     return kind != "device" and plan.spec.control is None
 
 
 def _guarantees_of_one_side(
     plan: Plan, unit: str | None, observer: str | None, delta: float, curve: bool
 ) -> Iterable[Guarantee]:
-    """The guarantees of ``unit`` towards every observer, or of every class of units towards ``observer``."""
+    """The guarantees of ``unit`` towards every observer, or of every class of units towards ``observer``.
+
+    ``delta``: of every ε; ``curve``: whether ε at other values of δ is added.
+    """
     if unit is not None:
         kind, device = parse_protected(unit, plan.parties, own=plan.spec.privacy.unit)
         for pair in _pair_classes(plan, kind, device):
@@ -285,7 +291,10 @@ def _guarantees_of_one_side(
 def _guarantees_of_kind(
     plan: Plan, unit: str | None, observer: str, delta: float, curve: bool
 ) -> Iterable[Guarantee]:
-    """The guarantees towards observers of the kind ``observer``, trusted ones only if there are no others."""
+    """The guarantees towards observers of the kind ``observer``, trusted ones only if there are no others.
+
+    ``unit``: only of this one; ``delta`` and ``curve``: as of `account`.
+    """
     if unit is None:
         asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _pair_classes(plan, kind)]
     else:
@@ -302,7 +311,10 @@ def _guarantees_of_kind(
 
 
 def _guarantee_of_class(plan: Plan, kind: str, pair: PairClass, delta: float, curve: bool) -> Guarantee:
-    """The guarantee of the worst pair of a class, for a unit of ``kind``."""
+    """The guarantee of the worst pair of a class, for a unit of ``kind``.
+
+    ``delta`` and ``curve``: as of `account`.
+    """
     return unit_guarantee(plan, ObservedUnit.of_class(kind, pair), delta=delta, curve=curve)
 
 

@@ -31,7 +31,9 @@ class Argument:
         return _spelling.get().argument(self)
 
     def at(self, key: str) -> Argument:
-        """A copy of this argument that means only its part ``key`` (an entry of a mapping or list)."""
+        """A copy of this argument for errors about one part of its value: the entry ``key`` of a mapping or
+        list.
+        """
         return replace(self, key=key)
 
 

@@ -50,7 +50,10 @@ def statement(subject: Spec | str | Path, out: str | Path | None = None) -> Path
 
 
 def write_statement(subject: Spec | str | Path, out: str | Path | None) -> tuple[Path, Statement]:
-    """Write a statement as `statement` does; returns (path of the page, content of the statement)."""
+    """Write a statement as `statement` does; returns the path of the page and the content of the statement.
+
+    ``subject``, ``out`` and errors: as of `statement`.
+    """
     from sfumato.report.statement.page import statement_page
     from sfumato.run_folder.reader import write_json, write_text
     from sfumato.spec.document import Spec

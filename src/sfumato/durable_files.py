@@ -164,7 +164,7 @@ def clean_temporary(folder: Path) -> None:
 
 
 def hash_file(path: Path) -> tuple[str, int]:
-    """(SHA-256 in hexadecimal, size in bytes) of a file.
+    """The SHA-256 in hexadecimal and the size in bytes of the file at ``path``.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -195,7 +195,7 @@ def require_regular(path: Path) -> None:
 
 
 def short_hash(sha256: str) -> str:
-    """The first 12 characters of a hash, for messages."""
+    """The first 12 characters of ``sha256``, a hash in hexadecimal, for messages."""
     return sha256[:12]
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class _Family:
-    """A kind of topology: what its specs may say.
+    """A family of topologies: what its specs may say, and where its own code for plans, reports and so on is.
 
     Attributes:
         name: ``tree`` or ``groups``.
@@ -60,7 +60,7 @@ class _Family:
 
     @property
     def topologies(self) -> tuple[str, ...]:
-        """The kinds of topology (``topology.kind``) of this family, sorted."""
+        """A sorted tuple of the kinds of topology (``topology.kind``) of this family."""
         return tuple(sorted({kind for kinds in self.protocols.values() for kind in kinds}))
 
 
@@ -93,7 +93,7 @@ class _TreeFamily(_Family):
         return resolve_tree(spec)
 
     def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
-        """What papers claim about a plan, beside the rigorous ε at ``delta``."""
+        """What papers claim about ``plan``, a tuple of claims, each beside the rigorous ε at ``delta``."""
         from sfumato.claims import tree_claims
 
         return tree_claims(_tree_plan(plan), delta)
@@ -105,13 +105,16 @@ class _TreeFamily(_Family):
         return tolerated_coalitions(_tree_plan(plan), delta)
 
     def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
-        """What the run folder keeps of how the first ``rounds`` rounds went, such as channels."""
+        """The JSON object that the run folder keeps of how the first ``rounds`` rounds went: channels."""
         from sfumato.schedule.rows.ex_post import realised_facts
 
         return realised_facts(_tree_plan(plan), rounds, parameters)
 
     def sum_steps(self, plan: Plan, parameters: int) -> list[float | None]:
-        """For each aggregation, the step of the grid on which messages are added up; ``None``: no grid."""
+        """The step of the grid on which the messages of each aggregation are added up; ``None``: no grid.
+
+        ``parameters``: M, of the model.
+        """
         from sfumato.schedule.message_grid import steps_in_tree
 
         return steps_in_tree(_tree_plan(plan), parameters)
@@ -119,7 +122,11 @@ class _TreeFamily(_Family):
     def ex_post(
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
     ) -> tuple[ExPost | None, ...]:
-        """ε at ``delta`` of each row of an account after a run; empty if nothing was left to chance."""
+        """ε at ``delta`` of each row of an account after a run; empty if nothing was left to chance.
+
+        ``participations``: rounds that each device took part in, ``[devices]``; ``rounds``: that were played;
+        ``parameters``: M.
+        """
         from sfumato.schedule.rows.ex_post import ex_post
 
         return ex_post(_tree_plan(plan), delta, participations, rounds, parameters)
@@ -131,7 +138,7 @@ class _TreeFamily(_Family):
         return TreePlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
-        """What the rounds of a plan cost over the radio, before any is played."""
+        """What the rounds of a plan cost over the radio, before any is played; ``parameters``: M."""
         from sfumato.planning.costs import tree_round_costs
 
         return tree_round_costs(_tree_plan(plan), parameters)
@@ -139,7 +146,10 @@ class _TreeFamily(_Family):
     def protocol(
         self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
     ) -> FederatedProtocol[Any]:
-        """The protocol that trains ``plan``, round by round, on ``engine`` with the data of ``partition``."""
+        """The protocol that trains ``plan``, round by round, on ``engine`` with the data of ``partition``.
+
+        ``parameters``: M, of the model; ``listener``: is told of every message.
+        """
         from sfumato.protocols.tree.choice import tree_protocol
 
         return tree_protocol(_tree_plan(plan), engine, partition, parameters, listener)
@@ -172,7 +182,11 @@ class _TreeFamily(_Family):
         hidden: bool,
         trials: int,
     ) -> TrialScores | None:
-        """Scores of an attack on a record drawn into batches; ``None`` for one that is in every message."""
+        """Scores of an attack on a record of ``unit`` that is drawn into batches, seen by ``coalition``.
+
+        ``None`` for a record that is in every message. ``hidden`` and ``trials``: see
+        `sfumato.auditing.record_trials`.
+        """
         from sfumato.auditing.record_trials import tree_record_trials
 
         return tree_record_trials(_tree_plan(plan), unit, coalition, neighbours, hidden, trials)
@@ -184,7 +198,7 @@ class _TreeFamily(_Family):
         return TreeSummary(_tree_plan(plan))
 
     def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
-        """The network of a run folder's spec, with trust marked."""
+        """The network of a run folder's spec, with trust marked; ``seed``: of the spec, for random trust."""
         from sfumato.report.results.network import tree_of_resolved_spec
         from sfumato.spec.topology import GroupTopology
 
@@ -209,7 +223,7 @@ class _TreeFamily(_Family):
 
 
 class _GroupFamily(_Family):
-    """Overlapping groups."""
+    """Overlapping groups; the methods are explained at the family of trees."""
 
     name = "groups"
     protocols: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -229,21 +243,21 @@ class _GroupFamily(_Family):
         return resolve_groups(spec)
 
     def claims(self, plan: Plan, delta: float) -> tuple[Claim, ...]:
-        """What DP-OGL claims about a plan, beside the rigorous ε at ``delta``."""
+        """What DP-OGL claims about ``plan``, a tuple of claims, each beside the rigorous ε at ``delta``."""
         from sfumato.claims.dp_ogl import ogl_claims
 
         return ogl_claims(_group_plan(plan), delta)
 
     def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
-        """Empty: no threat model of groups names coalitions."""
+        """Always an empty tuple: no threat model of groups names coalitions, at any ``delta``."""
         return ()  # no paper here names any
 
     def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
-        """Empty: nothing of how rounds went is kept besides what protocols record."""
+        """Always an empty dict: nothing of how rounds went is kept besides what protocols record."""
         return {}
 
     def sum_steps(self, plan: Plan, parameters: int) -> list[float | None]:
-        """The step of the grid on which the messages of a release are added up; ``None``: no grid."""
+        """A list with the step of the grid on which a release's messages are added up; ``None``: no grid."""
         from sfumato.schedule.message_grid import steps_in_groups
 
         return steps_in_groups(_group_plan(plan), parameters)
@@ -251,7 +265,7 @@ class _GroupFamily(_Family):
     def ex_post(
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
     ) -> tuple[ExPost | None, ...]:
-        """Empty: after a run the rows of groups say what they said before it."""
+        """Always an empty tuple: after a run the rows of groups say what they said before it."""
         return ()  # nobody who sees a draw is protected by less than the row says
 
     def planning(self) -> PlannedFamily:
@@ -261,7 +275,7 @@ class _GroupFamily(_Family):
         return GroupPlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
-        """What the rounds of a plan cost over the radio, before any is played."""
+        """What the rounds of a plan cost over the radio, before any is played; ``parameters``: P."""
         from sfumato.planning.costs import group_round_costs
 
         return group_round_costs(_group_plan(plan), parameters)
@@ -301,7 +315,7 @@ class _GroupFamily(_Family):
         hidden: bool,
         trials: int,
     ) -> TrialScores | None:
-        """Scores of an attack on a record drawn into batches; ``None`` for one that is in every message."""
+        """Scores of an attack on a record of ``unit`` that is drawn into batches, seen by ``coalition``."""
         from sfumato.auditing.record_trials import group_record_trials
 
         return group_record_trials(_group_plan(plan), unit, coalition, neighbours, trials)
@@ -313,7 +327,7 @@ class _GroupFamily(_Family):
         return GroupSummary(_group_plan(plan))
 
     def shape(self, topology: Topology, trust: Trust, seed: int) -> Tree | GroupNetwork:
-        """The network of a run folder's spec, with trust marked."""
+        """The network of a run folder's spec, with trust marked; ``seed``: of the spec, for random trust."""
         from sfumato.report.results.network import group_shape
         from sfumato.spec.topology import GroupTopology
 
@@ -371,7 +385,7 @@ def family_of(spec: Spec) -> Family:
 
 
 def topologies_of(protocol: str) -> tuple[str, ...]:
-    """The kinds of topology that ``protocol`` runs on, its own first."""
+    """A tuple of the kinds of topology that ``protocol`` runs on, its own first."""
     return next(family.protocols[protocol] for family in FAMILIES if protocol in family.protocols)
 
 

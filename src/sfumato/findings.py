@@ -2,10 +2,11 @@
 
 A finding refuses nothing. Each is a function of its own that returns a sentence, or ``None``:
 
-    before a run    `large_delta`, that of `sfumato.large_epsilons`, `odd_learning_rate`,
-                    `odd_radio_power`, `unscaled_columns`, `columns_of_ids`, `sites_without_rows`,
-                    `whole_batches`, `forgotten_persons`, those of `sfumato.idle_changes`
-    after a run     `idle_clip`, `empty_sums`, and those of `sfumato.guessing`
+    before a run    `warn_of_large_delta`, that of `sfumato.large_epsilons`, `warn_of_odd_learning_rate`,
+                    `warn_of_odd_radio_power`, `warn_of_unscaled_columns`, `warn_of_columns_of_ids`,
+                    `warn_of_sites_without_rows`, `warn_of_whole_batches`, `warn_of_forgotten_persons`,
+                    those of `sfumato.idle_changes`
+    after a run     `warn_of_idle_clip`, `warn_of_empty_sums`, and those of `sfumato.guessing`
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from sfumato.data.dataset_sizes import dataset_facts, known_examples
 from sfumato.data.repeats import looks_like_id, repeating_ids
 from sfumato.errors import SfumatoError, first_names
 from sfumato.families import GROUPS, family_of
-from sfumato.guessing import accuracy_at_chance, accuracy_of_one_label, classes_of
-from sfumato.idle_changes import idle_moves, late_changes
-from sfumato.large_epsilons import large_epsilon
+from sfumato.guessing import classes_of, warn_of_chance_accuracy, warn_of_one_label_accuracy
+from sfumato.idle_changes import warn_of_idle_moves, warn_of_late_changes
+from sfumato.large_epsilons import warn_of_large_epsilon
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.radio.channels import radio_of
 from sfumato.rounding import number
@@ -69,34 +70,34 @@ class Finding:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The finding as a row of ``findings`` in ``account --json``."""
+        """The finding as a row of ``findings`` in ``account --json``, with ``kind`` and ``text``."""
         return {"kind": self.kind, "text": self.text}
 
 
 def findings_of_plan(plan: Plan, delta: float) -> tuple[Finding, ...]:
-    """Warnings about the plan and ``delta`` alone, before any ε is computed."""
+    """Warnings that follow from the plan and ``delta`` alone, before any ε is computed."""
     columns = feature_columns_of(plan)
     found = {
-        "delta": large_delta(delta, *protected_units(plan)),
-        "learning-rate": odd_learning_rate(plan),
-        "radio-power": odd_radio_power(plan),
-        "unscaled": unscaled_columns(columns, plan.spec.data.scale or {}),
-        "ids": columns_of_ids(columns),
-        "sites": sites_without_rows(plan),
-        "batches": whole_batches(plan),
-        "persons": forgotten_persons(plan),
-        "moves": idle_moves(plan),
-        "changes": late_changes(plan.spec),
+        "delta": warn_of_large_delta(delta, *protected_units(plan)),
+        "learning-rate": warn_of_odd_learning_rate(plan),
+        "radio-power": warn_of_odd_radio_power(plan),
+        "unscaled": warn_of_unscaled_columns(columns, plan.spec.data.scale or {}),
+        "ids": warn_of_columns_of_ids(columns),
+        "sites": warn_of_sites_without_rows(plan),
+        "batches": warn_of_whole_batches(plan),
+        "persons": warn_of_forgotten_persons(plan),
+        "moves": warn_of_idle_moves(plan),
+        "changes": warn_of_late_changes(plan.spec),
     }
     return _findings(found)
 
 
 def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -> tuple[Finding, ...]:
-    """Warnings before a run: about the plan, ``delta`` and the ε of ``guarantees``."""
+    """Warnings that can be given before a run: about the plan, ``delta`` and the ε of ``guarantees``."""
     apart = plan.devices_at_untrusted_edges
     at_edges = "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}"
     in_groups = family_of(plan.spec) is GROUPS
-    large = large_epsilon(guarantees, at_edges, "worker" if in_groups else "device")
+    large = warn_of_large_epsilon(guarantees, at_edges, "worker" if in_groups else "device")
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
 
@@ -121,16 +122,16 @@ def findings_after(
         adds_noise: whether any party adds noise.
         clip_kind: ``privacy.clip.kind`` of the spec.
         clip_norm: ``privacy.clip.norm``; ``None``: not known.
-        lost_sums: of the ledger, see `empty_sums`.
+        lost_sums: of the ledger, see `warn_of_empty_sums`.
         test_labels: number of test examples of each label, where they are known.
     """
-    clip = idle_clip(clip_fractions, clip_kind, clip_norm) if adds_noise else None
-    guessing = None if test_labels is None else accuracy_of_one_label(accuracy, test_labels)
-    guessing = guessing or accuracy_at_chance(accuracy, classes_of(source))
-    return _findings({"clip": clip, "accuracy": guessing, "lost-sums": empty_sums(lost_sums)})
+    clip = warn_of_idle_clip(clip_fractions, clip_kind, clip_norm) if adds_noise else None
+    guessing = None if test_labels is None else warn_of_one_label_accuracy(accuracy, test_labels)
+    guessing = guessing or warn_of_chance_accuracy(accuracy, classes_of(source))
+    return _findings({"clip": clip, "accuracy": guessing, "lost-sums": warn_of_empty_sums(lost_sums)})
 
 
-def large_delta(delta: float, count: int, what: str) -> str | None:
+def warn_of_large_delta(delta: float, count: int, what: str) -> str | None:
     """A warning about a δ of at least one over the number of units; ``None`` otherwise.
 
     A mechanism that draws one of the n units and publishes all of it says nothing about the others: the
@@ -150,10 +151,11 @@ def large_delta(delta: float, count: int, what: str) -> str | None:
 
 
 def protected_units(plan: Plan) -> tuple[int, str]:
-    """How many units ε is about, and what they are: devices, records or persons; δ is compared with 1/count.
+    """How many units ε is about, and what they are in words: devices, records or persons.
 
-    Where both devices and records are protected, records, of which there are more. Where the sizes of the
-    data are not known, devices: a δ that is too large for so many is too large for more records too.
+    The number is what δ is compared with. Where both devices and records are protected, records, of which
+    there are more. Where the sizes of the data are not known, devices: a δ that is too large for so many is
+    too large for more records too.
     """
     devices, unit = plan.parties.device_count, plan.spec.privacy.unit
     if unit != "device":
@@ -165,7 +167,7 @@ def protected_units(plan: Plan) -> tuple[int, str]:
     return devices, "devices"
 
 
-def odd_learning_rate(plan: Plan) -> str | None:
+def warn_of_odd_learning_rate(plan: Plan) -> str | None:
     """A warning about a learning rate that makes training diverge, or that moves no weight; or ``None``."""
     training = plan.spec.training
     rates = [learning_rate(training, round_number) for round_number in (0, training.rounds - 1)]
@@ -187,7 +189,7 @@ def odd_learning_rate(plan: Plan) -> str | None:
     return None
 
 
-def odd_radio_power(plan: Plan) -> str | None:
+def warn_of_odd_radio_power(plan: Plan) -> str | None:
     """A warning about a transmit power or signal-to-noise ratio that no radio has; ``None`` otherwise."""
     radio = radio_of(plan.spec)
     if isinstance(radio, LinkRadio):
@@ -210,10 +212,10 @@ def odd_radio_power(plan: Plan) -> str | None:
 
 
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
-    """The names of the feature columns of the plan's table.
+    """A tuple of the names of the feature columns of the plan's table.
 
-    () for data that are no table (images, tokens), and where the table cannot be read now: it is missing or
-    was given in Python to a call that is over. No error is raised.
+    Empty for data that are no table (images, tokens), and where the table cannot be read now: it is missing
+    or was given in Python to a call that is over. No error is raised.
     """
     data = plan.spec.data
     if data.vocabulary is not None or not _is_table(data.source):
@@ -224,7 +226,7 @@ def feature_columns_of(plan: Plan) -> tuple[str, ...]:
         return ()
 
 
-def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str | None:
+def warn_of_unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str | None:
     """A warning that names the features without a stated range; ``None`` where all have one.
 
     Values are not looked at: a warning that depends on them would be a release nobody accounts for.
@@ -246,7 +248,7 @@ def unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str
     )
 
 
-def sites_without_rows(plan: Plan) -> str | None:
+def warn_of_sites_without_rows(plan: Plan) -> str | None:
     """A warning where sites have names but no column of the table names the site of a row; or ``None``."""
     names, data = plan.parties.site_names, plan.spec.data
     if not names or data.site_column is not None or not _is_table(data.source):
@@ -259,7 +261,7 @@ def sites_without_rows(plan: Plan) -> str | None:
     )
 
 
-def forgotten_persons(plan: Plan) -> str | None:
+def warn_of_forgotten_persons(plan: Plan) -> str | None:
     """A warning where rows are protected though a column named like persons or ids repeats; or ``None``.
 
     Of a file on this machine. It says only that a value stands in several rows, not in how many.
@@ -282,7 +284,7 @@ def forgotten_persons(plan: Plan) -> str | None:
     )
 
 
-def whole_batches(plan: Plan) -> str | None:
+def warn_of_whole_batches(plan: Plan) -> str | None:
     """A warning about Poisson batches that hold every record or person of a device; or ``None``.
 
     Records are drawn with probability min(1, batch size / number of records); at 1 nothing is hidden by the
@@ -306,8 +308,10 @@ def whole_batches(plan: Plan) -> str | None:
     )
 
 
-def columns_of_ids(columns: Sequence[str]) -> str | None:
-    """A warning about features with names like those of identifiers; ``None`` where there is none."""
+def warn_of_columns_of_ids(columns: Sequence[str]) -> str | None:
+    """A warning about feature ``columns`` with names like those of identifiers; ``None`` where there are
+    none.
+    """
     ids = [name for name in columns if looks_like_id(name)]
     if not ids:
         return None
@@ -331,7 +335,7 @@ def _named(columns: Sequence[str]) -> str:
     return f"the columns {first_names(columns, _NAMED)}"
 
 
-def idle_clip(fractions: Sequence[float], kind: str = "update", norm: object = None) -> str | None:
+def warn_of_idle_clip(fractions: Sequence[float], kind: str = "update", norm: object = None) -> str | None:
     """A warning about a clip that changed nothing in the run, or nearly everything; ``None`` otherwise.
 
     Args:
@@ -357,7 +361,7 @@ def idle_clip(fractions: Sequence[float], kind: str = "update", norm: object = N
     return None
 
 
-def empty_sums(lost: Mapping[str, Any] | None) -> str | None:
+def warn_of_empty_sums(lost: Mapping[str, Any] | None) -> str | None:
     """A warning about sums that were not formed (``realised.lost_sums`` of a ledger); or ``None``."""
     if lost is None:
         return None

@@ -44,7 +44,7 @@ def share_of_guessing(source: str, test_labels: Mapping[str, int] | None) -> flo
 def guessing_in_words(source: str, test_labels: Mapping[str, int] | None) -> str:
     """A clause that says what accuracy guessing gives; "" where neither labels nor classes are known.
 
-    Arguments as of `share_of_guessing`.
+    ``source`` and ``test_labels``: as of `share_of_guessing`.
     """
     share = share_of_guessing(source, test_labels)
     if math.isnan(share):
@@ -53,7 +53,7 @@ def guessing_in_words(source: str, test_labels: Mapping[str, int] | None) -> str
     return f"{what} would give {100 * share:.1f} %"
 
 
-def accuracy_of_one_label(accuracy: float, test_labels: Mapping[str, int]) -> str | None:
+def warn_of_one_label_accuracy(accuracy: float, test_labels: Mapping[str, int]) -> str | None:
     """A warning about an accuracy that is at most that of the most frequent label; ``None`` otherwise.
 
     A model that predicts one label for everything has the accuracy of that label, which is never higher.
@@ -73,7 +73,7 @@ def accuracy_of_one_label(accuracy: float, test_labels: Mapping[str, int]) -> st
     )
 
 
-def accuracy_at_chance(accuracy: float, classes: int | None) -> str | None:
+def warn_of_chance_accuracy(accuracy: float, classes: int | None) -> str | None:
     """A warning about an accuracy that is at most 1.2 times that of guessing; ``None`` otherwise.
 
     ``classes``: number of labels; ``None`` where it is not known, and no warning is given.

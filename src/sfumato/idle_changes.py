@@ -6,9 +6,9 @@ from sfumato.schedule.base import Plan
 from sfumato.spec.document import Spec
 
 
-def idle_moves(plan: Plan) -> str | None:
+def warn_of_idle_moves(plan: Plan) -> str | None:
     """A warning about moves of a trace that name the edge that a device is under already; or ``None``."""
-    idle = plan.moves_of_nobody
+    idle = plan.moves_without_change
     if not idle:
         return None
     first, device, edge = idle[0]
@@ -19,7 +19,7 @@ def idle_moves(plan: Plan) -> str | None:
     )
 
 
-def late_changes(spec: Spec) -> str | None:
+def warn_of_late_changes(spec: Spec) -> str | None:
     """A warning about moves, changes of trust and changes of groups after the last round; ``None`` without
     any.
     """

@@ -85,7 +85,7 @@ def interrupted_by(*signals: int, once: bool = False) -> Iterator[Interruption]:
 def ended_by(*signals: int) -> Iterator[None]:
     """Context in which ``signals`` end the process at once; for a block that has nothing to save.
 
-    An exception would come only when a call into C, which waits for other processes, returns.
+    A Python exception would be raised only once a C call that waits for other processes returns.
     """
     with _handled(signals, signal.SIG_DFL):
         yield

@@ -26,7 +26,9 @@ _TOWARDS_IN_GROUPS: Mapping[ObserverKind, str] = {
 }  # fmt: skip
 
 
-def large_epsilon(guarantees: Iterable[Guarantee], at_edges: str = "", device: str = "device") -> str | None:
+def warn_of_large_epsilon(
+    guarantees: Iterable[Guarantee], at_edges: str = "", device: str = "device"
+) -> str | None:
     """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none.
 
     Args:
@@ -77,7 +79,7 @@ def _kinds_of_units(rows: Sequence[Guarantee], device: str) -> str:
 
 
 def _some_may_have_less(above: Sequence[Guarantee]) -> bool:
-    """Whether a row stands for units of which some may have an ε of at most `LARGE_EPSILON`."""
+    """Whether a row of ``above`` stands for units of which some may have an ε of at most `LARGE_EPSILON`."""
     return any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in above)
 
 
@@ -85,6 +87,7 @@ def _of_whom(rows: Sequence[Guarantee], above: Sequence[Guarantee], at_edges: st
     """For how many units (up to, where some may have less), and towards whom, ε is above `LARGE_EPSILON`.
 
     ``above``: those of ``rows`` that are above, ∞ too, towards kinds of observers with a finite one.
+    ``at_edges`` and ``device``: as of `warn_of_large_epsilon`.
     """
     kinds, some_less = _kinds_of_units(above, device), _some_may_have_less(above)
     words = {**_TOWARDS, **(_TOWARDS_IN_GROUPS if device == "worker" else {})}
@@ -104,6 +107,6 @@ def _of_whom(rows: Sequence[Guarantee], above: Sequence[Guarantee], at_edges: st
 
 
 def _of_kinds_with_finite(above: Sequence[Guarantee]) -> list[Guarantee]:
-    """The rows of ``above`` towards kinds of observers towards whom one of them is finite."""
+    """The rows of ``above`` whose kind of observer has a finite ε in one of these rows."""
     finite = {row.relation.kind for row in above if row.epsilon < math.inf}
     return [row for row in above if row.relation.kind in finite]

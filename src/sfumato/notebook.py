@@ -26,5 +26,5 @@ def block(title: str, titles: Sequence[str], rows: Sequence[Sequence[str]], note
 
 
 def preformatted(title: str, text: str) -> str:
-    """HTML of a heading, and of ``text`` with its line breaks kept."""
+    """HTML of the heading ``title``, and of ``text`` with its line breaks kept."""
     return f"<b>{escape(title)}</b><pre>{escape(text)}</pre>"

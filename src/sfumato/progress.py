@@ -12,7 +12,7 @@ _Piece = TypeVar("_Piece")
 
 
 def silent(done: int, total: int) -> None:
-    """A `Progress` callback that does nothing."""
+    """A `Progress` callback that does nothing with ``done`` and ``total``."""
 
 
 def track(pieces: Sequence[_Piece], progress: Progress) -> Iterator[_Piece]:

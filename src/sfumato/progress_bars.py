@@ -90,7 +90,7 @@ class _Line:
 
 
 def _draw_nothing(now: bool) -> None:
-    """Draw nothing: where rich draws by itself."""
+    """Draw nothing, whatever ``now`` says: where rich draws by itself."""
     pass
 
 

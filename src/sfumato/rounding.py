@@ -26,26 +26,33 @@ def upper_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False)
 
 
 def range_text(bounds: Sequence[float] | None) -> str:
-    """(least, largest) upper bound as text, ``0.9 to 4``, both rounded up; "" for ``None``."""
+    """Two upper bounds, the least and the largest, as text ``0.9 to 4``, both rounded up; "" for ``None``."""
     return "" if bounds is None else f"{upper_bound(bounds[0])} to {upper_bound(bounds[1])}"
 
 
 def lower_bound(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
-    """``value``, a lower bound such as an audit's ε, as text rounded down; arguments as of `upper_bound`."""
+    """``value``, a lower bound such as an audit's ε, as text rounded down.
+
+    ``digits`` and ``keep_zeros``: as of `upper_bound`.
+    """
     return _text(value, digits, ROUND_FLOOR, keep_zeros=keep_zeros)
 
 
 def number(value: float, digits: int = DIGITS, *, keep_zeros: bool = False) -> str:
-    """``value``, which is no bound, as text rounded to the nearest; arguments as of `upper_bound`."""
+    """``value``, which is no bound, as text rounded to the nearest.
+
+    ``digits`` and ``keep_zeros``: as of `upper_bound`.
+    """
     return _text(value, digits, ROUND_HALF_EVEN, keep_zeros=keep_zeros)
 
 
 def certainty(epsilon: float, before: float = 0.5) -> str:
-    """How sure an observer may become of a unit's data, in percent, rounded up: p e^ε / (1 - p + p e^ε).
+    """How sure an observer may become of a unit's data at ε = ``epsilon``, in percent as text, rounded up.
 
-    Under (ε, 0)-differential privacy what an observer sees changes odds by at most e^ε. Under (ε, δ) they
-    change by more than e^(ε + t) with probability δ/(1 - e^-t) at most (`statement.gains`). ``before``: p,
-    how sure it is at first; even odds are 0.5. What is above 99.9999999999 % is written as 100 %.
+    It is p e^ε / (1 - p + p e^ε). Under (ε, 0)-differential privacy what an observer sees changes odds by at
+    most e^ε. Under (ε, δ) they change by more than e^(ε + t) with probability δ/(1 - e^-t) at most
+    (`statement.gains`). ``before``: p, how sure it is at first; even odds are 0.5. What is above
+    99.9999999999 % is written as 100 %.
     """
     missing = 100.0 / (1.0 + before / (1.0 - before) * math.exp(min(epsilon, 700.0)))
     if missing >= 1:
@@ -58,7 +65,10 @@ def certainty(epsilon: float, before: float = 0.5) -> str:
 
 
 def _text(value: float, digits: int, rounding: str, *, keep_zeros: bool) -> str:
-    """``value`` as text with so many significant digits; thousands have commas, extremes a power of ten."""
+    """``value`` as text with ``digits`` significant digits; thousands have commas, extremes a power of ten.
+
+    ``rounding``: the mode of `decimal`; ``keep_zeros``: whether zeros at the end stay.
+    """
     if math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -81,7 +91,10 @@ def _trimmed(text: str) -> str:
 
 
 def _rounded(exact: Decimal, digits: int, rounding: str) -> Decimal:
-    """``exact`` to so many significant ``digits``, but no digit before the point is rounded away."""
+    """``exact`` to so many significant ``digits``, but no digit before the point is rounded away.
+
+    ``rounding``: the mode of `decimal`.
+    """
     last = exact.adjusted() - digits + 1
     if abs(exact) < Decimal(_MOST):
         last = min(last, 0)

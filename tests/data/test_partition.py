@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from partition_rules import partition_rule
 
 from sfumato.data.builtin_datasets import BUILT_IN
-from sfumato.data.partition import gives_out_all, partition, partition_sizes
+from sfumato.data.partition import partition, partition_sizes, uses_every_row
 from sfumato.data.split_counts import ClassSplitPlan, apportion
 from sfumato.errors import SpecError
 from sfumato.spec.load import load_spec
@@ -41,7 +41,7 @@ def check(labels, devices_per_edge, rule, seed, groups=None):
     predicted = partition_sizes(rule, devices_per_edge, **counts)
     if predicted is not None:
         np.testing.assert_array_equal(predicted, made.sizes)
-    if gives_out_all(rule):
+    if uses_every_row(rule):
         assert made.sizes.sum() == len(labels)
     return made
 
@@ -275,9 +275,9 @@ def test_two_level_sizes_that_only_the_labels_tell():
     rule = two_level(IID, partition_rule("labels", labels_per_device=2))
     counts = {"examples": 600, "seed": 0, "class_counts": [200] * 3}
     assert partition_sizes(rule, [3, 3], **counts) is None
-    assert not gives_out_all(rule)
+    assert not uses_every_row(rule)
     rule = two_level(IID, partition_rule("dirichlet", alpha=1))
-    assert gives_out_all(rule)
+    assert uses_every_row(rule)
 
 
 def test_more_devices_than_examples():

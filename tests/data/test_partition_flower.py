@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from partition_rules import partition_rule
 
-from sfumato.data.partition import gives_out_all, partition, partition_sizes
+from sfumato.data.partition import partition, partition_sizes, uses_every_row
 from sfumato.errors import MissingExtraError, SpecError
 
 pytestmark = pytest.mark.needs("hub")
@@ -43,7 +43,7 @@ def test_flowers_pathological_partition_holds_two_labels_a_device():
 def test_only_the_partition_itself_tells_the_sizes():
     counts = {"examples": 300, "seed": 0, "class_counts": [60] * 5}
     assert partition_sizes(rule("IidPartitioner"), [6], **counts) is None
-    assert not gives_out_all(rule("IidPartitioner"))
+    assert not uses_every_row(rule("IidPartitioner"))
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def sources(document: dict[str, Any], folder: Path) -> list[tuple[float, float]]
             stds = plan.device_stds_of(index, everybody)
             longest = []
             for device, leaf in enumerate(plan.tree.leaves_of(everybody).tolist()):
-                how = grid.device(leaf, float(lengths[device]), float(stds[device]))
+                how = grid.device_rounding(leaf, float(lengths[device]), float(stds[device]))
                 longest.append(how.sensitivity)
                 found.append((how.noise_std / how.sensitivity, stds[device] / lengths[device]))
             for tier in range(plan.tree.depth):
@@ -251,6 +251,7 @@ def test_devices_with_generators_alike_send_other_noise(
         answers = [device.receive(data)[0] for device, data in zip(devices, asked, strict=True)]
         steps = [decode_answer(parse_frame(one).payload, stage.terms.parameters)[2] for one in answers]
         grid = stage.terms.grid(RoundPosition(0, 0))
-        noise = grid.device(0, 1.0, float(stage.terms.plan.device_stds_of(0, np.array([0]))[0])).noise_std
+        std = float(stage.terms.plan.device_stds_of(0, np.array([0]))[0])
+        noise = grid.device_rounding(0, 1.0, std).noise_std
         for one, other in ((0, 1), (0, 2), (1, 2)):  # 170 differences; raw ones are below a tenth of this
             assert float(np.std((steps[one] - steps[other]) / noise)) > 1.0

@@ -19,7 +19,7 @@ def test_a_star(tmp_path: Path) -> None:
     with staged(STAR, tmp_path) as stage:
         grid = stage.terms.grid(RoundPosition(0, 0))
         std = float(stage.terms.plan.device_stds_of(0, np.array([0]))[0])
-        steps = grid.device(0, 1.0, std).noise_std
+        steps = grid.device_rounding(0, 1.0, std).noise_std
         assert lower_bound(steps / grid.scale * 3) == "0.5773"  # the noise of all three has multiplier 1
         device, parent = duties(stage.terms, 0)
         assert device.startswith("device:0 clips its update to 1, rounds it to multiples of ")

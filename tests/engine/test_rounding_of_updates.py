@@ -15,7 +15,7 @@ from sfumato.errors import SpecError
 from sfumato.learning.batches import plan_poisson
 from sfumato.learning.example_clip import ProductTarget, product_of
 from sfumato.learning.local_training import LocalSGD
-from sfumato.learning.rounding_margin import most_drawn, with_margin
+from sfumato.learning.rounding_margin import largest_likely_batch, with_margin
 from sfumato.learning.tape import Memory, Tape
 
 FAST = {"softmax": 100, "mlp": 40, "cnn-small": 12, "module, torch.func": 12, "module, by itself": 6}
@@ -58,7 +58,7 @@ def test_one_example_among_many_moves_a_sum_by_its_own_length(
     norms = product.squares().sqrt()
     product.add_((1 / norms).float(), None)
     moved = float((total[0].double() - total[1].double()).norm())
-    assert moved == pytest.approx(2, rel=2 * most_drawn(examples) * (36 + examples / 32) * 2.0**-24)
+    assert moved == pytest.approx(2, rel=2 * largest_likely_batch(examples) * (36 + examples / 32) * 2.0**-24)
 
 
 def plan(steps: int, batch_size: int):
@@ -94,4 +94,4 @@ def test_where_single_precision_is_too_coarse_the_clip_is_refused() -> None:
 def test_more_examples_than_expected_are_rare() -> None:
     """Against the exact law of the largest possible device, Poisson: the tail below 1e-30."""
     for expected in (1, 5, 16, 100, 600, 5000):
-        assert 0 < poisson.sf(most_drawn(expected), expected) < 1e-30
+        assert 0 < poisson.sf(largest_likely_batch(expected), expected) < 1e-30

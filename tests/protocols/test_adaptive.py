@@ -400,7 +400,7 @@ def test_the_budget_of_a_coalition_is_what_the_spec_without_control_spends(writt
 
 def test_a_run_may_end_with_the_budget_of_a_coalition(written: Path) -> None:
     budget = Budget.of(resolve_tree(load_spec(written, [TOGETHER])))
-    assert budget.pair(4, max(map(len, budget.columns.values()))) == "device:4 towards cloud,edge:1"
+    assert budget.pair_in_words(4, max(map(len, budget.columns.values()))) == "device:4 towards cloud,edge:1"
 
 
 def test_the_coalitions_of_a_controlled_run_cannot_change(written: Path, tmp_path: Path) -> None:

@@ -192,13 +192,13 @@ def test_degrees_grow_slowly_and_keep_their_promises() -> None:
 
 def test_the_risk_of_a_small_graph_is_what_is_met() -> None:
     parties, degree, threshold, rounds = 40, 8, 6, 3000
-    risk = graph.assess(parties, degree, threshold, colluders=0, dropouts=10)
+    risk = graph.risks_of_graph(parties, degree, threshold, colluders=0, dropouts=10)
     failures = 0
     for number in range(rounds):
         found = graph.neighbours(parties, degree, b"%d" % number)
         failures += any(sum(j >= 10 for j in row) < threshold for row in found)
     assert risk.failure == 1 or failures / rounds <= risk.failure + 5 * np.sqrt(risk.failure / rounds)
-    quiet = graph.assess(parties, degree, 5, colluders=0, dropouts=4)
+    quiet = graph.risks_of_graph(parties, degree, 5, colluders=0, dropouts=4)
     failures = sum(
         any(sum(j >= 4 for j in row) < 5 for row in graph.neighbours(parties, degree, b"%d" % n))
         for n in range(rounds)

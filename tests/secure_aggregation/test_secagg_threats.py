@@ -259,7 +259,7 @@ def components(left: set[int], near: list[tuple[int, ...]]) -> int:
 
 def test_graphs_fall_apart_no_more_often_than_assessed() -> None:
     parties, degree, gone, rounds = 24, 4, 6, 4000
-    risk = graph.assess(parties, degree, 3, colluders=1, dropouts=5).isolation
+    risk = graph.risks_of_graph(parties, degree, 3, colluders=1, dropouts=5).isolation
     apart = sum(
         components(set(range(gone, parties)), graph.neighbours(parties, degree, b"%d" % n)) > 1
         for n in range(rounds)
@@ -272,7 +272,7 @@ def test_graphs_fall_apart_no_more_often_than_assessed() -> None:
 def test_fewer_than_degree_never_cut_a_graph(parties, half, seed, random) -> None:
     degree = min(2 * half, (parties - 2) // 2 * 2)
     gone = set(random.sample(range(parties), degree - 1))
-    assert graph.assess(parties, degree, degree, colluders=0, dropouts=degree - 1).isolation == 0
+    assert graph.risks_of_graph(parties, degree, degree, colluders=0, dropouts=degree - 1).isolation == 0
     assert components(set(range(parties)) - gone, graph.neighbours(parties, degree, seed)) == 1
 
 

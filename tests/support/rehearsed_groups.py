@@ -89,7 +89,7 @@ def send_on_the_grid(
     for update, group, worker in zip(updates.numpy(), groups.tolist(), workers.tolist(), strict=True):
         grid = group_integer_grid(plan, number, group, self.parameters)
         std = 0.0 if plan.trusted[group] else float(plan.noise_std(number)[group])
-        how = grid.device(0, float(plan.bounds[group]), std)
+        how = grid.device_rounding(0, float(plan.bounds[group]), std)
         share = update.astype(np.float64) * grid.shares[0]
         steps = encode(share, how, self._noise_key(number, group, worker)).view(np.int64)
         sums.steps[group] = sums.steps.get(group, np.zeros_like(steps)) + steps

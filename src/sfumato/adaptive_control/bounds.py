@@ -46,7 +46,7 @@ from sfumato.adaptive_control.problem import Gap
 
 @dataclass(frozen=True)
 class Constants:
-    """What the bounds depend on.
+    """Constants of the loss and of the data that H2FDP's bounds depend on.
 
     Attributes:
         smoothness: beta.
@@ -153,7 +153,10 @@ class BoundInputs:
         return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), largest)
 
     def printed_terms(self, first_gap: float) -> BoundTerms:
-        """The three terms of (33) as printed in H2FDP; ``first_gap``: F_0 - F*."""
+        """The three terms of (33) as printed in H2FDP; ``first_gap``: F_0 - F*.
+
+        Returns the terms (a), (b) and (c) in this order.
+        """
         found, loss, root = self.printed_dispersions(), self.constants, math.sqrt(self.rounds + 1)
         inner = loss.smoothness * self.steps * (found.b1**2 + found.b2**2) + self._step_square
         start = 2 * self.first_step * first_gap / (self.steps * root)
@@ -173,7 +176,7 @@ class BoundInputs:
 
     @property
     def noise_of_independent_sums(self) -> float:
-        """Term (b) of (33), smaller: with the expected square of a sum of independent noises."""
+        """Term (b) of (33), made smaller: it has the expected square of a sum of independent noises."""
         local = self.gap.local_aggregations
         return self._noise * (local**2 + 1) / (local**3 + 1)
 

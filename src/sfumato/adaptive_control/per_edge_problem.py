@@ -90,19 +90,25 @@ class EdgeProblem:
         return min(found, key=lambda choice: choice.objective)
 
     def value(self, tau: int, participants: IntArray) -> float:
-        """The objective of P for ``tau`` and the participants of every edge ``[edges]``."""
+        """The objective of P for interval ``tau`` and these numbers of participants, one for every edge,
+        ``[edges]``.
+        """
         edges = np.arange(len(participants))
         slowest = float(self.costs.delay[edges, participants - 1].max())
         return self._above(tau, slowest) + float(self._own(tau)[edges, participants - 1].sum())
 
     def _above(self, tau: int, slowest: float) -> float:
-        """The part of the objective that no edge decides by itself: wires, and a wait of ``slowest`` s."""
+        """The part of the objective of P that no edge decides by itself, for tau ``tau``.
+
+        It counts the links above the edges, and the time until the slowest edge has its messages, ``slowest``
+        seconds.
+        """
         weights, costs = self.weights, self.costs
         each = weights.energy * costs.energy_above + weights.delay * (costs.delay_above + slowest)
         return self.remaining / tau * each
 
     def _own(self, tau: int) -> FloatArray:
-        """Every edge's own part of the objective, h_c(s) for s = 1, 2, …, ``[edges, most]``.
+        """Every edge's own part of the objective for tau ``tau``, h_c(s) for s = 1, 2, …, ``[edges, most]``.
 
         Infinite for more participants than an edge has devices.
         """

@@ -38,18 +38,20 @@ _FLAT = 1e-9  # of the largest eigenvalue of C: directions below are rounding
 
 @dataclass(frozen=True)
 class SmoothnessInterval:
-    """An estimate of the smoothness, and the least it can be; the most is infinite.
+    """An estimate of the smoothness beta, and its lower limit; the upper limit is infinite.
 
     Attributes:
         estimate: ``None`` where the rounds carry no information.
-        low: 0 then.
+        low: the lower limit; 0 without an estimate.
     """
 
     estimate: float | None = None
     low: float = 0.0
 
     def or_prior(self, prior: float) -> float:
-        """``prior`` if it is not below `low`, or if there is no estimate; else the estimate."""
+        """The value of beta to use: ``prior`` if the interval contains it or there is no estimate, else the
+        estimate.
+        """
         return prior if self.estimate is None or self.low <= prior else self.estimate
 
 
@@ -107,7 +109,7 @@ class Moves:
         return found
 
     def _energies(self, of_rounds: FloatArray) -> FloatArray:
-        """What noise of these energies, one a round, adds to A in expectation, ``[n, n]``."""
+        """The expected share of noise in A, ``[n, n]``, if the noise of each round has these energies."""
         each = self.lengths * of_rounds
         added: FloatArray = np.diag(each[:-1]) - np.diag(each[1:-1], -1)
         return added

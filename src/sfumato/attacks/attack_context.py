@@ -84,7 +84,7 @@ class AttackContext:
 
     @cached_property
     def coalition(self) -> tuple[Party, ...]:
-        """The parties that the observer's name joins."""
+        """The parties whose names ``observer`` joins by commas."""
         return parse_coalition(self.observer, self.plan.parties)
 
     @cached_property
@@ -112,7 +112,9 @@ class AttackContext:
 
     @cached_property
     def observations(self) -> dict[int, tuple[Observation, ...]]:
-        """Target device to its observations, from at most `MOST_ROUNDS` of its rounds, evenly spaced."""
+        """The observations of each target device, by its number, from at most `MOST_ROUNDS` rounds, evenly
+        spaced.
+        """
         return self.attacked.observations(
             self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS
         )

@@ -23,7 +23,9 @@ _LEAST = 1e-9
 
 
 def first_linear(model: nn.Module) -> tuple[str, nn.Linear] | None:
-    """(name, module) of the model's first layer if it is linear on the flattened image; else ``None``."""
+    """The name and the module of the model's first layer if it is linear on the flattened image; else
+    ``None``.
+    """
     for name, module in model.named_modules():
         if list(module.children()) or isinstance(module, nn.Flatten):
             continue
@@ -38,7 +40,7 @@ def is_softmax_regression(model: nn.Module) -> bool:
 
 
 def first_layer_gradients(gradient: Tensor, model: nn.Module) -> tuple[Tensor, Tensor | None]:
-    """The first layer's part of a flat ``gradient`` ``[M]``: weights ``[outputs, D]``, bias ``[outputs]``.
+    """The first layer's weights ``[outputs, D]`` and bias ``[outputs]`` in a flat ``gradient`` ``[M]``.
 
     The bias's is ``None`` where the layer has none.
 

@@ -116,7 +116,9 @@ class FeatureBounds:
 
 
 def mismatch(update: Tensor, seen: Tensor) -> Tensor:
-    """One minus the cosine similarity of a simulated update and the observed one, ``[M]`` each; a scalar."""
+    """One minus the cosine similarity of a simulated ``update`` and the one that was ``seen``, ``[M]`` each;
+    a scalar.
+    """
     similarity: Tensor = (update @ seen) / (update.norm() * seen.norm() + _TINY)
     return 1 - similarity
 

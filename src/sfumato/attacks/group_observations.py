@@ -54,7 +54,9 @@ class AttackedGroups:
         return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"clip": longer})})
 
     def nearby_devices(self, coalition: Sequence[Party]) -> BoolArray:
-        """Mask ``[workers]`` of the groups whose averages ``coalition`` receives, members included."""
+        """Mask ``[workers]`` of those in the groups whose averages ``coalition`` receives, members
+        included.
+        """
         found = np.zeros(self.plan.groups.workers, dtype=np.bool_)
         for group in self._seen_groups(coalition):
             found[self.plan.groups.members_of(group)] = True
@@ -69,7 +71,7 @@ class AttackedGroups:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """Worker to what ``coalition`` observed of it, in order of time, for each of ``units``.
+        """What ``coalition`` observed of each of ``units``, by number of the worker, in order of time.
 
         Args:
             view: the recorded view.
@@ -104,10 +106,10 @@ class AttackedGroups:
     def _observation_in_group(
         self, vectors: RoundVectors, models: dict[int, Tensor], number: int, unit: int, group: int
     ) -> Iterator[Observation]:
-        """Yield what is seen of the message of ``unit`` to ``group`` in a round that ends with a release,
-        if any.
+        """Yield what is seen of the message of ``unit`` to ``group`` in a round that ends with a release, if
+        any.
 
-        ``models``: of each group at the beginning, as far as known.
+        ``models``: of each group at the beginning, as far as known. ``number``: of the round.
         """
         plan, start = self.plan, models[group]
         if plan.by_interval or number % plan.merge_every == 0:
@@ -133,7 +135,9 @@ class AttackedGroups:
         yield Observation(unit, began, 0, steps, start, start + moved, share, max(0.0, others), std)
 
     def _senders_of_round(self, number: int) -> set[tuple[int, int]]:
-        """(worker, group) of the messages in the sums of a round that ends with a release."""
+        """Pairs (worker, group) of the messages in the sums of round ``number``, which ends with a
+        release.
+        """
         plan = self.plan
         seats = draw_assignments(plan, plan.interval_start(number) if plan.by_interval else number)
         kept = without_lost(seats, group_turnout(plan, number))
@@ -145,7 +149,7 @@ class AttackedGroups:
         return tuple(sorted(group for _, group in view.averages))
 
     def _is_in_secure_sum(self, group: int, coalition: Sequence[Party]) -> bool:
-        """Whether a member is a party of the group's secure sums, who know each other."""
+        """Whether a device of ``coalition`` is a party of the group's secure sums, who know each other."""
         inside = self.plan.groups.members_of(group)
         masked = self.plan.releases.transport != "plain"
         return masked and any(party.kind == "device" and party.index in inside for party in coalition)

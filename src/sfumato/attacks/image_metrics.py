@@ -81,7 +81,7 @@ def match_to_originals(images: Tensor, originals: Tensor) -> npt.NDArray[np.int6
 
 
 def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
-    """The function that gives LPIPS ``[I]`` of images and originals, and a text on its weights.
+    """A function that computes LPIPS of images and originals, ``[I]``, and a text on its weights.
 
     Zhang et al. 2018, AlexNet. Where it cannot be had: ``None`` and the reason. The package contains its own
     linear weights. AlexNet's weights are read from torch's hub folder (``$TORCH_HOME``), in which torchvision

@@ -33,7 +33,7 @@ from sfumato.attacks.inversion_problem import MOST_UNKNOWN, AttackerKnowledge, I
 from sfumato.attacks.inversion_targets import InversionTarget, smallest_sum_targets
 from sfumato.attacks.label_recovery import label_accuracy
 from sfumato.attacks.views import RecordedView, load_view_by_name, plan_of_run, replay_rounds
-from sfumato.data.builtin_datasets import BUILT_IN, scaling
+from sfumato.data.builtin_datasets import BUILT_IN, pixel_scaling
 from sfumato.data.features import read_all
 from sfumato.durable_files import replacing
 from sfumato.engine.tiles import intra_op_threads
@@ -176,7 +176,7 @@ class _InversionScorer:
         ``lpips``: a function of images and originals; ``None``: LPIPS is not computed.
         """
         data = inputs.data
-        mean, std = scaling(BUILT_IN.get(data.facts.name))
+        mean, std = pixel_scaling(BUILT_IN.get(data.facts.name))
         self._plan, self._lpips = plan, lpips
         self._features = torch.from_numpy(read_all(data.train_features))
         self._labels = torch.from_numpy(data.train_labels.astype(np.int64, copy=False))
@@ -192,7 +192,9 @@ class _InversionScorer:
         self._guesses = class_means(own, self._public.labels, data.facts.classes)
 
     def results_of(self, round_number: int, target: InversionTarget) -> Iterator[InversionResult]:
-        """Yield the scored result of every inversion attack that applies to a target."""
+        """Yield the scored result of every inversion attack that applies to a target in round
+        ``round_number``.
+        """
         spec = self._plan.at(round_number).spec
         problem = InversionProblem(self._public, target, local_task(spec, round_number))
         key = (_KEY, round_number, int(target.devices[0]))
@@ -297,21 +299,19 @@ def _result_and_images(
 
 
 def _all_scores(chosen: Sequence[InversionResult], score: str, *, guess: bool = False) -> FloatArray:
-    """The metric ``score`` of all images of the chosen results ``[I]``; ``guess``: of the baseline's
-    images.
-    """
+    """The metric ``score`` of all images of the results ``chosen``, ``[I]``; ``guess``: of the baseline's."""
     return np.concatenate([(one.guess_scores if guess else one.scores)[score] for one in chosen])
 
 
 def _mean_scores(chosen: Sequence[InversionResult], *, guess: bool = False) -> dict[str, float | str]:
-    """Metric to its mean over all images; ``guess``: of the baseline's images."""
+    """The mean over all images of the results ``chosen``, by name of the metric."""
     return {
         name: json_number(float(_all_scores(chosen, name, guess=guess).mean())) for name in chosen[0].scores
     }
 
 
 def _summary_row(name: str, ways: Sequence[InversionResult]) -> dict[str, Any]:
-    """The JSON row of the attack ``name`` in the summary, over its results for all targets."""
+    """The JSON row of the attack ``name`` in the summary; ``ways``: its results for all targets."""
     count = sum(len(way.labels) for way in ways)
     return {
         "attack": name,
@@ -338,7 +338,10 @@ def _notes(results: Sequence[Sequence[InversionResult]]) -> list[str]:
 
 
 def _write_result(run: Path, observer: str, result: dict[str, Any], pictures: dict[str, Tensor]) -> None:
-    """Write ``attacks/inversion-OBSERVER.json`` and the archive of images into the run folder."""
+    """Write ``result`` and the images ``pictures``, by name, to two files of the run folder.
+
+    They are ``attacks/inversion-OBSERVER.json`` and ``.npz``.
+    """
     name = f"{ATTACKS_FOLDER}/inversion-{slug(observer)}"
     arrays = {name: part.float().numpy() for name, part in pictures.items()}
     with adding_files(run) as files:

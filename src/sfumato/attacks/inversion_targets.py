@@ -86,7 +86,7 @@ def _all_targets(
     number: int,
     coalition: Sequence[Party],
 ) -> Iterator[InversionTarget]:
-    """Yield every vector that the coalition received in the round as a target."""
+    """Yield every vector that the coalition received in round ``number`` as a target."""
     tree, chosen = plan.tree, draw_participants(plan, number)
     if not len(chosen):
         return

@@ -18,7 +18,7 @@ from sfumato.learning.parameters import ParameterLayout
 
 
 def last_layer(model: nn.Module, classes: int) -> tuple[str, nn.Linear]:
-    """(name, module) of the linear layer that makes the logits.
+    """The name and the module of the linear layer that computes the logits.
 
     Raises:
         SpecError: the last parameters are not those of a linear layer with ``classes`` outputs.
@@ -72,6 +72,9 @@ def recover_labels(signal: Tensor, count: int, expected: Tensor) -> Tensor:
 
 
 def label_accuracy(found: Tensor, true: Tensor, classes: int) -> float:
-    """Share of the ``true`` labels that are among ``found``, each counted as often as it occurs in both."""
+    """Share of the ``true`` labels that are among ``found``, each counted as often as it occurs in both.
+
+    ``found`` and ``true``: int64 label numbers below ``classes``, 1-D.
+    """
     counts = [torch.bincount(labels, minlength=classes) for labels in (found, true)]
     return float(torch.minimum(*counts).sum()) / len(true)

@@ -97,7 +97,9 @@ def split_members(context: AttackContext, target: int) -> MemberSplit:
 def _record_scores(
     context: AttackContext, target: int, observations: Sequence[Observation]
 ) -> dict[str, Scores]:
-    """Attack to the scores of a device's records: members ``[k]`` and non-members ``[k]``."""
+    """By attack, the scores of records of device ``target``: of members ``[k]`` and of non-members
+    ``[k]``.
+    """
     split = split_members(context, target)
     size, count = len(context.population.partition.indices(target)), len(split.members)
     threshold, online, offline = (np.zeros(2 * count) for _ in range(3))
@@ -123,6 +125,8 @@ def _shadow_data(
         number: of the observation, for the address of draws.
         split: the examples in question.
         size: examples of each shadow device.
+        context: of the attack.
+        target: number of the device.
 
     Returns:
         Which examples each shadow device holds ``[shadows, rows]``, and all rows that it holds.
@@ -175,7 +179,7 @@ def _fitted_gaussians(values: FloatArray, mask: npt.NDArray[np.bool_]) -> tuple[
 def _device_scores(
     context: AttackContext, target: int, observations: Sequence[Observation]
 ) -> dict[str, Scores]:
-    """Attack to two scores: of the device, and of a made-up device with the same labels."""
+    """By attack, two scores: of device ``target``, and of a made-up device with the same labels."""
     rng = generator(context.plan.spec.seed, Stream.ATTACK, _DEVICES, target)
     everybody = context.population
     mine = everybody.partition.indices(target)

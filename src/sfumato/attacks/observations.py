@@ -74,7 +74,7 @@ class AttackedRun(Protocol):
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """Device to what ``coalition`` observed of it, in order of time, for each of ``units``.
+        """What ``coalition`` observed of each of ``units``, by number of the device, in order of time.
 
         Args:
             view: the recorded view.
@@ -101,7 +101,9 @@ class AttackedTree:
         return self.plan.at(number).spec
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
-        """Mask ``[devices]`` of those below a member of ``coalition`` or under the same leaf as one."""
+        """Mask ``[devices]`` of those below a member of ``coalition``, or under the same leaf as a member
+        device.
+        """
         tree = self.plan.tree
         found = np.zeros(tree.device_count, dtype=np.bool_)
         for party in coalition:
@@ -123,7 +125,7 @@ class AttackedTree:
         *,
         rounds: int,
     ) -> dict[int, tuple[Observation, ...]]:
-        """Device to what ``coalition`` observed of it, in order of time, for each of ``units``.
+        """What ``coalition`` observed of each of ``units``, by number of the device, in order of time.
 
         Args:
             view: the recorded view.

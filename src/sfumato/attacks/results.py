@@ -52,7 +52,7 @@ class AttackMeasurement:
         return self.is_bounded and self.roc.exceeds(epsilon=self.epsilon, delta=self.delta, error=_ERROR)
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of ``results`` in the JSON file of the attack."""
+        """The entry of ``results`` in the JSON file of the attack, a JSON object."""
         bound = {"epsilon": json_number(self.epsilon), "delta": self.delta, "neighbours": "replace"}
         return {
             "level": self.level,
@@ -109,7 +109,7 @@ def write_result(
 
 
 def _notes(found: Sequence[AttackMeasurement]) -> list[str]:
-    """Sentences for the result file on how its figures are to be read."""
+    """Sentences for the result file on how the figures of ``found`` are to be read."""
     notes = [
         "The success of an attack is a lower bound on what can be learned. Trials of one run share its "
         "models and its noise; the intervals treat them as independent."

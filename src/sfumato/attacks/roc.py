@@ -39,7 +39,7 @@ class Estimate:
     high: float
 
     def to_dict(self) -> dict[str, float]:
-        """``value``, ``low`` and ``high``, as in the JSON file of an attack."""
+        """The keys ``value``, ``low`` and ``high``, as in the JSON file of an attack."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -139,7 +139,9 @@ class ROC:
         return bool((above | below).any())
 
     def to_dict(self) -> dict[str, Any]:
-        """The curve as JSON: corners with 95 % bands, AUC, and true-positive rates at `LOW_RATES`."""
+        """The curve as a JSON object: corners with 95 % bands, AUC, and true-positive rates at
+        `LOW_RATES`.
+        """
         at = self._corners()
         low = least_probability(self.true_positives[at], self.members, error=ERROR / 2)
         high = largest_probability(self.true_positives[at], self.members, error=ERROR / 2)
@@ -167,12 +169,17 @@ class ROC:
 
 
 def pooled_roc(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
-    """One ROC curve of the trials of several targets: (scores of members, scores of non-members) of each."""
+    """One ROC curve of the trials of several targets.
+
+    ``curves``: for each target the scores of members and of non-members, higher for members.
+    """
     return ROC.of(np.concatenate([a for a, _ in curves]), np.concatenate([b for _, b in curves]))
 
 
 def _chernoff_interval(value: float, room: float) -> tuple[float, float]:
-    """The interval of means in [0, 1] whose relative entropy from ``value`` is at most ``room``, in nats."""
+    """The ends of the interval of means in [0, 1] whose relative entropy from ``value`` is at most ``room``
+    nats.
+    """
 
     def excess(mean: float) -> float:
         return float(special.rel_entr(value, mean) + special.rel_entr(1 - value, 1 - mean)) - room

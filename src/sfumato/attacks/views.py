@@ -50,14 +50,14 @@ class RecordedView:
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
-        """Numbers of the recorded rounds, 0, 1, ..."""
+        """A tuple with the numbers of the recorded rounds, from 0."""
         return tuple(range(len(self.hashes)))
 
     def vectors(self, number: int) -> RoundVectors:
         """The vectors that the observer received in round ``number``, in order.
 
         Returns:
-            (step, kind, tier, party) to vector, float32 ``[M]``.
+            The vectors, float32 ``[M]``, by (step, kind, tier, party).
 
         Raises:
             RunError: the file is missing or damaged.
@@ -182,8 +182,9 @@ def load_view(run: RunFolder, observer: str) -> RecordedView:
 
 
 def _hashes_by_round(run: RunFolder, folder: str) -> dict[int, str]:
-    """Round (from 0) to the SHA-256 of its file in ``folder``; of an unfinished run from its log of
-    rounds.
+    """The SHA-256 of the file of each round, by number from 0, in ``folder``.
+
+    Of an unfinished run they are in its log of rounds.
     """
     if run.finished:
         views = ((VIEW_FILE.fullmatch(name), record) for name, record in run.manifest.files.items())

@@ -136,9 +136,12 @@ def _attack_on_device(
     """The lower bound on ε of a device, from trials with and without its message, and the one-run audit.
 
     Args:
-        guarantee: its row, which says under which relation it holds.
+        guarantee: the unit's row, which says under which relation it holds.
         trials: in each world; as many again are held out.
         error: probability that the bound is wrong.
+        plan: that is audited.
+        device: number of the unit.
+        coalition: the observers.
 
     Raises:
         SpecError: examples are clipped, so that devices have no guarantee.
@@ -155,7 +158,8 @@ def _attack_on_part(
 ) -> tuple[LowerBound, OneRun | None]:
     """The lower bound on ε of one record or person of ``device``, and the one-run audit if there is one.
 
-    Where mini-batches are Poisson it has draws of its own.
+    Where mini-batches are Poisson it has draws of its own. ``coalition``, ``trials`` and ``error``: as of
+    `_attack_on_device`.
     """
     bound, protected = guarantee.bounds[guarantee.bound], (guarantee.unit_kind, device)
     hidden = guarantee.bound != "flow"  # the observer does not receive all that the device trains from
@@ -178,7 +182,8 @@ def _attack_on_messages(
     """The lower bound on ε of a unit whose every message differs between the two worlds, and a one-run audit.
 
     The bound is wrong with probability at most ``error``. ``protected`` is the kind of unit and its device.
-    There is no one-run audit (``None``) where the coalition scores what others pass on.
+    ``trials``: in each world; as many again are held out. There is no one-run audit (``None``) where the
+    coalition scores what others pass on.
     """
     delta, seed = plan.spec.privacy.delta, plan.spec.seed
     harness = family_of(plan.spec).audit(plan, protected[1], coalition)

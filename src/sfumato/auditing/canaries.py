@@ -63,7 +63,7 @@ class OneRun:
     estimate: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of ``audit --json``; an estimate that was not made is ``null``."""
+        """The entry of ``audit --json``, a JSON object; an estimate that was not made is ``null``."""
         return {
             "canaries": self.canaries,
             "lower": self.lower,
@@ -81,7 +81,8 @@ def one_run_audit(
     error: float,
     seed: int,
 ) -> OneRun | None:
-    """Simulate all rounds once with a canary in every device that is exchangeable with the unit.
+    """Audit by one simulation of all rounds, with a canary in every device that is exchangeable with the
+    unit.
 
     A fair coin decides whether such a device sends its random direction, or (under zero-out) nothing, or
     (under replace) the opposite direction. Members of the coalition hold no office.
@@ -95,8 +96,8 @@ def one_run_audit(
         seed: of everything random.
 
     Returns:
-        ``None`` with too few canaries, and under remove: devices that leave a run change the denominators of
-        its sums, so the canaries would not be independent.
+        The result. ``None`` with too few canaries, and under remove: devices that leave a run change the
+        denominators of its sums, so the canaries would not be independent.
     """
     units = harness.exchangeable_devices[:_MOST_CANARIES]
     mates = len(units)
@@ -256,8 +257,10 @@ def epsilon_between_normals(mean: float, std: float, *, delta: float) -> float:
 
 
 def _hockey_stick(mean_p: float, std_p: float, mean_q: float, std_q: float, epsilon: float) -> float:
-    """sup_A P(A) − e^ε Q(A) of normals P and Q, over the set where log p − log q > ε, which a quadratic
-    bounds.
+    """The hockey-stick divergence sup_A P(A) − e^ε Q(A) of two normals, at ε = ``epsilon``.
+
+    Means and standard deviations: ``mean_p`` and ``std_p`` of P, ``mean_q`` and ``std_q`` of Q. The set is
+    where log p − log q > ε, which a quadratic bounds.
     """
     # log p − log q − ε = a x² + b x + c
     a = 0.5 / std_q**2 - 0.5 / std_p**2
@@ -283,7 +286,9 @@ def _hockey_stick(mean_p: float, std_p: float, mean_q: float, std_q: float, epsi
 
 
 def _probability_between(start: float, stop: float, mean: float, std: float) -> float:
-    """P(start < X < stop) for a normal X, without cancelling in the upper tail."""
+    """P(start < X < stop) for a normal X of this ``mean`` and ``std``, without cancelling in the upper
+    tail.
+    """
     low, high = (start - mean) / std, (stop - mean) / std
     if low > 0:
         low, high = -high, -low

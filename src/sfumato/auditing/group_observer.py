@@ -59,7 +59,8 @@ class GroupObserver:
         """Record the messages among ``vectors`` ``[senders, M]`` that members send, or receive as masters.
 
         A hook of the simulated run: called for every batch of messages. Of messages that masters receive only
-        those of the unit and of workers that can link it are recorded.
+        those of the unit and of workers that can link it are recorded. The other arguments are those of
+        `Listener.sent`.
         """
         known = self._workers | (self._senders if index in self._masters - self._summed else set())
         for row in np.flatnonzero(np.isin(senders, list(known))):
@@ -68,7 +69,8 @@ class GroupObserver:
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Record the sums ``values`` ``[groups, M]`` that masters in the coalition receive in a round.
 
-        A hook of the simulated run: called once sums are formed.
+        A hook of the simulated run: called once sums are formed. The arguments are those of
+        `Listener.received`.
         """
         for group in self._masters:
             self._record(number, group, "received", group, values[group])
@@ -76,18 +78,22 @@ class GroupObserver:
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Record the models ``values`` ``[groups, M]`` that members receive in round ``number``.
 
-        A hook of the simulated run: called when masters send their models.
+        A hook of the simulated run: called when masters send their models. The arguments are those of
+        `Listener.broadcast`.
         """
         for group in self._models:
             self._record(number, group, "broadcast", group, values[group])
 
     @property
     def observations(self) -> tuple[Observations, ...]:
-        """What the coalition received, by group: (round from 0, tier, kind, sender) to vector ``[M]``."""
+        """For each recorded group, the vectors ``[M]`` that the coalition sent or received in it.
+
+        Their keys are (round from 0, tier, kind, sender).
+        """
         return tuple(self._observations.values())
 
     def _record(self, number: int, group: int, how: str, who: int, vector: Tensor) -> None:
-        """Keep a vector ``[M]``, if the group is recorded.
+        """Keep a vector ``[M]`` of round ``number``, if the group is recorded.
 
         ``how``: the kind (sent, received or broadcast); ``who``: the sender.
         """

@@ -66,7 +66,8 @@ class GroupHarness:
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The one outcome of a round, as groups elect nobody, with a draw for each of the unit's groups.
+        """The one outcome of round ``number``, as groups elect nobody, with a draw for each of the unit's
+        groups.
 
         See `AuditHarness.outcomes`; ``seed`` is not used.
         """
@@ -81,7 +82,9 @@ class GroupHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Indices ``[n]`` of workers in exactly the unit's groups, itself included, coalition members not."""
+        """Numbers ``[n]`` of the workers in exactly the unit's groups, itself included, coalition members
+        not.
+        """
         classes = self._plan.groups.classes
         alike = np.flatnonzero(classes.class_of == classes.class_of[self._unit])
         return alike[~np.isin(alike, [party.index for party in self._coalition if party.kind == "device"])]
@@ -109,11 +112,11 @@ class GroupHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Simulate one round or interval in which ``units`` send canaries, if they are drawn.
+        """Simulate round or interval ``number`` in which ``units`` send canaries, if they are drawn.
 
         ``units``: ascending; ``updates``: what each sends, of norm at most 1, in units of the largest message
-        (with clips of examples, of how far one can move it), ``[units, M]``. Returns the coalition's
-        observations by device and group.
+        (with clips of examples, of how far one can move it), ``[units, M]``. ``seed``: of everything random.
+        Returns the coalition's observations by device and group.
         """
         plan = replace(self._plan, spec=self._plan.spec.model_copy(update={"seed": seed}))
         return self._simulate(plan, number, units, updates)
@@ -121,7 +124,7 @@ class GroupHarness:
     def _simulate(
         self, plan: GroupPlan, number: int, units: IntArray, updates: Tensor
     ) -> tuple[tuple[Observations, ...], ...]:
-        """The coalition's observations of each of ``units``, which send ``updates``.
+        """The coalition's observations of each of ``units``, which send ``updates`` in round ``number``.
 
         These are ``[units, M]``, or for each of the unit's groups ``[groups, units, M]``. Where the gradients
         of examples are clipped, they are in units of what one example can move a message by.
@@ -200,7 +203,8 @@ class GroupHarness:
         """``plan`` under ``seed``, with the unit among those drawn by all its groups, or by none.
 
         The other workers stay as they were drawn, and who drops out is the same. Of a fixed number, the unit
-        takes the place of one of them, or another worker takes the unit's.
+        takes the place of one of them, or another worker takes the unit's. ``began``: number of the round;
+        ``taking_part``: whether the unit is drawn.
         """
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         seats = draw_assignments(plan, began)

@@ -74,10 +74,12 @@ class AuditHarness(Protocol):
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Indices ``[n]`` of devices that can be exchanged with the unit, itself included, members not."""
+        """Numbers ``[n]`` of the devices that can be exchanged with the unit, itself included, members
+        not.
+        """
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The possible outcomes of elections in round or interval ``number`` under ``seed``.
+        """A tuple of the possible outcomes of elections in round or interval ``number`` under ``seed``.
 
         Outcomes differ in the offices that members hold, and have the same number of draws; their
         probabilities add up to 1. In the first outcome members hold no office.

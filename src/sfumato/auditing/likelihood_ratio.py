@@ -69,10 +69,10 @@ class LikelihoodRatioTest:
         return abs(self.absent[1] / self.null[1] - 1) < _SAME_NOISE
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``; higher: the unit sent.
+        """Log-likelihood ratios of trials, ``[trials]``; higher: the unit sent its message.
 
-        ``taking_part``: in which trials the unit takes part, bool ``[trials]``; used where the observer sees
-        it.
+        ``observed``: the observations, ``[d, trials]``. ``taking_part``: in which trials the unit takes part,
+        bool ``[trials]``; used where the observer sees it.
         """
         if self.removed and self.draw_visible:  # a unit that takes part has not been removed
             missed = math.log1p(-self.rate) if self.rate < 1 else -_CERTAIN
@@ -118,10 +118,10 @@ def fit_test(
 
 
 def _most_powerful_weights(shift: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Weights ``[d]`` of the most powerful linear test between normals with this ``shift`` and
-    ``covariance``.
+    """Weights ``[d]`` of the most powerful linear test between two normals whose means differ by ``shift``
+    ``[d]``.
 
-    If the shift has components without noise, only these count.
+    If the shift has components without noise, only these count. Both have the ``covariance`` ``[d, d]``.
     """
     size = np.sqrt(np.diag(covariance)) + np.abs(shift)
     if not np.abs(shift).max(initial=0.0) > _NO_NOISE * size.max(initial=0.0):
@@ -141,6 +141,9 @@ def _fitted_normal(values: FloatArray, least: float) -> tuple[float, float]:
 
 
 def _log_density(y: FloatArray, normal: tuple[float, float]) -> FloatArray:
-    """The logarithm of a normal density at ``y``, up to a constant."""
+    """The logarithm of a normal density at ``y``, in its shape, up to a constant.
+
+    ``normal``: its mean and standard deviation.
+    """
     mean, std = normal
     return np.asarray(-0.5 * ((y - mean) / std) ** 2 - math.log(std))

@@ -134,13 +134,18 @@ class LinkingMessages:
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Do nothing when workers send: linking workers learn nothing from others' messages."""
+        """Do nothing: linking workers learn nothing from others' messages. Arguments as of
+        `Listener.sent`.
+        """
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Do nothing when masters have their sums: workers do not see them before noise is added."""
+        """Do nothing: workers do not see sums before noise is added. Arguments as of `Listener.received`."""
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models ``values`` ``[groups, M]`` that masters send; a worker knows its groups' models."""
+        """Keep the models ``values`` ``[groups, M]`` that masters send; a worker knows its groups' models.
+
+        The arguments are those of `Listener.broadcast`.
+        """
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:
@@ -165,7 +170,7 @@ class LinkingMessages:
         return sent * self._bounds[:, None] * self._drawn_seats(release)
 
     def _drawn_seats(self, release: int) -> Tensor:
-        """1 where a seat (worker in a group) is drawn in a trial, else 0; ``[r, trials]``.
+        """1 where a seat (worker in a group) is drawn for ``release`` in a trial, else 0; ``[r, trials]``.
 
         Every group draws for itself.
         """
@@ -228,7 +233,7 @@ class LinkedTraining:
         """Simulate a training, with a trial in each coordinate of ``signs`` ``[trials]``.
 
         Returns what the coalition receives in the groups that it sees, and the thresholds (middles) by which
-        linking workers decide; those given are used.
+        linking workers decide; those given are used. ``seed``: of everything random.
         """
         wide = with_full_participation(groups_with_dimension(self.plan, len(signs)))
         played = replace(wide, spec=wide.spec.model_copy(update={"seed": seed}))

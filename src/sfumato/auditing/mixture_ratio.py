@@ -43,10 +43,10 @@ class MixtureRatioTest:
     draw: TargetDraw
 
     def scores(self, observed: FloatArray, taking_part: npt.NDArray[np.bool_]) -> FloatArray:
-        """Log-likelihood ratios ``[trials]`` of observations ``[d, trials]``; higher: the record is there.
+        """Log-likelihood ratios of trials, ``[trials]``; higher: the record is there.
 
-        ``taking_part``: in which trials the device takes part, bool ``[trials]``; used where the observer
-        sees it.
+        ``observed``: the observations, ``[d, trials]``. ``taking_part``: in which trials the device takes
+        part, bool ``[trials]``; used where the observer sees it.
         """
         if not len(self.projection):
             return np.zeros(observed.shape[1])
@@ -91,7 +91,10 @@ def fit_mixture_test(
 
 
 def _whitening_projection(undrawn: FloatArray, shifts: FloatArray) -> FloatArray:
-    """A matrix ``[r, d]`` that whitens observations and keeps the r-dimensional space of the shifts."""
+    """A matrix ``[r, d]`` that whitens observations and keeps the r-dimensional space of the shifts.
+
+    ``undrawn``: observations ``[d, trials]``, whose noise is whitened; ``shifts``: ``[d, c]``.
+    """
     covariance = np.atleast_2d(np.cov(undrawn))
     size = np.sqrt(np.diag(covariance)) + np.abs(shifts).max(axis=1, initial=0.0)
     size = np.where(size > 0, size, 1.0)
@@ -113,7 +116,10 @@ def _log_mixture_ratio(y: FloatArray, shifts: FloatArray, chances: FloatArray) -
 
 
 def _log_normal_ratio(y: FloatArray, mean: FloatArray, covariance: FloatArray) -> FloatArray:
-    """ln of the density of a normal over that of the standard normal, ``[trials]``."""
+    """ln of the density of a normal at ``y`` ``[r, trials]`` over that of the standard normal, ``[trials]``.
+
+    ``mean`` ``[r]`` and ``covariance`` ``[r, r]`` are those of the normal.
+    """
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, _NO_NOISE)
     away = vectors.T @ (y - mean[:, None])

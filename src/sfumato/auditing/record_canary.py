@@ -74,7 +74,7 @@ class RecordCanary:
         return 0.0 if self.clip == "example" else -1.0
 
     def sample(self, rng: np.random.Generator, trials: int) -> tuple[FloatArray, FloatArray]:
-        """Draw the device's messages of a round, with the record and without it: ``[messages, trials]``.
+        """Draw the device's messages of a round with the record, and without it, ``[messages, trials]`` each.
 
         In units of the largest message allowed. Under replace the second are with the replaced record.
         """
@@ -94,7 +94,7 @@ class RecordCanary:
     def likeliest_messages(
         self, rng: np.random.Generator, *, answers: bool
     ) -> tuple[ListedMessages, ListedMessages]:
-        """The likeliest messages of a round under both hypotheses: (without the record, with it).
+        """The likeliest messages of a round in the two worlds: without the record, and with it.
 
         With ``answers`` the device recognises in the models that it receives that the record was drawn, and
         sends its largest message from then on.

@@ -68,7 +68,8 @@ class _Round:
     ) -> MixtureRatioTest:
         """Fit the likelihood-ratio test of the round, for a record that is or is not in local steps.
 
-        ``keys``: of the observations; ``undrawn`` and ``absent``: fitting trials ``[d, trials]``.
+        ``draw`` and ``listed``: as of `scores`; ``keys``: of the observations; ``undrawn`` and ``absent``:
+        fitting trials ``[d, trials]``.
         """
         other, present = (len(world.chances) for world in listed)
         moved = observation_matrix(self.shifts, keys, other + present)
@@ -121,8 +122,8 @@ def group_record_trials(
     """Attack one record of ``unit`` in groups; returns the scores of trials with it and without it.
 
     ``None`` where a record is taken to be in every message. Its device answers to nothing that it receives,
-    and each group of the unit draws for itself. ``trials``: how many are held out, and how many tested, under
-    each hypothesis.
+    and each group of the unit draws for itself. ``coalition``: the colluding observers; ``trials``: how many
+    are held out, and how many tested, under each hypothesis.
 
     Raises:
         SpecError: the plan cannot be audited.
@@ -237,7 +238,8 @@ def _answer_thresholds(
     """For each message of the device, a threshold for the model that it starts from.
 
     It lies halfway between the models without the record and with it in the message before. Infinite where
-    the model does not depend on the device's messages before.
+    the model does not depend on the device's messages before. ``number``: of the round; ``seed``: of
+    everything random.
     """
     quiet = _undrawn_messages(canary, len(canary.weights))
     before = harness.models_before_messages(number, signs=quiet, seed=seed)

@@ -62,7 +62,7 @@ class AuditedPair:
         return self.lower.epsilon <= self.upper * (1 + _ROUNDING)
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of the pair in ``audit --json``."""
+        """The entry of the pair in ``audit --json``, a JSON object."""
         return {
             "unit": self.unit,
             "observer": self.observer,
@@ -126,7 +126,7 @@ class AuditReport:
         return all(finding.holds for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON document of ``audit --json`` and ``--out``."""
+        """The content of ``audit --json`` and ``--out``, a JSON object."""
         return {
             "spec": self.name,
             "delta": self.delta,

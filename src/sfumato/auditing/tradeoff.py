@@ -154,7 +154,11 @@ class GaussianMixtureCurves:
     def _exceedance_probabilities(
         self, log_ratio: FloatArray, mu: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Chances, in the two worlds, that the likelihood ratio exceeds ``exp(log_ratio)``, ``[t]``."""
+        """Chances, in the two worlds, that the likelihood ratio exceeds ``exp(log_ratio)``, ``[t]``.
+
+        Of the test between both hypotheses on the curve of each ``mu`` ``[t]``: false-positive rate, hit
+        rate.
+        """
         shift, ratio = mu[:, None] * np.sqrt(self.times), log_ratio[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             false = np.where(shift > 0, special.ndtr(-ratio / shift - shift / 2), ratio < 0)
@@ -162,7 +166,7 @@ class GaussianMixtureCurves:
         return false @ self.probabilities, hits @ self.probabilities
 
     def estimated_mu(self, hit_rates: FloatArray, false_rates: FloatArray) -> FloatArray:
-        """`mu_lower` itself, since it is quick here."""
+        """`mu_lower` of ``hit_rates`` and ``false_rates`` itself, ``[t]``, since it is quick here."""
         return self.mu_lower(hit_rates, false_rates)
 
     def epsilon(self, mu: float, *, delta: float) -> float:
@@ -241,7 +245,11 @@ class ComposedCurves:
 
     def _mu_lower(self, hit_rate: float, false_rate: float) -> float:
         # the start is refuted even if the unit takes part in every round; ``most`` limits the search
-        """A lower bound on ``mu``: the largest that the rates refute, by bisection."""
+        """The largest ``mu`` that the true-positive rate ``hit_rate`` at ``false_rate`` refutes, by
+        bisection.
+
+        It is a lower bound.
+        """
         whole = math.sqrt(sum(term.count / term.multiplier**2 for term in self.terms))
         hits, false = (
             max(0.0, hit_rate - self.failure_probability),
@@ -260,7 +268,10 @@ class ComposedCurves:
         return low
 
     def _refuted(self, mu: float, hit_rate: float, false_rate: float) -> bool:
-        """Whether TPR ≤ e^ε FPR + δ(ε), or the same of the opposite guess, fails at some ε."""
+        """Whether the rates of a test are impossible on the curve of ``mu``, at some ε.
+
+        That is where ``hit_rate`` > e^ε ``false_rate`` + δ(ε), or the same of the opposite guess.
+        """
         profile = self._curve_at(mu)
         for epsilon in np.linspace(0, profile.epsilon(1e-5), 20):
             delta, factor = profile.delta(float(epsilon)) + self.failure_probability, math.exp(epsilon)
@@ -326,7 +337,9 @@ def _with_best_threshold(
 
 
 def _candidate_thresholds(scores: Scores) -> FloatArray:
-    """Thresholds to try: some scores evenly spaced over both hypotheses, and the largest null score."""
+    """Thresholds to try, ascending: some of ``scores``, evenly spaced over both hypotheses, and the largest
+    null ones.
+    """
     both = np.sort(np.concatenate([scores.null, scores.sent]))
     places = np.unique(np.linspace(0, len(both) - 1, min(_CANDIDATES, len(both))).round().astype(int))
     # every one of the highest scores, where there are few false alarms

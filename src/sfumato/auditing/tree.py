@@ -97,7 +97,9 @@ class TreeHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Indices ``[n]`` of devices always with the unit's leaf, weight and noise; coalition members not."""
+        """Numbers ``[n]`` of the devices with the unit's leaf, weight and noise in every round, members left
+        out.
+        """
         tree = self._plan.tree
         members = [party.index for party in self._coalition if party.kind == "device"]
         found = np.setdiff1d(tree.devices_under(tree.leaf_of(self._unit)), members)
@@ -107,7 +109,8 @@ class TreeHarness:
         return found
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The possible outcomes, with probabilities, of the elections in round ``number`` under ``seed``.
+        """A tuple of the possible outcomes, with probabilities, of the elections in round ``number`` under
+        ``seed``.
 
         Outcomes differ in the offices that member devices hold; in the first they hold none.
 
@@ -140,9 +143,9 @@ class TreeHarness:
         return tuple((seen,) for (seen,) in self._simulate_unit(number, taking_part, signs, seed, rules))
 
     def models_before_messages(self, number: int, *, signs: Tensor, seed: int) -> tuple[FloatArray, ...]:
-        """Simulate one round; returns the model ``[M]`` that the unit starts from before each message.
+        """Simulate round ``number``; returns the model ``[M]`` that the unit starts from before each message.
 
-        Arguments as of `simulate`.
+        ``signs`` and ``seed``: as of `simulate`.
         """
         found: list[FloatArray] = []
 
@@ -156,9 +159,10 @@ class TreeHarness:
     def _simulate_unit(
         self, number: int, taking_part: bool, signs: Tensor, seed: int, answers: Sequence[Answer]
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Observations of a round in which the unit sends ``signs``, or does not take part.
+        """Observations of round ``number`` in which the unit sends ``signs``, or does not take part.
 
-        Returned by outcome of elections and draw, ``[M]`` each.
+        Returned by outcome of elections and draw, ``[M]`` each. The other arguments are those of `simulate`;
+        ``answers``: one function a message.
         """
         wide = tree_with_dimension(self._plan.at(number), signs.shape[-1])
         plan = self._with_participation(wide, number, seed, taking_part)
@@ -168,7 +172,7 @@ class TreeHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Simulate a round in which ``units`` send canaries ``updates``; see
+        """Simulate round ``number`` in which ``units`` send canaries ``updates``; see
         `AuditHarness.simulate_canaries`.
         """
         plan = with_amplitudes_of(self._plan.at(number), self._plan.at(number), 1.0)
@@ -181,13 +185,15 @@ class TreeHarness:
         """Always ``None``: in a tree every observer receives the unit's message itself, in an average."""
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, tuple[Party, ...]]]:
-        """The coalition with the offices that its members may hold in a round, with probabilities."""
+        """Pairs of a probability and the coalition with the offices that its members hold in round
+        ``number``.
+        """
         plan = self._with_participation(self._plan.at(number), number, seed, True)
         terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
         return coalition_outcomes(plan.tree, self._unit, self._coalition, terms)
 
     def _target_draw(self, members: tuple[Party, ...], number: int) -> TargetDraw:
-        """The draw of a round; visible to the parties that choose the cohort or are told it.
+        """The draw of round ``number``, visible if one of ``members`` chooses the cohort or is told it.
 
         The leaf chooses its own cohort; HDP's cloud and zones know who is online; the participants of a
         secure sum know each other.
@@ -210,7 +216,8 @@ class TreeHarness:
         """``plan`` under ``seed``, with or without the unit among the participants of a round.
 
         The other participants stay as they were drawn. If their number is fixed, the unit takes the place of
-        one device of its leaf chosen at random, or such a device takes the unit's.
+        one device of its leaf chosen at random, or such a device takes the unit's. ``taking_part``: whether
+        the unit takes part.
         """
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))
         drawn, unit = draw_participants(plan, number), np.array([self._unit])
@@ -236,9 +243,10 @@ class TreeHarness:
         updates: Tensor,
         answers: Sequence[Answer] = (),
     ) -> tuple[tuple[Observations, ...], ...]:
-        """The observations of each coalition of ``outcomes``, of each of ``units``.
+        """The observations in round ``number`` of each coalition of ``outcomes``, of each of ``units``.
 
         ``updates`` are those of the units, ``[units, M]``, or of each message, ``[messages, units, M]``.
+        ``answers``: of the unit, one a message.
         """
         chosen, tree = draw_participants(plan, number), plan.tree
         present = np.isin(units, chosen)
@@ -291,7 +299,7 @@ class TreeHarness:
         """The largest norm of an update before aggregation ``index`` that every one of ``devices`` may send.
 
         A message that repeats the whole round is the sum of its updates. Where each step is clipped, its
-        bound is that of the sum, and the earlier updates count against it.
+        bound is that of the sum, and the earlier updates count against it. ``number``: of the round.
         """
         plan = self._plan.at(number)
         if plan.spec.privacy.clips_examples:  # what one example can do, drawn for every step
@@ -304,10 +312,10 @@ class TreeHarness:
         return float((bounds / plan.weights_of(devices)).min()) * plan.message_scale(number)
 
     def _update_of_others(self, number: int) -> float:
-        """The value that all other devices send in every coordinate: 0; under remove the opposite of the
-        unit's.
+        """The value that all other devices send in every coordinate in round ``number``.
 
-        Under remove a denominator that depends on the unit changes the weight of all others.
+        It is 0, but under remove the opposite of the unit's. Under remove a denominator that depends on the
+        unit changes the weight of all others.
         """
         if self._plan.spec.privacy.neighbours != "remove":
             return 0.0
@@ -316,7 +324,7 @@ class TreeHarness:
 
 
 def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
-    """Zone whose sum was discarded to the devices in the sum that its failed supernode received.
+    """By zone whose sum was discarded, the devices in the sum that its failed supernode received.
 
     ``number``, ``index``: of round and aggregation; ``chosen``: the participants.
     """

@@ -32,7 +32,7 @@ IntArray = npt.NDArray[np.int64]
 def unmasking_nodes(
     tree: Tree, hops: Sequence[Hop], faults: Faults | None, chosen: IntArray, coalition: Sequence[Party]
 ) -> frozenset[tuple[int, int]]:
-    """(tier, index) of the coalition's nodes that can remove the masks of their children's messages.
+    """Pairs (tier, index) of the coalition's nodes that can remove the masks of their children's messages.
 
     Args:
         tree: the network.
@@ -107,7 +107,8 @@ class TreeObserver:
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
         """Record messages that members send, and those on the unit's path that members receive.
 
-        A hook of the simulated run: called for every batch of messages; see `Listener.sent`.
+        A hook of the simulated run: called for every batch of messages; the arguments are those of
+        `Listener.sent`.
         """
         for row in np.flatnonzero(np.isin(senders, list(self._own[tier]))):
             self._record(index, tier, "sent", int(senders[row]), vectors[int(row)])
@@ -124,7 +125,8 @@ class TreeObserver:
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Record the sum that contains the unit's message if a member receives it.
 
-        A hook of the simulated run: called once sums are formed; see `Listener.received`.
+        A hook of the simulated run: called once sums are formed; the arguments are those of
+        `Listener.received`.
         """
         node = self._sums[tier]
         if node is not None:
@@ -133,7 +135,8 @@ class TreeObserver:
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Record the models that members receive.
 
-        A hook of the simulated run: called when nodes send models down; see `Listener.broadcast`.
+        A hook of the simulated run: called when nodes send models down; the arguments are those of
+        `Listener.broadcast`.
         """
         for node in sorted(self._roots[tier]):
             self._record(index, tier, "broadcast", node, values[node])
@@ -146,7 +149,8 @@ class TreeObserver:
     def _add_to_record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
         """Add ``vector`` to what is recorded under the same key, as messages of a sum come in chunks.
 
-        ``how``, ``who``: the kind and number of an `ObservationKey`; ``vector``: ``[M]``.
+        ``index``: of the aggregation; ``tier``: of the sender. ``how``, ``who``: the kind and number of an
+        `ObservationKey`; ``vector``: ``[M]``.
         """
         before = self._observations.get((index, tier, how, who), 0.0)
         self._record(index, tier, how, who, vector)
@@ -155,7 +159,8 @@ class TreeObserver:
     def _record(self, index: int, tier: int, how: str, who: int, vector: Tensor) -> None:
         """Keep a vector ``[M]`` under its `ObservationKey`.
 
-        ``how``: its kind; ``who``: its number, or the unit's own, in whose place `TARGET` is kept.
+        ``index``: of the aggregation; ``tier``: of the sender. ``how``: its kind; ``who``: its number, or the
+        unit's own, in whose place `TARGET` is kept.
         """
         own = tier == self._devices_at and who == self._unit
         self._observations[index, tier, how, TARGET if own else who] = vector.detach().cpu().double().numpy()

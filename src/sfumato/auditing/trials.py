@@ -49,7 +49,7 @@ class FittedTest:
         return self.test.scores(observed, part)
 
     def combine(self, observed: Observations, parameters: int) -> FloatArray:
-        """The weighted sum of all observed vectors, ``[M]``; the test compares it with a threshold.
+        """The weighted sum of all observed vectors, ``[M]``, which the test compares with a threshold.
 
         Args:
             observed: vectors of one trial.
@@ -72,7 +72,9 @@ class RoundTests:
 
 
 def null_update(neighbours: Neighbours) -> float:
-    """What the unit sends under the null hypothesis, in largest messages: -1 under replace, else 0."""
+    """What the unit sends under the null hypothesis, in units of its largest message: -1 under replace, else
+    0.
+    """
     return -1.0 if neighbours == "replace" else 0.0
 
 
@@ -128,10 +130,11 @@ def _scored_part(observed: Observations) -> Observations:
 def _mean_shifts(
     harness: AuditHarness, number: int, other: float, seed: int, *, removed: bool
 ) -> tuple[tuple[dict[ObservationKey, float], ...], ...]:
-    """Outcome, draw and observation to the mean difference of the two hypotheses.
+    """By outcome, draw and observation, the mean difference of the two hypotheses in round ``number``.
 
     It is estimated from two simulations of a few coordinates with the same noise. An attacker can compute it
-    from the protocol. ``other``: the update under the null hypothesis.
+    from the protocol. ``other``: the update under the null hypothesis; ``removed``: whether the unit does not
+    take part then.
     """
     ones = torch.ones(_SHIFT_TRIALS)
     loud = harness.simulate(number, taking_part=True, signs=ones, seed=seed)
@@ -158,7 +161,8 @@ def _fit_tests(
 ) -> RoundTests:
     """Fit a test for every outcome and draw of a round, on trials that are not scored.
 
-    ``present``, ``absent`` and ``shifts`` are by outcome and draw.
+    ``present``, ``absent`` and ``shifts`` are by outcome and draw. ``removed``: whether the unit does not
+    take part under the null hypothesis.
     """
     found = []
     for outcome, of_present, of_absent, of_shifts in zip(outcomes, present, absent, shifts, strict=True):

@@ -32,9 +32,11 @@ _BY_H2FDP = ("h2fdp", "hfl-dp", "pedpfl", "dp-fedavg")
 
 
 def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
-    """The claims of the paper of the plan's protocol or noise formula, beside the rigorous ε at ``delta``.
+    """A tuple of the claims of the paper behind the plan's protocol or noise formula, beside our ε at
+    ``delta``.
 
-    () where there is no such paper, or where the gradients of examples are clipped: no paper here does that.
+    Empty where there is no such paper, or where the gradients of examples are clipped: no paper here does
+    that.
     """
     if plan.spec.privacy.clips_examples:
         return ()
@@ -43,12 +45,12 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """What the paper behind a tree plan claims about its ε, each claim beside our ε at ``delta``.
+    """What the paper behind a tree plan claims about its ε, each claim beside the ε that we prove at
+    ``delta``.
 
     Noise by formula (``privacy.noise.kind: formula``) has PFELS's claims if devices send over the air, else
     H2FDP's for ``h2fdp``, ``hfl-dp``, ``pedpfl`` and ``dp-fedavg``. Other noise has HDP's claims with
-    protocol ``hdp`` and no air. Every other plan has none, (), and so has one where devices move or trust
-    changes.
+    protocol ``hdp`` and no air. Every other plan has none, nor has one where devices move or trust changes.
     """
     spec, formula = plan.spec, plan.spec.privacy.requested_noise
     if plan.eras:
@@ -76,7 +78,8 @@ def claimed_units(plan: TreePlan) -> tuple[str, ...]:
 
 
 def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> EpsilonBound:
-    """The smallest ε bound of our own for a class of pairs, to stand beside a paper's claim.
+    """The smallest bound on ε that Sfumato's accountant proves for a class of pairs, to stand beside a
+    paper's claim.
 
     Args:
         plan: resolved.

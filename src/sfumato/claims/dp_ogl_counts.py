@@ -101,7 +101,9 @@ def paper_divergence(declared: GroupReleases, counts: Sequence[PaperCount], delt
 
 
 def _terms(declared: GroupReleases, counts: Sequence[PaperCount]) -> tuple[tuple[float, float, int], ...]:
-    """Noise multiplier, rate and number of the releases that are counted."""
+    """Noise multiplier, sampling rate and number of the releases that are counted, a tuple for each such
+    pair.
+    """
     found: dict[tuple[float, float], int] = {}
     for count in counts:
         key = declared.noise_multiplier[count.group], declared.rate[count.group]
@@ -110,7 +112,7 @@ def _terms(declared: GroupReleases, counts: Sequence[PaperCount]) -> tuple[tuple
 
 
 def paper_sources(declared: GroupReleases) -> dict[str, str]:
-    """Name to method of Theorem 1's claims for the protocol; {} if it makes none.
+    """The methods of Theorem 1's claims for the protocol by name; empty if it makes none.
 
     It makes some where masters add noise in every group, groups do not change, and workers are drawn
     independently of each other.
@@ -123,7 +125,10 @@ def paper_sources(declared: GroupReleases) -> dict[str, str]:
 
 
 def claims_pair(declared: GroupReleases, unit: int, observer: int) -> bool:
-    """Whether the paper claims an ε for the pair: in DP-OGL+ only for workers without a common group."""
+    """Whether the paper claims an ε of ``unit`` towards ``observer``, numbers of workers.
+
+    In DP-OGL+ it does so only for workers without a common group.
+    """
     kinds = declared.kinds
     mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
     return declared.kind == "dp-ogl" or not set(mine) & set(theirs)
@@ -145,14 +150,20 @@ def hops_without(declared: GroupReleases, kind: int) -> IntArray:
 
 @cache
 def _hops_between_groups(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
-    """Hops between every two groups ``[M, M]``, with one worker of the kind ``without`` being no link."""
+    """Hops between every two groups ``[M, M]``, with one worker of the kind ``without`` being no link.
+
+    ``devices``: number of workers.
+    """
     kinds = WorkerKinds.among(devices, (GroupStructure(1, groups),))
     return hops_between_groups(kinds.links(0, kinds.size if without is None else kinds.without(without)))
 
 
 @cache
 def _composed_epsilon(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
-    """ε at ``delta`` of terms (σ, sampling rate, number), by the paper's text or its Rényi accountant."""
+    """ε at ``delta`` of terms (σ, sampling rate, number), by the paper's text or its Rényi accountant.
+
+    ``method``: ``BY_TEXT`` or ``BY_RDP``.
+    """
     if not terms:
         return 0.0
     if method == BY_TEXT:
@@ -169,5 +180,5 @@ def _composed_divergence(terms: tuple[tuple[float, float, int], ...], delta: flo
 
 
 def _spent(terms: tuple[tuple[float, float, int], ...]) -> FloatArray:
-    """The sum of the terms' Rényi divergences at all orders."""
+    """The sum of the terms' Rényi divergences at all `ORDERS`, ``[orders]``."""
     return np.asarray(np.sum([n * divergences(sigma, rate) for sigma, rate, n in terms], axis=0))

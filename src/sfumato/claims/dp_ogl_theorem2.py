@@ -56,7 +56,7 @@ class Theorem2:
         return epsilon_of(spent, delta) if spent.any() else 0.0
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
-        """A sentence on why the claim for a pair is right (if ``holds``) or wrong."""
+        """A sentence on why the claim for ``unit`` towards ``observer`` is right (if ``holds``) or wrong."""
         if self.releases.kind == "dp-ogl+" and self.releases.merge_every > 1:
             return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
         far = [c for c in paper_counts(self.releases, unit, observer) if not c.common]
@@ -87,7 +87,11 @@ class Theorem2:
         return a_step * max(0, self.releases.rounds // self.releases.merge_every - count.hops + 1)
 
     def _sum_of_products(self, unit: int, observer: int, count: PaperCount) -> FloatArray:
-        """The sum over τ of (21)'s or (22)'s products of degradation factors, at all `ORDERS`."""
+        """The sum over τ of (21)'s or (22)'s products of degradation factors of a pair, at all `ORDERS`,
+        ``[orders]``.
+
+        ``unit`` and ``observer``: numbers of workers.
+        """
         total = np.zeros(len(ORDERS))
         if count.hops is None:
             return total
@@ -138,7 +142,10 @@ class Theorem2:
         return np.asarray(orders / (orders + 1 / inverse))
 
     def _least_factor(self, unit: int, observer: int) -> float:
-        """The smallest degradation factor used for a pair, at order 1, where all of them are least."""
+        """The smallest degradation factor used for a pair, at order 1, where all of them are least.
+
+        ``unit`` and ``observer``: numbers of workers.
+        """
         least = 1.0
         for count in paper_counts(self.releases, unit, observer):
             if count.hops and self._counted_releases(count):

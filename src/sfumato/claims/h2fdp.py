@@ -47,7 +47,7 @@ def _is_semi_honest(plan: TreePlan, pair: PairClass) -> bool:
 def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: float, condition: str) -> Claim:
     """The claim for a pair beside its rigorous ε, with a sentence on why they differ.
 
-    ``unit``: its kind; ``claimed``: the paper's ε; ``condition``: from `_condition`.
+    ``unit``: its kind; ``delta``: of both ε; ``claimed``: the paper's ε; ``condition``: from `_condition`.
     """
     best = rigorous_bound(plan, pair, unit, delta)
     why = _why_of_record(plan, best) if unit != "device" else _why_of_device(plan, pair)
@@ -61,6 +61,7 @@ def _condition(plan: TreePlan, claimed: float) -> str:
     """A sentence on whether the condition of Prop. 3.1 is met, as far as it can be checked.
 
     Of the two noises the global one has the smaller L, the number of rounds: its condition is the stricter.
+    ``claimed``: the ε of the paper.
     """
     condition = "Prop. 3.1 is for ε < c₁qL only and leaves c₁ open"
     rounds = plan.spec.training.rounds

@@ -105,7 +105,8 @@ def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta
 def _sampled_gaussian_rdp(orders: IntArray, rate: float, multiplier: float) -> FloatArray:
     """Rényi divergences of the sampled Gaussian with multiplier z at whole ``orders``, in their shape.
 
-    ln sum_i C(order, i) (1-q)^(order-i) q^i exp((i^2 - i) / (2 z^2)), over order - 1.
+    ln sum_i C(order, i) (1-q)^(order-i) q^i exp((i^2 - i) / (2 z^2)), over order - 1. ``rate``: q, of Poisson
+    sampling.
     """
     from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
@@ -193,7 +194,7 @@ def _explain_that_it_holds(plan: TreePlan, pair: PairClass) -> str:
 
 
 def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
-    """Clauses on why the claim holds, or which steps of it do not."""
+    """Clauses on why the claim of ε ``claimed`` holds, or which steps of it do not; ``rigorous``: our ε."""
     if claim_holds(claimed, rigorous):
         return _explain_that_it_holds(plan, pair)
     reasons, edge = [], plan.tree.tiers[-1].name

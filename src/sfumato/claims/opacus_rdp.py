@@ -36,7 +36,7 @@ def divergence_of_best_order(rdp: FloatArray, delta: float) -> float:
 
 
 def _converted(rdp: FloatArray, delta: float) -> FloatArray:
-    """What every order of `ORDERS` gives for epsilon; it may be below 0."""
+    """The ε at ``delta`` that every order of `ORDERS` gives, ``[orders]``; it may be below 0."""
     orders = np.array(ORDERS)
     found = rdp - (math.log(delta) + np.log(orders)) / (orders - 1) + np.log((orders - 1) / orders)
     return np.asarray(found)
@@ -56,7 +56,10 @@ def divergences(sigma: float, rate: float) -> FloatArray:
 
 
 def _log_moment(sigma: float, rate: float, order: float) -> float:
-    """The logarithm of the moment of one sampled Gaussian at ``order``; ∞ where no series converges."""
+    """The logarithm of the moment of a Gaussian of multiplier ``sigma`` sampled at ``rate``, at ``order``.
+
+    ∞ where no series converges.
+    """
     if order == int(order):
         return _log_moment_of_whole_order(sigma, rate, int(order))
     count = 64

@@ -94,14 +94,15 @@ NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))
 
 
 def errors_named(said: str) -> set[str]:
-    """The labels of errors of papers that a sentence names."""
+    """The labels, such as ``O1``, of errors in papers that the sentence ``said`` names."""
     return set(re.findall(_LABELS, said))
 
 
 def entry_of(name: str) -> tuple[str, str]:
-    """(full name of a place in a paper, what it says), or (label of an error in a paper, what is wrong).
+    """The entry of the catalogue of papers that ``name`` calls, as a heading and a text.
 
-    Two ways to write one place, as ``(17)`` and ``Thm. 1 (17)``, have the same entry.
+    Of a place in a paper: its full name and what it says. Of an error in a paper: its label and what is
+    wrong. Two ways to write one place, as ``(17)`` and ``Thm. 1 (17)``, have the same entry.
 
     Raises:
         KeyError: ``name`` is none of `NAMED`.

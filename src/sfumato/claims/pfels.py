@@ -43,7 +43,10 @@ def _paper_speaks_of(plan: TreePlan, pair: PairClass) -> bool:
 def _claims_of_pair(
     plan: TreePlan, air: AirPlan, pair: PairClass, claimed: float, delta: float
 ) -> Iterator[Claim]:
-    """The claims for one round and for all, for one pair, beside the rigorous ε."""
+    """The claims for one round and for all, for one pair, beside the rigorous ε.
+
+    ``claimed``: the paper's ε; ``delta``: of ours.
+    """
     neighbours, rounds = plan.spec.privacy.neighbours, plan.spec.training.rounds
     unit, observer = f"device:{pair.unit}", plan.releases.party_name(pair.observer)
     one = plan.releases.after(1).exposures(pair.unit, (pair.observer,))
@@ -137,9 +140,10 @@ def _explain_claim(plan: TreePlan, air: AirPlan, what: str, claimed: float, draw
 
 
 def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
-    """For a fixed number drawn unseen: ε as if by Poisson, which is no guarantee, and a clause on it.
+    """For a fixed number drawn unseen, ε at ``delta`` as if by Poisson, which is no guarantee, and a clause
+    on it.
 
-    ``None`` and no clause otherwise.
+    ``None`` and an empty text otherwise.
     """
     (drawn,) = exposure.draws
     fixed = drawn.sampling.kind == "fixed"

@@ -31,7 +31,7 @@ _MOST_ROUNDS = 100
 def bound_terms(
     ratio: float, parameters: int, participants: float, inverse_square: float
 ) -> tuple[float, float]:
-    """(compression error, privacy error) of the bound (23) as printed, in units of ``C1^2``.
+    """The compression error and the privacy error of the bound (23) as printed, in units of ``C1^2``.
 
     Args:
         ratio: k/d, the share of coordinates that are sent.
@@ -63,7 +63,10 @@ def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
 
 
 def _inverse_square(plan: TreePlan, air: AirPlan, ratio: float, parameters: int) -> float:
-    """Mean of ``1 / a^2`` over leaves and up to 100 rounds, if ``ratio`` of every update were sent."""
+    """Mean of ``1 / a^2`` over leaves and up to 100 rounds, if ``ratio`` of every update were sent.
+
+    ``parameters``: d, of the model.
+    """
     tried = replace(
         air, spec=plan.spec.model_copy(update={"compression": Compression(kind="rand-k", ratio=ratio)})
     )

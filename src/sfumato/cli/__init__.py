@@ -70,10 +70,10 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _refuse_words_of_others(named: str | None) -> None:
-    """Refuse a command of other programs.
+    """Refuse ``named``, the first word of the command line, if it is a command of another program.
 
     Raises:
-        SpecError: with the command to call instead.
+        SpecError: it is; the message has the command to call instead.
     """
     if named is None or named in COMMANDS:
         return
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _signals() -> list[int]:
-    """Signals that interrupt a command: SIGTERM, and SIGINT unless a shell has it ignored."""
+    """The signals that interrupt a command: SIGTERM, and SIGINT unless a shell has it ignored."""
     heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return [signal.SIGTERM, signal.SIGINT] if heeds else [signal.SIGTERM]
 

@@ -218,9 +218,10 @@ def _claim_table(claims: Sequence[Claim], titled: Title) -> Table:
 
 
 def _coalition_table(rows: Sequence[Coalition]) -> Table:
-    """The largest ε by coalition size; of many sizes the smallest, the largest and some in between.
+    """A table of the largest ε by size of the coalition, from ``rows`` of an account.
 
-    Of many units the ``MOST_UNITS`` with the largest ε.
+    Of many sizes only the smallest, the largest and some in between have a row. Of many units the
+    ``MOST_UNITS`` with the largest ε.
     """
     by_unit: dict[str, list[Coalition]] = {}
     for row in rows:

@@ -17,7 +17,10 @@ _SCORES = {"ssim": "SSIM", "psnr": "PSNR dB", "mse": "MSE", "lpips": "LPIPS"}
 
 
 def print_attack(result: Mapping[str, Any], titled: Callable[[str], str]) -> None:
-    """Print the content of ``attacks/KIND-OBSERVER.json``; ``titled`` turns a party's name into its title."""
+    """Print ``result``, the content of ``attacks/KIND-OBSERVER.json``, as tables.
+
+    ``titled`` turns a party's name into its title.
+    """
     result = {**result, "observer": titled(result["observer"])}
     if result["kind"] == "inversion":
         _print_reconstructions(result)
@@ -90,5 +93,5 @@ def _print_rates(result: Mapping[str, Any]) -> None:
 
 
 def _format_rate(estimate: Mapping[str, float]) -> str:
-    """A rate in percent with its 95 % interval, as text."""
+    """A rate with its 95 % interval as text; ``estimate`` has ``value``, ``low`` and ``high``, 0 to 1."""
     return f"{estimate['value']:.3f} [{estimate['low']:.3f}–{estimate['high']:.3f}]"

@@ -89,7 +89,7 @@ def _require_outside_of_runs(out: Path) -> None:
 
 
 def _spec_and_settings_of_run(run: Path, changes: list[str] | None) -> tuple[Spec, tuple[RoundSettings, ...]]:
-    """The spec of a run, and with control the settings of its rounds; else ().
+    """The spec of a run and, if it has control, the settings of its rounds, else an empty tuple.
 
     Raises:
         SpecError: there is no run, or ``changes`` are given.
@@ -117,7 +117,10 @@ def _add_to_run_folder(run: Path, report: AuditReport) -> None:
 
 
 def _print_report(report: AuditReport, titled: Callable[[str], str]) -> None:
-    """Print the table of lower bounds beside the guaranteed ε, and notes."""
+    """Print the table of lower bounds beside the guaranteed ε, and notes.
+
+    ``titled`` turns a party's name into its title.
+    """
     out = console()
     out.print(
         f"{report.name}: empirical lower bounds on ε beside the guaranteed ε, δ = {number(report.delta)}. "

@@ -79,5 +79,5 @@ def print_next(*commands: Sequence[str]) -> None:
 
 
 def with_noun(number: int, thing: str) -> str:
-    """A count with its noun, plural but for 1: ``1 edge``, ``5 edges``."""
+    """``number`` and ``thing`` as text, with an s unless the number is 1: ``1 edge``, ``5 edges``."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -159,7 +159,7 @@ def _carrier(over: Carrying | None, *, local: bool) -> Path | None:
 
 
 def _prepare(what: str, folder: Path | None, *, confirm: bool) -> None:
-    """``deploy flower``, ``deploy check DIR`` and ``deploy keys DIR``."""
+    """Run ``deploy flower``, ``deploy check DIR`` or ``deploy keys DIR``; ``what``: the word after deploy."""
     if what == "flower":
         from sfumato.deployment.flower.environment import VARIABLE, make_flower
 
@@ -181,7 +181,7 @@ def _prepare(what: str, folder: Path | None, *, confirm: bool) -> None:
 
 
 def _hand_over(spec: Spec, parties: Path, out: str | None) -> None:
-    """``deploy --parties``."""
+    """Run ``deploy --parties``: write a folder for each party into ``out``."""
     if out is None:
         raise SpecError(Argument("out"), None, f"must be given with {Argument('parties')}: a new folder")
     from sfumato.deployment.handover import hand_over

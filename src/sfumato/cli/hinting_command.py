@@ -73,6 +73,10 @@ class HintingCommand(TyperCommand):
 
         Returns the arguments that are left after parsing.
 
+        Args:
+            ctx: click's context of the call.
+            args: words of the command line.
+
         Raises:
             SpecError: an unknown option that is like another or is a key of the spec; a key without
                 ``--set``, or a value without its key.
@@ -97,7 +101,9 @@ class HintingCommand(TyperCommand):
             raise SpecError(option, None, f"{said}; write: {meant}") from None
 
     def _option_meant(self, option: str, value: str) -> str:
-        """What to write for an option that there is not; empty where it says nothing."""
+        """What to write instead of ``option`` with ``value``, an option that there is not; empty if not
+        known.
+        """
         from sfumato.spec.other_words import EITHER, key_meant  # slow to import
 
         meant = OPTIONS_OF.get(self.name or "", {}).get(option) or OPTIONS.get(option, "")
@@ -166,7 +172,10 @@ def _set_meant(arguments: list[str]) -> tuple[str, str]:
 
 
 def _value(arguments: list[str], option: str) -> str:
-    """What was written for ``option``: after an equals sign, or the next word; "VALUE" if nothing was."""
+    """What was written for ``option`` in ``arguments``: after an equals sign, or the next word.
+
+    "VALUE" if nothing was.
+    """
     for place, word in enumerate(arguments):
         name, equals, value = word.partition("=")
         if name == option:

@@ -128,7 +128,10 @@ def _init_from_files(name: str | None, files: list[Path], options: dict[str, Any
 
 
 def _init_from_table(name: str | None, table: OwnTable, options: dict[str, Any]) -> None:
-    """Write a spec for a table of one's own, and say who will learn what."""
+    """Write a spec for a table of one's own, and say who will learn what.
+
+    ``name``: of the new spec; ``options``: the others of ``init``, by name.
+    """
     from sfumato.new_spec.decisions import (
         check_decisions,
         parsed_columns,
@@ -185,8 +188,9 @@ def _init_from_table(name: str | None, table: OwnTable, options: dict[str, Any])
 
 
 def _ask(question: str, default: str) -> str:
-    """Ask on the terminal, and return the answer; ``default`` is taken for an empty one, unless it is
-    empty too.
+    """Ask ``question`` on the terminal; returns the answer.
+
+    ``default`` is taken for an empty answer, unless it is empty too.
     """
     return cast("str", typer.prompt(question, default=default or None, err=True))
 

@@ -18,7 +18,7 @@ from sfumato.own_command import own_command
 
 
 def party_command(folder: Path) -> list[str]:
-    """The words of a command that starts the party in ``folder``, and that ends with its starter."""
+    """The words of the command that starts the party in ``folder`` and ends it when its starter ends."""
     return own_command("party", folder.name, "--folder", str(folder.parent), "--with-starter")
 
 

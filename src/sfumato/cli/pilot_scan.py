@@ -53,7 +53,14 @@ _COSTS = {"rounds": "rounds", "energy": "energy J", "delay": "delay s", "noise":
 def refuse_parts_of_a_scan(
     minimize: str, accuracy: float | None, over: Sequence[str] | None, seeds: int, pilot: Path | None
 ) -> None:
-    """Refuse options of ``plan`` that are given without another option that they need.
+    """Refuse options of ``plan --accuracy`` (a pilot scan) that are given without others that they need.
+
+    Args:
+        minimize: what is minimised.
+        accuracy: ``--accuracy``; ``None``: no scan is asked for.
+        over: ``--over``, what varies.
+        seeds: ``--seeds``; more than 1 need a scan.
+        pilot: ``--pilot``, the folder.
 
     Raises:
         SpecError: rounds are minimised without ``--accuracy``, or some options of a scan are there and some
@@ -116,7 +123,10 @@ def run_scan(
 
 
 def print_scan(found: PilotPlan, minimize: str) -> None:
-    """Print accuracy and cost of every point, which one was chosen, and where the runs are."""
+    """Print accuracy and cost of every point, which one was chosen, and where the runs are.
+
+    ``minimize``: what was minimised, for the heading.
+    """
     from sfumato.sweeps.grid import short_names
 
     keys = short_names(list(found.points[0].settings))

@@ -119,7 +119,7 @@ def plan(
 
 
 def _parse_targets(written: list[str]) -> dict[str, float]:
-    """Observer to ε, from targets written ``observer=ε``.
+    """ε by observer, from targets written ``observer=ε``.
 
     Raises:
         SpecError: one is written otherwise, or an observer is named twice.

@@ -26,7 +26,7 @@ class PlanSummary(Protocol):
         """A sentence, printed below the drawing, that explains its signs."""
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """(name, value) texts of the plan's properties."""
+        """Pairs of the name and the value of each property of the plan, as texts."""
 
     def drawing(self) -> RenderableType:
         """A drawing or a table of the parties, with their trust and their noise."""

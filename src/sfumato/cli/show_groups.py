@@ -40,7 +40,7 @@ class GroupSummary:
     plan: GroupPlan
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """(name, value) texts of the plan's properties; see `PlanSummary.rows`."""
+        """Pairs of the name and the value of each property of the plan, as texts; see `PlanSummary.rows`."""
         from sfumato.radio.channels import Channels
 
         plan, spec = self.plan, self.plan.spec

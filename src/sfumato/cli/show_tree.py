@@ -45,7 +45,7 @@ class TreeSummary:
     plan: TreePlan
 
     def rows(self) -> Iterable[tuple[str, str]]:
-        """(name, value) texts of the plan's properties; see `PlanSummary.rows`."""
+        """Pairs of the name and the value of each property of the plan, as texts; see `PlanSummary.rows`."""
         return _property_rows(self.plan)
 
     def drawing(self) -> Tree | Table:

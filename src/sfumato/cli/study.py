@@ -112,7 +112,10 @@ def _announce(plan: StudyPlan) -> None:
 
 
 def _print_list(out: Path, *, paper: bool, quick: bool) -> None:
-    """Print all studies, what they cost, and what of them is done in ``out``."""
+    """Print all studies, what they cost, and what of them is done in ``out``.
+
+    ``paper`` and ``quick``: which form of the studies is listed.
+    """
     from sfumato.studies.catalogue import catalogue
 
     right = ("steps", "× quickstart", "done")

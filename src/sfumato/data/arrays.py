@@ -76,7 +76,10 @@ def _named_arrays(
     headers: Mapping[str, ArrayHeader],
     read: Callable[[str], NDArray[Any]],
 ) -> tuple[Rows, Rows | None]:
-    """The rows in named arrays, of which ``read`` gives each."""
+    """The rows in named arrays, and the test rows if there are any.
+
+    ``headers``: shape and type by name of the array; ``read`` gives an array.
+    """
     features, label = columns.image or "features", _label_of(columns)
     site = columns.site or ("sites" if "sites" in headers else None)
     named = {"image": features, "label": label, "group": columns.group, "site": site}
@@ -172,8 +175,10 @@ def array_rows(
 
 
 def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
-    """The shape of one example; `DataError` if the array of features has none, or another type than
-    numbers.
+    """The shape of one example of the array of features called ``name``.
+
+    Raises:
+        DataError: it has no examples, or another type than numbers.
     """
     shape, dtype = header.shape, header.dtype
     if dtype.kind not in "iufb":
@@ -188,7 +193,10 @@ def _shape_of_one(name: str, header: ArrayHeader) -> tuple[int, ...]:
 
 
 def _checked_column(name: str, what: str, values: NDArray[Any], rows: int, *, most: int = 1) -> NDArray[Any]:
-    """``values`` if they have one entry for each of ``rows``, and at most ``most`` axes; else `DataError`."""
+    """``values`` if they have one entry for each of ``rows``, and at most ``most`` axes; else `DataError`.
+
+    ``name`` of the source and ``what`` the values are stand in the message.
+    """
     if values.shape[:1] != (rows,) or values.ndim > most:
         raise DataError(
             f"{name}: {rows:,} rows of features, but {what} of shape {values.shape}, not [{rows}]"
@@ -197,7 +205,10 @@ def _checked_column(name: str, what: str, values: NDArray[Any], rows: int, *, mo
 
 
 def _checked_labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
-    """``labels`` if they are whole numbers or text, truth values as numbers; else `DataError`."""
+    """``labels`` ``[N]`` if they are whole numbers or text, truth values as numbers; else `DataError`.
+
+    ``name`` of the source stands in the message.
+    """
     if labels.dtype.kind == "b":
         return labels.astype(np.int64)
     if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.tolist()):

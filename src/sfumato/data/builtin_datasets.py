@@ -124,9 +124,9 @@ class BuiltIn:
 def _balanced(
     name: str, per_class: int, test: int, classes: int, input_shape: tuple[int, ...]
 ) -> DatasetFacts:
-    """The sizes of a data set with ``per_class`` training examples of every class.
+    """The sizes of the data set ``name`` with ``per_class`` training examples of every class.
 
-    ``test``: number of test examples.
+    ``test``: number of test examples; ``input_shape``: of one example.
     """
     return DatasetFacts(name, per_class * classes, test, classes, input_shape, (per_class,) * classes)
 
@@ -206,10 +206,11 @@ def tabulated_facts(name: str, *, test_fraction: float | None = None) -> Dataset
     return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
 
 
-def scaling(built_in: BuiltIn | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(mean, standard deviation) of each channel by which pixels in [0, 1] are standardised.
+def pixel_scaling(built_in: BuiltIn | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, by which pixels in [0, 1] are standardised.
 
-    The published constants of a built-in set; (0.5,) and (0.5,) for ``None``, a set that is not built in.
+    They are the published constants of a built-in set; (0.5,) and (0.5,) for ``None``, a set that is not
+    built in.
     """
     return ((0.5,), (0.5,)) if built_in is None else (built_in.mean, built_in.std)
 

@@ -60,12 +60,14 @@ def read_cifar_labels(folder: Path, split: str) -> NDArray[np.int64]:
 
 
 def _labels(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The labels of rows: the byte before the pixels."""
+    """The labels ``[N]`` of ``rows``: the byte before the pixels of each."""
     return rows[:, -_PIXELS - 1].astype(np.int64)
 
 
 def _release(folder: Path) -> tuple[dict[str, tuple[str, ...]], int, int]:
-    """Which release is in ``folder``: its files, the labels of a row, and the classes."""
+    """Which release is in ``folder``: its file names by split, label bytes of a row, and number of
+    classes.
+    """
     found = next(one for one in _RELEASES if (folder / one[0]["train"][0]).is_file())
     missing = [name for names in found[0].values() for name in names if not (folder / name).is_file()]
     if missing:

@@ -74,7 +74,10 @@ def _not_utf8(path: Path) -> str | None:
 
 
 def _uneven_row(path: Path, separator: str) -> str | None:
-    """The first row that has more or fewer columns than the headings; ``None`` if none has."""
+    """A sentence on the first row with more or fewer columns than the headings; ``None`` if none has.
+
+    ``separator``: between columns.
+    """
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, delimiter=separator)
         headings = next(rows, [])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.data.features import CheckedRows, Features, in_memory
 from sfumato.data.mapped import ArrayRows
-from sfumato.data.splits import facts_of, in_smallest_type, numbered, split_rows
+from sfumato.data.splits import class_numbers, facts_of, in_smallest_type, split_rows
 from sfumato.errors import DataError
 from sfumato.spec.model import Task
 
@@ -64,8 +64,8 @@ class Dataset:
         names = self.facts.label_names or map(str, range(len(counts)))
         return dict(zip(names, counts, strict=True))
 
-    def learnt(self, task: Task) -> tuple[Targets, Targets]:
-        """What a model learns to predict with ``task``: (of the training rows, of the test rows).
+    def targets_for(self, task: Task) -> tuple[Targets, Targets]:
+        """What a model learns to predict with ``task``: of the training rows, and of the test rows.
 
         Labels [N] with ``classification``, the features, token ids [N, T], with ``next-token``, else targets
         [N, K].
@@ -90,11 +90,11 @@ def dataset_of(
     train_targets: NDArray[np.float32] | None = None,
     test_targets: NDArray[np.float32] | None = None,
 ) -> Dataset:
-    """Check arrays and make a `Dataset` of them; ``train_sites`` names each training row's site [N].
+    """Check arrays of training and test rows, and make the data set ``name`` of them.
 
-    Shapes are those of the attributes of `Dataset`. Features may be mapped arrays (``numpy.load(...,
-    mmap_mode="r")``) or `FeatureSource`s: then only those of devices that take part are taken, each time they
-    do, and checked then.
+    Shapes are those of the attributes of `Dataset`; ``train_sites`` is the name of each training row's site
+    [N]. Features may be mapped arrays (``numpy.load(..., mmap_mode="r")``) or `FeatureSource`s: then only
+    those of devices that take part are taken, each time they do, and checked then.
 
     Raises:
         DataError: arrays of other types or of unequal lengths, values not finite, negative labels.
@@ -111,7 +111,7 @@ def dataset_of(
             raise DataError(f"{name}: {features.shape[0]:,} {part} examples but {len(labels):,} labels")
         if in_memory(features) and not np.isfinite(features).all():
             raise DataError(f"{name}: some {part} features are not finite")
-        numbered(labels)
+        class_numbers(labels)
     if train_features.shape[1:] != test_features.shape[1:]:
         shapes = f"training examples {train_features.shape[1:]}, test examples {test_features.shape[1:]}"
         raise DataError(f"{name}: {shapes}")
@@ -135,7 +135,10 @@ def dataset_of(
 
 
 def _checked_when_taken(features: Features, name: str) -> Features:
-    """Features that are not in memory, refused when they are taken and are not finite."""
+    """Features that are not in memory, in a form that refuses values that are not finite when they are taken.
+
+    ``name`` of the source stands in the message.
+    """
     if isinstance(features, np.memmap):
         return ArrayRows(name, features, features.shape, dtype=features.dtype)
     if in_memory(features):
@@ -157,7 +160,7 @@ def _checked_targets(
 ) -> int | None:
     """The number of targets of an example; ``None`` without targets.
 
-    ``rows``, ``test_rows``: numbers of training and test rows.
+    ``rows``, ``test_rows``: numbers of training and test rows. ``name`` of the source stands in the message.
 
     Raises:
         DataError: targets do not fit the rows or each other, or are not finite.

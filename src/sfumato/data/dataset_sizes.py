@@ -70,7 +70,7 @@ def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
 
 
 def _rules(data: Data) -> dict[str, PartitionRule]:
-    """Place in the spec to the rule there: of the partition, and of its two levels."""
+    """The rules of partition by their place in the spec: that of the section, and those of its two levels."""
     rules = {"": data.partition}
     if isinstance(data.partition, TwoLevelPartition):
         rules |= {".edge": data.partition.edge, ".device": data.partition.device}
@@ -128,12 +128,14 @@ def dataset_facts(data: Data, devices: int) -> DatasetFacts:
 
 @lru_cache(maxsize=8)
 def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> DatasetFacts:
-    """`describe_dataset`, cached as long as ``stamps``, the state of the files, is the same."""
+    """`describe_dataset` of ``source``, cached as long as ``stamps``, the state of the files, is the same."""
     return describe_dataset(source, request)
 
 
 def state_of_file(path: str | None) -> object:
-    """(time of the last change in ns, size in bytes) of a file; ``None`` where there is no such file."""
+    """The time of the last change (ns) and the size (bytes) of the file at ``path``; ``None`` if there is
+    none.
+    """
     try:
         found = os.stat(os.path.expanduser(path or ""))
     except (OSError, ValueError):
@@ -232,7 +234,7 @@ def mean_examples(spec: Spec, tree: Tree) -> float:
     sizes = _sizes(spec, known, tree.devices)
     if sizes is not None:
         return float(sizes.mean())
-    if not division.gives_out_all(spec.data.partition):
+    if not division.uses_every_row(spec.data.partition):
         allowed = "needs a partition that uses all examples, to know its sampling rate q"
         raise SpecError("privacy.noise.formula", "h2fdp", allowed)
     return known.counted_in_persons.train_examples / tree.device_count
@@ -288,7 +290,8 @@ def _sizes_from_counts(
 ) -> IntArray | None:
     """`partition_sizes`, cached: an account needs them several times.
 
-    ``devices`` and ``site_counts`` are the bytes of int64 arrays, so that they can be hashed.
+    ``devices`` and ``site_counts`` are the bytes of int64 arrays, so that they can be hashed. ``seed``: of
+    the run.
     """
     sizes = division.partition_sizes(
         rule,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data import hub
-from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, scaling, tabulated_facts
+from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, pixel_scaling, tabulated_facts
 from sfumato.data.cifar import CIFAR_SHAPE, read_cifar_labels, read_cifar_split
 from sfumato.data.dataset import Dataset, checked_dataset, stored_labels
 from sfumato.data.features import Features, StandardisedRows, in_memory, standardise_
@@ -254,7 +254,10 @@ READERS: Mapping[Form, DataReader] = {
 def _open_hub_splits(
     place: DataLocation, columns: Columns, *, download: bool
 ) -> tuple[HubSplit, HubSplit | None]:
-    """The training split and, where there is one, the test split of a Hub data set."""
+    """The training split and, where there is one, the test split of a Hub data set.
+
+    ``download``: whether the network may be used.
+    """
     if place.form == "folder":
         return hub.open_folder(place.folder, columns)
     hub_id = place.source
@@ -284,9 +287,9 @@ def _load_digits() -> Dataset:
 
 @cache
 def _stored_digits() -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Pixels ``[N, 64]`` from 0 to 16 and labels ``[N]``, which scikit-learn reads from text: once a process.
+    """Pixels ``[N, 64]`` from 0 to 16 and labels ``[N]`` of scikit-learn's digits, read once a process.
 
-    They are shared, and must not be changed.
+    The arrays are shared, and must not be changed.
     """
     import sklearn.datasets
 
@@ -313,7 +316,7 @@ _Images = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, C, H, W] in bytes, 
 
 
 def _of_bytes(source: str, train: _Images, test: _Images) -> Dataset:
-    """The data set of two splits of images, with pixels from 0 to 1."""
+    """The data set, named ``source``, of two splits of images in bytes, with pixels from 0 to 1."""
     (images, labels), (test_images, test_labels) = train, test
     facts = facts_of(source, split_rows(labels, test_labels, test_fraction=None), images.shape[1:])
     pixels, test_pixels = (np.divide(each, 255, dtype=np.float32) for each in (images, test_images))
@@ -321,7 +324,7 @@ def _of_bytes(source: str, train: _Images, test: _Images) -> Dataset:
 
 
 def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Request) -> Dataset:
-    """The data set in the splits ``train`` and ``test`` of a Hub data set."""
+    """The data set, named ``source``, in the splits ``train`` and ``test`` of a Hub data set."""
     split = _split_labels(train, test, request.test_fraction)
     if test is None:
         features = hub.read_features(train, split.rows)
@@ -343,7 +346,10 @@ def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Requ
 
 
 def _split_labels(train: HubSplit, test: HubSplit | None, test_fraction: float | None) -> RowSplit:
-    """Which rows are trained on and tested on, with their labels, groups and sites."""
+    """Which rows are trained on and tested on, with their labels, groups and sites.
+
+    ``test_fraction``: share of rows to hold out where there is no test split; ``None``: the default.
+    """
     return split_rows(
         hub.read_labels(train),
         None if test is None else hub.read_labels(test),
@@ -354,7 +360,10 @@ def _split_labels(train: HubSplit, test: HubSplit | None, test_fraction: float |
 
 
 def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: float | None) -> None:
-    """Raise `DataError` if a copy of a built-in data set has other sizes than the published ones."""
+    """Raise `DataError` if a copy of a built-in data set has other sizes than the published ones.
+
+    ``test_fraction``: share of rows that was held out.
+    """
     if built_in is None:
         return
     known = tabulated_facts(found.name, test_fraction=test_fraction)
@@ -369,7 +378,7 @@ def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: f
 
 def _scaled(data: Dataset, built_in: BuiltIn | None) -> Dataset:
     """``data`` of images, less the data set's published mean and over its standard deviation."""
-    by, over = (np.asarray(one, np.float32)[:, None, None] for one in scaling(built_in))
+    by, over = (np.asarray(one, np.float32)[:, None, None] for one in pixel_scaling(built_in))
 
     def standardised(features: Features) -> Features:
         if not in_memory(features):

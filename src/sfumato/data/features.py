@@ -76,7 +76,7 @@ def take_rows(features: Features, rows: RowNumbers) -> Array:
 
 
 def read_all(features: Features) -> Array:
-    """All features ``[N, ...]`` as one array in memory; the array itself, not a copy, if they are one."""
+    """All features as one array ``[N, ...]`` in memory: not a copy if they are one already."""
     return features if in_memory(features) else take_rows(features, row_numbers(features.shape[0]))
 
 
@@ -103,7 +103,9 @@ class ChosenRows:
         return self.source.dtype
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write features; ``rows`` count chosen rows from 0. Otherwise as `FeatureSource.take`."""
+        """Write the features of ``rows``, which count the chosen rows from 0, to ``out``; see
+        `FeatureSource.take`.
+        """
         self.source.take(self.rows[rows], out)
 
 
@@ -126,7 +128,7 @@ class StandardisedRows:
         return self.source.dtype
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write (features - mean) / std of ``rows``. Arguments and errors as of `FeatureSource.take`."""
+        """Write (features - mean) / std of ``rows`` to ``out``; errors as of `FeatureSource.take`."""
         self.source.take(rows, out)
         standardise_(out, self.mean, self.std)
 
@@ -160,7 +162,7 @@ class CheckedRows:
         return self.source.dtype
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows``; arguments as of `FeatureSource.take`.
+        """Write the features of ``rows`` to ``out``; see `FeatureSource.take`.
 
         Raises:
             DataError: one of them is not finite.

@@ -64,6 +64,8 @@ def given_data(source: str) -> Any:
 def given_rows(source: str, columns: Columns) -> Rows:
     """The rows of the data that `given` holds; features of arrays and frames are not read yet.
 
+    ``source`` is named in messages; ``columns``: what holds what.
+
     Raises:
         SpecError: the data are none of the types allowed, or have no such column.
         DataError: no data are given, or their parts do not fit together.
@@ -86,7 +88,9 @@ def given_rows(source: str, columns: Columns) -> Rows:
 
 
 def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
-    """The rows in a tuple of arrays: features, labels and perhaps sites."""
+    """The rows in ``parts``, a tuple of arrays: features, labels and perhaps sites; ``source`` is for
+    messages.
+    """
     from sfumato.data.arrays import ArrayHeader, array_rows
 
     if columns.task == "next-token" and len(parts) == 1:
@@ -106,7 +110,9 @@ def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
 
 
 def _collected(source: str, data: Any) -> tuple[NDArray[Any], ...]:
-    """The items of a torch Dataset, read once, as one array for each part of an item.
+    """The items of ``data``, a torch Dataset, read once, as one array for each part of an item.
+
+    ``source`` is named in messages.
 
     Raises:
         SpecError: it cannot be read, or items have different lengths.

@@ -256,7 +256,10 @@ def _offline(library: Any) -> Iterator[None]:
 
 
 def _splits_of(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, HubSplit | None]:
-    """The training split and, where there is one, the test split, with their columns found."""
+    """The training split and, where there is one, the test split, with their columns found.
+
+    ``where``: the source, for messages.
+    """
     if "train" not in splits or len(splits["train"]) == 0:
         raise DataError(
             f"{where}: has no rows in a split named 'train' (it has {', '.join(map(str, splits))})"
@@ -291,12 +294,12 @@ def _label_names(rows: datasets.Dataset, columns: Columns) -> tuple[str, ...]:
 
 
 def _is_image(rows: datasets.Dataset, name: str) -> bool:
-    """Whether a column holds images."""
+    """Whether the column ``name`` holds images."""
     return type(rows.features[name]).__name__ == "Image"
 
 
 def _is_vector(rows: datasets.Dataset, name: str) -> bool:
-    """Whether a column holds numbers, or lists of them."""
+    """Whether the column ``name`` holds numbers, or lists of them."""
     import pyarrow
 
     # By Arrow type: the library's own feature classes were renamed between its versions 2 and 4.
@@ -331,7 +334,7 @@ def _find_label(rows: datasets.Dataset) -> str:
 
 
 def _only_column(names: list[str], option: str, rows: datasets.Dataset, content: str) -> str:
-    """The only one of ``names``.
+    """The only one of ``names``, columns that may hold ``content`` (such as images).
 
     Raises:
         SpecError: there are none or several; the message asks for the option ``option``.
@@ -347,7 +350,7 @@ def _only_column(names: list[str], option: str, rows: datasets.Dataset, content:
 
 
 def _values_of_column(split: HubSplit, name: str) -> NDArray[Any]:
-    """The values of a column; `DataError` if one is missing."""
+    """The values of the column ``name``, ``[N]``; `DataError` if one is missing."""
     column: pyarrow.ChunkedArray = split.rows.select_columns([name]).with_format("arrow")[:][name]
     if column.null_count:
         raise DataError(f"column '{name}': {column.null_count:,} rows have no value")
@@ -355,7 +358,7 @@ def _values_of_column(split: HubSplit, name: str) -> NDArray[Any]:
 
 
 def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.float32]]:
-    """The images of a column in blocks ``[n, C, H, W]``, pixels from 0 to 1."""
+    """Yield the images of the column ``name`` in blocks ``[n, C, H, W]``, pixels from 0 to 1."""
     for batch in rows.iter(_BATCH):
         images = batch[name]
         if any(image is None for image in images):
@@ -375,7 +378,9 @@ def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.flo
 
 
 def _decode_vectors(rows: datasets.Dataset, name: str, *, are_tokens: bool) -> Iterator[NDArray[np.float32]]:
-    """The vectors of a column in blocks ``[n, ...]``; bytes are scaled to 1 unless they are tokens."""
+    """Yield the vectors of the column ``name`` in blocks ``[n, ...]``; bytes are scaled to 1 unless
+    tokens.
+    """
     for batch in rows.with_format("numpy").iter(_BATCH):
         values = np.asarray(batch[name])
         if values.dtype.kind not in "iuf":

@@ -77,7 +77,7 @@ def read_idx_shape(folder: Path, split: str) -> tuple[int, ...]:
 
 
 def _candidates(folder: Path, split: str, content: str) -> list[Path]:
-    """Paths in ``folder`` that may be the IDX file of a split's images or labels."""
+    """Paths in ``folder`` that may be the IDX file of a split; ``content``: ``images`` or ``labels``."""
     if not folder.is_dir():
         return []
     digits = {"images": "idx3", "labels": "idx1"}[content]
@@ -89,7 +89,9 @@ def _candidates(folder: Path, split: str, content: str) -> list[Path]:
 
 
 def _find_file(folder: Path, split: str, content: str) -> Path:
-    """The only IDX file of a split's images or labels; `DataError` if there are none or several."""
+    """The only IDX file of a split's ``content``, ``images`` or ``labels``; `DataError` if none or
+    several.
+    """
     found = _candidates(folder, split, content)
     if not found:
         raise DataError(f"{folder}: no IDX file of {split} {content} (as in MNIST, plain or .gz)")
@@ -102,7 +104,7 @@ def _find_file(folder: Path, split: str, content: str) -> Path:
 
 
 def _read_file(path: Path, magic: bytes) -> NDArray[np.uint8]:
-    """The array in an IDX file, plain or gzipped."""
+    """The array in an IDX file, plain or gzipped; ``magic``: the four bytes that it must begin with."""
     header = 4 + 4 * magic[3]
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -124,7 +126,7 @@ def _read_file(path: Path, magic: bytes) -> NDArray[np.uint8]:
 
 
 def _shape_in_header(path: Path, raw: bytes, magic: bytes) -> tuple[int, ...]:
-    """The shape that the header of an IDX file states."""
+    """The shape that ``raw``, the first bytes of an IDX file, states; ``magic``: how it must begin."""
     if raw[:4] != magic or len(raw) < 4 + 4 * magic[3]:
         raise DataError(f"{path}: not an IDX file of unsigned bytes in {magic[3]} dimensions; fetch it again")
     return tuple(int(n) for n in np.frombuffer(raw, ">u4", count=magic[3], offset=4))

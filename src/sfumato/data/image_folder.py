@@ -31,7 +31,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def open_images(folder: Path) -> tuple[Rows, Rows | None]:
-    """The training images of ``folder`` as rows, and the test images if there are any.
+    """The training images of ``folder`` as rows, and the test images, or ``None`` if there are none.
 
     Of all images but the first only the names are read.
 
@@ -79,7 +79,10 @@ def _image_rows(folder: Path) -> Rows:
 def _read_images(
     paths: Sequence[Path], shape: tuple[int, ...], rows: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """The images of ``rows`` as an array ``[n, C, H, W]``, pixels from 0 to 1."""
+    """The images at ``paths`` with the numbers ``rows``, ``[n, C, H, W]``, pixels from 0 to 1.
+
+    ``shape``: that each must have, ``(C, H, W)``.
+    """
     found = np.empty((len(rows), *shape), np.float32)
     for number, row in enumerate(rows.tolist()):
         pixels = _pixels(paths[row])

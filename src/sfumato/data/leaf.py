@@ -41,7 +41,7 @@ def holds_leaf(folder: Path) -> bool:
 
 
 def leaf_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """(JSON files to train on, JSON files to test on), sorted.
+    """The JSON files in ``folder`` to train on, and those to test on, each sorted.
 
     They lie in ``train/`` and ``test/``; where ``train/`` has none, all in ``folder`` itself are to train on.
     """
@@ -66,7 +66,7 @@ def open_leaf(path: Path, test_file: Path | None = None) -> tuple[Rows, Rows | N
 
 
 def _json_files(folder: Path) -> list[Path]:
-    """The JSON files in a folder, in order; [] if it is none."""
+    """The JSON files in ``folder``, sorted; an empty list if it is no folder."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.suffix.lower() == ".json" and path.is_file())
@@ -124,7 +124,7 @@ def _put_together(parts: list[NDArray[np.float32]], shape: tuple[int, ...]) -> N
 
 
 def _users_of(path: Path) -> dict[str, tuple[NDArray[np.float32], NDArray[Any]]]:
-    """User to features ``[n, F]`` and labels ``[n]``, in the order of ``users`` in the file.
+    """Features ``[n, F]`` and labels ``[n]`` of each user, by name, in the order of ``users`` in the file.
 
     Raises:
         DataError: it is no LEAF file, or does not fit together.
@@ -140,7 +140,7 @@ def _users_of(path: Path) -> dict[str, tuple[NDArray[np.float32], NDArray[Any]]]
 
 
 def _with_arrays(made: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object with ``x`` and ``y``, of which ``x`` becomes an array: lists take ten times the memory.
+    """``made``, a JSON object with ``x`` and ``y``, with ``x`` as an array: lists take ten times the memory.
 
     What cannot become one stays as it is.
     """
@@ -151,7 +151,8 @@ def _with_arrays(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of(path: Path, found: Any) -> tuple[list[str], list[int], Mapping[str, Any]]:
-    """The users, their numbers of rows, and their data.
+    """The names of the users, their numbers of rows, and their data by name, in ``found``, the file's
+    content.
 
     Raises:
         DataError: one of them is missing, or they do not fit together.

@@ -11,7 +11,7 @@ from pathlib import Path
 from sfumato.data.builtin_datasets import BUILT_IN, BuiltIn, refuse_test_fraction
 from sfumato.data.forms import FORM_OF_SUFFIX, Form, form_of_contents, form_of_folder
 from sfumato.errors import DataError, SpecError
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.data import BY_USER_SUFFIXES, DATA_SUFFIXES
 from sfumato.spec.model import Task
 from sfumato.user_code import GIVEN
@@ -190,7 +190,7 @@ def locate(source: str, request: Request) -> DataLocation:
 
 
 def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
-    """Name to path of the files on this machine that ``source`` is read from; {} where there are none.
+    """The files on this machine that ``source`` is read from, by name; empty where there are none.
 
     Args:
         source: as the spec names it.
@@ -232,7 +232,7 @@ def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
 
 
 def _files_by_name(place: DataLocation) -> dict[str, Path]:
-    """Name to path of a file, or of the files with data in a folder."""
+    """The path of a file, or of each file with data in a folder, by its name within the folder."""
     from sfumato.data.leaf import leaf_files
     from sfumato.data.tff import tff_files
 
@@ -243,7 +243,10 @@ def _files_by_name(place: DataLocation) -> dict[str, Path]:
 
 
 def _search(source: str, examples: int | None) -> DataLocation:
-    """The location of ``source``: synthetic, built in, a folder, a file, a factory or the Hub."""
+    """The location of ``source``: synthetic, built in, a folder, a file, a factory or the Hub.
+
+    ``examples``: training rows to make, for ``synthetic``.
+    """
     if source == "synthetic":
         if examples is None or examples < 1:
             raise SpecError(
@@ -290,7 +293,7 @@ def _search(source: str, examples: int | None) -> DataLocation:
         return DataLocation(source, "hub", tried=str(folder))
     if "/" in source:
         raise DataError(f"{printable_name(str(folder))}: no such folder{_near(folder)}")
-    known, near = ", ".join(sorted(BUILT_IN)), closest(source, [*BUILT_IN, "synthetic"]) or _near(folder)
+    known, near = ", ".join(sorted(BUILT_IN)), closest_hint(source, [*BUILT_IN, "synthetic"]) or _near(folder)
     if hint := _OTHER_FILES.get(folder.suffix.lower()):
         near = f" ({hint})"
     raise SpecError(
@@ -326,7 +329,7 @@ def existing_file(written: str, place: str) -> Path:
 def _near(path: Path) -> str:
     """A hint with a similar name in the folder of ``path``; "" if there is none."""
     try:
-        return closest(path.name, [child.name for child in path.parent.iterdir()])
+        return closest_hint(path.name, [child.name for child in path.parent.iterdir()])
     except (OSError, ValueError):
         return ""
 

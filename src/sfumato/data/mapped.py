@@ -35,7 +35,8 @@ class ArrayRows:
     dtype: np.dtype[Any] = FLOAT32
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows``, divided by 255 if ``in_bytes``; see `FeatureSource.take`.
+        """Write the features of ``rows`` to ``out``, divided by 255 if ``in_bytes``; see
+        `FeatureSource.take`.
 
         Raises:
             DataError: the features cannot be read, or one is not finite.
@@ -52,7 +53,7 @@ class ArrayRows:
 
 
 def array_files(folder: Path) -> dict[str, Path]:
-    """Name without ending to path of the ``.npy`` files in ``folder``, sorted."""
+    """The ``.npy`` files in ``folder`` by name without ending, sorted."""
     found = sorted(path for path in folder.iterdir() if path.suffix == ".npy" and path.is_file())
     return {path.stem: path for path in found}
 

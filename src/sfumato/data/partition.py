@@ -252,11 +252,11 @@ def planned_label_counts(
     return plan.table
 
 
-def gives_out_all(rule: PartitionRule) -> bool:
-    """Whether the rule gives every training row to some device, however many rows and groups there are."""
+def uses_every_row(rule: PartitionRule) -> bool:
+    """Whether ``rule`` gives every training row to some device, however many rows and groups there are."""
     match rule:
         case TwoLevelPartition():
-            return gives_out_all(rule.edge) and gives_out_all(rule.device)
+            return uses_every_row(rule.edge) and uses_every_row(rule.device)
         case NaturalPartition():
             return rule.groups_per_device is None and (rule.min_examples or 0) <= 1
         case _:
@@ -264,7 +264,10 @@ def gives_out_all(rule: PartitionRule) -> bool:
 
 
 def _steps(rule: PartitionRule, seed: int) -> tuple[_Step, _Step | None]:
-    """The division of all rows, and the division of the rows of every edge if the rule has two levels."""
+    """The division of all rows, and the division of the rows of every edge if the rule has two levels.
+
+    ``seed``: of the run.
+    """
     allow_empty = rule.empty_devices == "allow"
     if isinstance(rule, TwoLevelPartition):
         inside = _Step(rule.device, f"{PLACE}.device", allow_empty, seed)
@@ -384,7 +387,7 @@ def _refuse_empty(rule: PartitionRule, sizes: IntArray, examples: int) -> None:
 
 
 def _empty_devices_error(empty: int, parts: int, examples: int) -> SpecError:
-    """The error for devices without examples."""
+    """The error for ``empty`` of ``parts`` devices that would hold none of ``examples`` examples."""
     return SpecError(
         f"{PLACE}.empty_devices",
         "refuse",

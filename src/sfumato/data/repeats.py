@@ -43,7 +43,7 @@ def repeating_ids(data: Data) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _repeating(source: str, request: Request, stamp: object) -> tuple[str, ...]:
-    """`repeating_ids`, cached as long as ``stamp``, the state of the file, is the same."""
+    """`repeating_ids` of ``source``, cached as long as ``stamp``, the state of the file, is the same."""
     place = locate(source, request)
     table = open_table(place.folder, place.form, request.csv)
     if table is None:

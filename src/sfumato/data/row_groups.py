@@ -51,11 +51,12 @@ class GroupedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``[N, F]``: rows of all groups, columns of features."""
+        """``(N, F)``: number of rows of all groups, and of columns of features."""
         return sum(self.groups.sizes), len(self.names)
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows``; each group of rows that has one of them is read as a whole.
+        """Write the features of ``rows`` to ``out``; each group of rows that has one of them is read as a
+        whole.
 
         Arguments and errors as of `FeatureSource.take`.
         """
@@ -66,7 +67,7 @@ class GroupedRows:
             out[part] = self._group(group, int(starts[group]))[rows[part] - starts[group]]
 
     def _group(self, group: int, first: int) -> NDArray[np.float32]:
-        """The features of one group, which begins with row ``first``."""
+        """The features ``[n, F]`` of group number ``group``, which begins with row ``first``."""
         with self._lock:
             if group in self._kept:
                 self._kept.move_to_end(group)

@@ -130,7 +130,9 @@ def refuse_too_many(name: str, rows: int) -> None:
 
 
 def features_of(train: Rows, test: Rows | None, split: RowSplit) -> tuple[Features, Features]:
-    """(training features, test features) of a split: arrays in memory, or sources read when used."""
+    """The features of the training rows, and of the test rows: arrays in memory, or sources read when
+    used.
+    """
 
     def part(rows: Rows, chosen: RowNumbers) -> Features:
         if rows.source is None:
@@ -146,7 +148,9 @@ def features_of(train: Rows, test: Rows | None, split: RowSplit) -> tuple[Featur
 def targets_of_split(
     train: Rows, test: Rows | None, split: RowSplit
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """(training targets [N, K], test targets [M, K]); ``None`` where labels or tokens are learnt.
+    """The targets of the training rows ``[N, K]``, and of the test rows ``[M, K]``.
+
+    ``None`` where labels or tokens are learnt.
 
     Raises:
         DataError: the rows to test on have another number of targets.
@@ -163,7 +167,7 @@ def targets_of_split(
 
 
 def no_sequences_error(name: str, shape: tuple[int, ...]) -> DataError:
-    """The error for token ids whose ``shape`` is not [N, T]."""
+    """The error for token ids of the source ``name`` whose ``shape`` is not [N, T]."""
     return DataError(f"{name}: token ids must have the shape [N, T], not {shape}")
 
 
@@ -213,7 +217,9 @@ class TokenRows:
         return self.source.shape
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the token ids of ``rows``; arguments as of `FeatureSource.take`, errors as of `token_ids`."""
+        """Write the token ids of ``rows`` to ``out``; arguments as of `FeatureSource.take`, errors as of
+        `token_ids`.
+        """
         out[...] = token_ids(take_rows(self.source, rows), self.vocabulary, self.name, rows)
 
 
@@ -246,7 +252,10 @@ def token_ids(
 
 
 def _known_labels(known: NDArray[Any], tested: NDArray[Any], name: str, rows: NDArray[np.int64]) -> None:
-    """Raise `DataError` if a test row has a label that no training row has, or there are no rows."""
+    """Raise `DataError` if a test row has a label that no training row has, or there are no rows.
+
+    ``known`` and ``tested``: labels of training and of test rows; ``name`` of the source is for the message.
+    """
     if not len(known) or not len(tested):
         raise DataError(f"{name}: {'no rows to train on' if not len(known) else 'no rows to test on'}")
     unknown = np.flatnonzero(~np.isin(tested, known))

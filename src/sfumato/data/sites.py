@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sfumato.data.builtin_datasets import DatasetFacts
 from sfumato.errors import SpecError, listed_names
 from sfumato.network.tree import from_spec
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.data import FlowerPartition, IidPartition, TwoLevelPartition
 from sfumato.spec.document import Spec
 from sfumato.spec.topology import GroupTopology, StarTopology, TreeTopology
@@ -98,7 +98,9 @@ def site_places(spec: Spec, known: DatasetFacts, devices: IntArray) -> SitePlace
 
 
 def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
-    """A note for the user on which device is which site, where the topology names no devices; else ()."""
+    """A note for the user on which device is which site, as a tuple; empty where the topology names
+    devices.
+    """
     if known.site_counts is None or _names(spec) is not None:
         return ()
     named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]
@@ -122,7 +124,11 @@ def _names(spec: Spec) -> _Named | None:
 
 
 def _one_device_for_each_site(found: tuple[str, ...], devices: int) -> IntArray:
-    """The device of every site, in order; `SpecError` if there are not as many devices as sites."""
+    """The number of the device of every site of ``found``, in order.
+
+    Raises:
+        SpecError: there are not as many devices as sites.
+    """
     if len(found) != devices:
         allowed = (
             f"the data have {len(found)} sites ({listed_names(found)}), the topology {devices} devices: "
@@ -133,7 +139,11 @@ def _one_device_for_each_site(found: tuple[str, ...], devices: int) -> IntArray:
 
 
 def _places_by_name(found: tuple[str, ...], named: _Named) -> IntArray:
-    """The index of the place of every site, by its name; `SpecError` if names do not match."""
+    """The index of the place of every site of ``found``, by its name.
+
+    Raises:
+        SpecError: names do not match.
+    """
     names, what, key = named.names, named.what, named.key
     only_data = [name for name in found if name not in names]
     only_topology = [name for name in names if name not in found]
@@ -141,7 +151,7 @@ def _places_by_name(found: tuple[str, ...], named: _Named) -> IntArray:
         of_data, of_topology = listed_names(found), listed_names(names)
         allowed = f"the sites of the data are {of_data}; the {what} of the topology are {of_topology}"
         if only_data:
-            near = closest(only_data[0], only_topology)
+            near = closest_hint(only_data[0], only_topology)
             allowed += f"; no {what[:-1]} is called {listed_names(only_data)}{near}"
         if only_topology:
             allowed += f"; no row has the site {listed_names(only_topology)}"

@@ -228,7 +228,15 @@ def plan_dirichlet(
     The size rule is that of Li et al. (NIID-Bench) and Flower's self-balancing: a part that already holds its
     even share of all examples gets nothing of later labels (they come in random order). Then parts with fewer
     than ``floor`` a device are filled up from the largest labels of the parts with most to spare. All
-    examples are used. Arguments as of `plan_labels`.
+    examples are used.
+
+    Args:
+        counts: examples of each label [K].
+        weights: devices of each part [parts].
+        alpha: of the Dirichlet distribution, above 0.
+        floor: fewest examples a device.
+        place: key of the rule in the spec, for messages.
+        rng: source of randomness.
 
     Raises:
         SpecError: there are fewer than ``floor`` examples a device, or ``alpha`` is too large.

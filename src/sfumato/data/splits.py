@@ -74,7 +74,7 @@ def split_rows(
     """
     refuse_test_fraction(test_fraction, test_labels is not None or is_test is not None)
     if test_labels is not None:
-        both = numbered(np.concatenate([labels, test_labels]))
+        both = class_numbers(np.concatenate([labels, test_labels]))
         own, other = both[: len(labels)], both[len(labels) :]
         rows = row_numbers(len(labels))
         codes, names = _sites(sites, rows)
@@ -87,7 +87,7 @@ def split_rows(
         held_out, rows = numbers[is_test], numbers[~is_test]
     else:
         held_out, rows = _held_out(len(labels), test_fraction)
-    found = numbered(labels)
+    found = class_numbers(labels)
     if groups is not None:
         # Numbered anew: a group may have lost all its rows to the test set.
         groups = np.unique(groups[rows], return_inverse=True)[1].astype(np.int64)
@@ -98,14 +98,17 @@ def split_rows(
 
 
 def _held_out(count: int, test_fraction: float | None) -> tuple[RowNumbers, RowNumbers]:
-    """Which of ``count`` rows or persons are held out, and which are left, ascending; 10 % by default."""
+    """Which of ``count`` rows or persons are held out, and which are left, ascending; 10 % by default.
+
+    ``test_fraction``: the share; ``None``: the default.
+    """
     most = held_out_count(count, DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction)
     shuffled = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY).permutation(row_numbers(count))
     return np.sort(shuffled[:most]), np.sort(shuffled[most:])
 
 
-def numbered(labels: NDArray[Any]) -> NDArray[np.integer[Any]]:
-    """Labels as class numbers [N]: integers as they are, strings numbered in sorted order.
+def class_numbers(labels: NDArray[Any]) -> NDArray[np.integer[Any]]:
+    """Labels as class numbers from 0, ``[N]``: integers as they are, strings numbered in sorted order.
 
     Raises:
         DataError: one is negative.

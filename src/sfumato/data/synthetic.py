@@ -48,6 +48,10 @@ def make_synthetic(
 
     Class c is N(mu_c, I) around a centre mu_c drawn from N(0, s^2 I), with s such that two centres lie 5
     standard deviations apart on average; labels run 0, 1, ..., 9, 0, 1, ...: balanced.
+
+    Args:
+        examples: N, training rows.
+        seed: of the run.
     """
     scale = _SEPARATION / np.sqrt(2 * FEATURES)
     centres = generator(seed, Stream.SYNTHETIC, _CENTRES).standard_normal((CLASSES, FEATURES), np.float32)

@@ -38,7 +38,7 @@ class ColumnTable:
     decimal: str | None = None
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """The values of column ``name`` as stored."""
+        """The values of column ``name`` as stored, one for each row."""
         return self.read({name: "stored"})[name]
 
     def texts(self, name: str) -> pa.ChunkedArray:
@@ -136,7 +136,7 @@ def open_data_frame(frame: pd.DataFrame, name: str) -> ColumnTable:
 
 
 def _converted_columns(table: pa.Table, wanted: WantedColumns) -> Mapping[str, pa.ChunkedArray]:
-    """The wanted columns of ``table``, without dictionary encoding."""
+    """The wanted columns of ``table`` by name, without dictionary encoding, in the form wanted of each."""
     import pyarrow as pa
 
     found = {}

@@ -20,7 +20,7 @@ from sfumato.data.row_groups import GroupedRows
 from sfumato.data.rows import Rows, target_columns
 from sfumato.data.table_files import ColumnTable
 from sfumato.errors import DataError, SpecError, listed_names
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +95,8 @@ def _label_names(table: ColumnTable, columns: Columns) -> tuple[str, ...]:
 def _features(
     table: ColumnTable, columns: Columns, labels: Sequence[str], others: set[str]
 ) -> tuple[str, ...]:
-    """Names of the feature columns: those asked for, else all that hold numbers but ``others``.
+    """Names of the feature columns: those asked for, else all that hold numbers but ``others`` and
+    ``labels``.
 
     Raises:
         SpecError: one is missing, holds something else, or is named twice.
@@ -124,13 +125,15 @@ def _features(
     scaled = (*chosen, *(labels if columns.task == "regression" else ()))
     for name, _, _ in columns.scale:
         if name not in scaled:
-            allowed = f"is no feature{closest(name, chosen)}; the features are {listed_names(chosen)}"
+            allowed = f"is no feature{closest_hint(name, chosen)}; the features are {listed_names(chosen)}"
             raise SpecError("data.scale", name, allowed)
     return chosen
 
 
 def _decimal_comma(table: ColumnTable, names: Sequence[str]) -> str:
-    """What to write where the first row has a decimal comma in one of these columns; empty where not."""
+    """What to write where the first row has a decimal comma in one of the columns ``names``; empty
+    where not.
+    """
     for name in names if table.decimal == "." else ():
         text = str(table.texts(name).slice(0, 1).to_pylist()[0] or "")
         if is_decimal_comma(text):
@@ -139,7 +142,7 @@ def _decimal_comma(table: ColumnTable, names: Sequence[str]) -> str:
 
 
 def _first_text(table: ColumnTable, name: str) -> str:
-    """Where a column of text that holds mostly numbers has its first text, and what to do; else empty."""
+    """Where column ``name``, which holds mostly numbers, has its first text, and what to do; else empty."""
     texts = [str(text or "") for text in table.texts(name).to_pylist()]
     found = first_text_among_numbers(texts, table.decimal or ".")
     if found is None:
@@ -171,7 +174,7 @@ def is_date(text: str) -> bool:
 
 
 def first_text_among_numbers(texts: Sequence[str], decimal: str) -> tuple[int, str] | None:
-    """The first text of a column of which more than half are numbers: its row from 0, and the text.
+    """Row (from 0) and content of the first text in a column of which more than half are numbers.
 
     ``None`` if all are numbers or empty, or half or more are texts. ``decimal``: the sign before decimals.
     """
@@ -228,7 +231,10 @@ def _as_numbers(
     chosen: RowNumbers | slice = slice(None),
     what: str = "feature",
 ) -> NDArray[np.float32]:
-    """The ``chosen`` values of columns, on their scale, [rows, names]; ``rows`` are their numbers."""
+    """The ``chosen`` values of the columns ``names`` of ``read``, on their scale, float32 ``[rows, names]``.
+
+    ``rows`` are their numbers in the table; ``table``: its name; ``what``: a value is called in messages.
+    """
     bounds = {name: (low, high) for name, low, high in scale}
     features = np.empty((len(rows), len(names)), np.float32)
     for number, name in enumerate(names):
@@ -241,7 +247,11 @@ def _as_numbers(
 
 
 def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
-    """The values of a label column, whole numbers or text; `DataError` for others or a missing one."""
+    """The values ``[N]`` of the label column ``name``, whole numbers or text.
+
+    Raises:
+        DataError: a value is missing or of another type.
+    """
     import pyarrow as pa
 
     column = table.column(name)
@@ -268,7 +278,11 @@ def _label_column(table: ColumnTable, name: str) -> NDArray[Any]:
 
 
 def _text_column(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
-    """The texts of a column; `DataError` if one is empty."""
+    """The texts ``[N]`` of column ``name``; ``what``: every row needs there, for the message.
+
+    Raises:
+        DataError: one is empty or missing.
+    """
     column = table.texts(name)
     _refuse_gap(table, column, name, what)
     texts = np.array([text.strip() for text in column.to_pylist()], dtype=np.str_)
@@ -279,7 +293,7 @@ def _text_column(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
 
 
 def _test_marks(table: ColumnTable, name: str) -> NDArray[np.bool_]:
-    """Whether each row is a test row, from a column of truth values."""
+    """Whether each row is a test row ``[N]``, from ``name``, a column of truth values."""
     texts = _text_column(table, name, "test set or not").tolist()
     for row, text in enumerate(texts):
         if text.lower() not in _TESTED:
@@ -289,7 +303,10 @@ def _test_marks(table: ColumnTable, name: str) -> NDArray[np.bool_]:
 
 
 def _refuse_gap(table: ColumnTable, column: pa.ChunkedArray, name: str, what: str) -> None:
-    """Raise `DataError` if a column has a missing value."""
+    """Raise `DataError` if ``column``, called ``name``, has a missing value.
+
+    ``what``: every row needs there, for the message.
+    """
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise DataError(f"{table.name}: row {row + 1:,}, column {name!r}: every row needs a {what}")
@@ -298,7 +315,7 @@ def _refuse_gap(table: ColumnTable, column: pa.ChunkedArray, name: str, what: st
 def _refuse_missing(table: ColumnTable, place: str, name: str) -> None:
     """Raise `SpecError` if the table has no column ``name``; ``place``: the key that names it."""
     if name not in table.types:
-        near = closest(name, table.types)
+        near = closest_hint(name, table.types)
         raise SpecError(
             place, name, f"{table.name} has no such column{near}; it has {listed_names(table.types)}"
         )

@@ -52,7 +52,7 @@ def holds_hdf5(folder: Path) -> bool:
 
 
 def tff_files(folder: Path) -> tuple[Path, Path | None]:
-    """(HDF5 file to train on, HDF5 file to test on or ``None``): the name of the latter contains "test".
+    """The HDF5 file to train on, and the one to test on, whose name contains "test", or ``None``.
 
     Raises:
         DataError: not exactly one to train on, or several to test on.
@@ -114,7 +114,7 @@ class ClientRows:
     dtype: np.dtype[Any] = FLOAT32
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows``, read client by client; bytes are divided by 255.
+        """Write the features of ``rows`` to ``out``, read client by client; bytes are divided by 255.
 
         Arguments as of `FeatureSource.take`.
 
@@ -218,6 +218,12 @@ def _columns_of(path: Path, client: str, data: Any, columns: Columns) -> tuple[s
 def _client(name: str, data: Any, image: str, label: str) -> tuple[tuple[int, ...], NDArray[Any]]:
     """The shape of one row of a client, and the labels of all of its rows.
 
+    Args:
+        name: of the client.
+        data: of the client, open.
+        image: name of its column of images or vectors.
+        label: name of its column of labels.
+
     Raises:
         DataError: the client's columns are not there, or do not fit together.
     """
@@ -244,5 +250,5 @@ def _client(name: str, data: Any, image: str, label: str) -> tuple[tuple[int, ..
 
 
 def _text(value: Any) -> str:
-    """A label that HDF5 keeps as bytes or text, as text."""
+    """``value``, a label that HDF5 keeps as bytes or text, as text."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

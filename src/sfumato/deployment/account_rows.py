@@ -13,7 +13,7 @@ from sfumato.schedule.rows.observers import parse_coalition
 
 
 def computed_kinds(terms: CommonTerms) -> tuple[str, str]:
-    """The kinds of units whose ε is computed in a run: devices, and persons or else records.
+    """The two kinds of units whose ε is computed in a run: devices, and persons or else records.
 
     Where devices draw persons there is no ε of a record, and elsewhere none of a person.
     """
@@ -21,10 +21,16 @@ def computed_kinds(terms: CommonTerms) -> tuple[str, str]:
 
 
 def account_rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
-    """What every kind of observer learns of the units of a device of each of ``kinds``.
+    """Yield the guarantees of the units of a device: what every kind of observer learns of them.
 
     In groups a row may stand for several trusted masters of the device. Each gets raw updates and has its own
     key, so each has a row here.
+
+    Args:
+        terms: of the run.
+        device: its number.
+        delta: δ of the ε, in (0, 1).
+        kinds: of units: ``device``, ``record`` or ``person``.
     """
     trusted = _trusted_parents(terms, device)
     for kind in kinds:
@@ -37,14 +43,16 @@ def account_rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[
 
 
 def _trusted_parents(terms: CommonTerms, device: int) -> list[str]:
-    """Whom a device answers to and the spec trusts, as rows of `account` name them."""
+    """Names, as in rows of `account`, of the aggregators that ``device`` answers to and that the spec
+    trusts.
+    """
     names = map(terms.plain_name, terms.parents(device))
     parties = terms.plan.parties
     return [name for name in names if terms.plan.trusts(parse_coalition(name, parties)[0], device)]
 
 
 def is_trusted(terms: CommonTerms, row: Guarantee, device: int) -> bool:
-    """Whether the observer of a row may see what the device sends raw."""
+    """Whether the observer of ``row`` is trusted by the spec to see what ``device`` sends without noise."""
     return terms.plan.trusts(parse_coalition(row.observer, terms.plan.parties)[0], device)
 
 

@@ -27,7 +27,8 @@ class AskedAgain:
         self._worker, self._name, self._say = worker, name, say
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Ask until there is an answer, for at most an hour; the frames that come back.
+        """Send the question ``data`` until it is answered, for at most an hour; returns the frames that come
+        back.
 
         Raises:
             RunError: the worker refuses, is gone, or not all of its masters have asked within an hour.

@@ -17,12 +17,12 @@ Calls: TypeAlias = Callable[[Sequence[Call]], list[Answers]]
 
 
 def in_turn(calls: Sequence[Call]) -> list[Answers]:
-    """The results of all calls, in their order, made one after the other in this thread."""
+    """Make all ``calls`` one after the other in this thread; returns their results, in the same order."""
     return [call() for call in calls]
 
 
 def at_once(calls: Sequence[Call]) -> list[Answers]:
-    """The results of all calls, in their order, made at the same time in threads.
+    """Make all ``calls`` at the same time, each in a thread; returns their results, in the same order.
 
     It returns when all have ended. Threads are daemons: an interrupt of this process does not wait for them.
     """

@@ -19,10 +19,13 @@ from sfumato.wire.frames import parse_frame
 
 
 class FrameReceiver(Protocol):
-    """A party as a state machine: it takes a frame as bytes and returns the frames that it sends then."""
+    """A party as a state machine: it takes a frame as bytes, and returns the frames that it sends in
+    answer.
+    """
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take one frame; returns the frames that the party sends then, which name their recipients.
+        """Take one frame, ``data``; returns the frames that the party sends in answer, which name their
+        recipients.
 
         Raises:
             SfumatoError: the frame is refused; nothing is sent.
@@ -34,7 +37,7 @@ class AggregatingParty(FrameReceiver, Protocol):
 
     @property
     def number(self) -> int:
-        """The party's number in the terms."""
+        """The party's number in the terms of the run."""
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
         """Go on without a child that does not answer, or whose answer is refused; returns the frames sent
@@ -142,7 +145,9 @@ class InProcess:
         return beyond
 
     def _recipient(self, origin: int, data: bytes) -> int:
-        """Whom a frame is for that ``origin`` handed in: its parent or a child, or of the top anybody.
+        """The number of the party that frame ``data``, handed in by party ``origin``, is for.
+
+        It may be the parent or a child of ``origin``; for the party at the top anybody.
 
         Raises:
             MessageError: it is no frame, says another sender, or is for somebody else.
@@ -156,7 +161,8 @@ class InProcess:
         return frame.recipient
 
     def _up(self, child: int, parent: int, data: bytes) -> list[tuple[int, bytes]]:
-        """What an aggregator sends, and its number, when it has got a frame of a child.
+        """Deliver ``data``, a frame of ``child``, to its ``parent``; returns the frames that it sends, each
+        with its number.
 
         Raises:
             SfumatoError: the aggregator has failed, or cannot do without the child.
@@ -168,8 +174,10 @@ class InProcess:
             return self._without(parent, child, error)
 
     def _down(self, asked: Mapping[int, Sequence[bytes]]) -> list[tuple[int, bytes]]:
-        """What children send, and their numbers, when they have got frames of their parents; or what these do
-        without them.
+        """Deliver frames to children; returns the frames that come of it, each with the number of its sender.
+
+        They are the children's, or those of the parents of children that failed. ``asked``: frames by number
+        of a child.
 
         Raises:
             SfumatoError: an aggregator cannot do without a child.
@@ -186,7 +194,8 @@ class InProcess:
         return sent
 
     def _without(self, parent: int, child: int, error: SfumatoError) -> list[tuple[int, bytes]]:
-        """What an aggregator sends, and its number, when a child is refused or does not answer.
+        """Tell ``parent`` that ``child`` is refused or does not answer; returns the frames it sends, each
+        with its number.
 
         Raises:
             SfumatoError: ``error``, if the aggregator cannot do without the child.

@@ -48,7 +48,7 @@ class AskingParty:
         self._released: IntArray | None = None
 
     def ask(self, number: int, model: Model) -> list[bytes]:
-        """The questions for all children in round ``number``, which begins with ``model`` ``[M]``.
+        """The frames that ask all children in round ``number`` (from 0), which begins with ``model`` ``[M]``.
 
         If the round was finished before, there are none, and `released` has its sum.
 
@@ -72,7 +72,7 @@ class AskingParty:
         return self._collection.questions()
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take a frame of a child. Nothing is sent in answer, except messages of secure aggregation.
+        """Take ``data``, a frame of a child; returns the frames to send: none, except in secure aggregation.
 
         Raises:
             TransportError: the frame is rejected; nothing has changed.
@@ -85,7 +85,8 @@ class AskingParty:
         return following
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a device that does not answer; see `carrier.AggregatingParty`.
+        """Go on without device ``child``, which does not answer because of ``error``; returns the frames to
+        send.
 
         Raises:
             SfumatoError: ``error``, if the child may not be lost; or too few are left, or the sum of the

@@ -47,7 +47,7 @@ class Collection(Protocol):
         """The frames that ask every child."""
 
     def add(self, data: bytes) -> list[bytes]:
-        """Take a frame of a child; returns the frames to send then.
+        """Take ``data``, a frame of a child; returns the frames to send then.
 
         Raises:
             TransportError: the frame is rejected; the sum is unchanged.
@@ -106,7 +106,7 @@ class PlainCollection:
         return questions_for(self._children, self._terms, self._node, payload, self._identity)
 
     def add(self, data: bytes) -> list[bytes]:
-        """Add one answer to the sum; nothing is sent.
+        """Add the answer in ``data``, a frame of a child, to the sum; returns [], as nothing is sent.
 
         Raises:
             MessageError: the answer is rejected; the sum is unchanged.
@@ -135,8 +135,8 @@ class PlainCollection:
         return []
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a child; nothing is sent. On plain hops no account counts the noise of other
-        children.
+        """Go on without ``child``, which does not answer because of ``error``; returns [], as nothing is
+        sent.
 
         Raises:
             RunError: there are several children, and none has answered: that is a broken network, not
@@ -153,7 +153,7 @@ class PlainCollection:
 def questions_for(
     children: Iterable[int], terms: CommonTerms, node: int, payload: bytes, identity: Identity
 ) -> list[bytes]:
-    """A question of an aggregator, as a signed frame for each of ``children``.
+    """The signed frames of an aggregator that ask each of ``children``, one for each.
 
     Args:
         children: their numbers.

@@ -42,7 +42,8 @@ def require_shown_as_is(purpose: str, place: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CommonTerms(ABC):
-    """The terms of one run. Parties are numbered: devices first, then aggregators.
+    """What all parties of a deployment know and agree on. Parties are numbered: devices first, then
+    aggregators.
 
     Attributes:
         plan: resolved, and one that can be deployed.
@@ -79,7 +80,15 @@ class CommonTerms(ABC):
         keys: tuple[bytes, ...],
         made_keys: tuple[int, ...] | None = None,
     ) -> Self:
-        """The terms of ``spec``; arguments as the attributes. Every party computes them itself.
+        """The terms of a run of ``spec``, which every party computes by itself.
+
+        Args:
+            spec: of the run.
+            parameters: M, length of the model's flat vector.
+            purpose: what the data are used for.
+            label: of this run; no two runs have the same.
+            keys: public key of every party, 32 bytes each, by number.
+            made_keys: numbers of the parties whose secret keys the deployer made; ``None``: not declared.
 
         Raises:
             SpecError: the spec cannot be deployed, there is not one key for every party, or the purpose would
@@ -100,7 +109,7 @@ class CommonTerms(ABC):
     @staticmethod
     @abstractmethod
     def deployable(plan: Plan, parameters: int) -> Plan:
-        """``plan`` itself, after a check that it can be deployed.
+        """``plan`` itself, after a check that it can be deployed; ``parameters``: M of its model.
 
         Raises:
             SpecError: it cannot be deployed; the message names the key.
@@ -109,7 +118,7 @@ class CommonTerms(ABC):
     @staticmethod
     @abstractmethod
     def aggregators_of(plan: Plan) -> int:
-        """The number of parties that are no devices."""
+        """The number of aggregators of ``plan``: parties that are no devices."""
 
     @cached_property
     def session(self) -> bytes:
@@ -132,7 +141,9 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
-        """The figures that the plan was resolved to; always equally many pieces."""
+        """Yield the arrays of figures that the plan was resolved to, always equally many; they enter the
+        hash.
+        """
 
     @property
     def protects_persons(self) -> bool:
@@ -145,7 +156,7 @@ class CommonTerms(ABC):
         return self.plan.parties.device_count
 
     def name(self, party: int) -> str:
-        """``device:3``, ``cloud`` and the like, by the name that the topology gives."""
+        """The name of the party of number ``party``, such as ``device:3``, or that given by the topology."""
         return self.plan.parties.titled(self.plain_name(party))
 
     def plain_name(self, party: int) -> str:
@@ -157,11 +168,11 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def _aggregator_name(self, node: int) -> str:
-        """The name of an aggregator by its kind and number."""
+        """The name by kind and number, such as ``edge:1``, of the aggregator with party number ``node``."""
 
     @abstractmethod
     def number_of(self, party: Party) -> int:
-        """The number of an observer that is a device or an aggregator."""
+        """The number in the terms of ``party``, a device or an aggregator."""
 
     @property
     @abstractmethod
@@ -177,23 +188,27 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def parents(self, party: int) -> tuple[int, ...]:
-        """Numbers of the aggregators that a device, or an edge, sends its answers to."""
+        """Numbers of the aggregators that the party of number ``party``, a device or an edge, answers to."""
 
     @abstractmethod
     def children(self, node: int) -> Mapping[int, bytes]:
-        """The parties that an aggregator asks: their numbers, and the public key of each."""
+        """The public keys, by number, of the parties that the aggregator of number ``node`` asks."""
 
     def largest_answer(self, node: int) -> int:
-        """An upper bound on the bytes of any frame between an aggregator and a child, in either direction."""
+        """An upper bound on the bytes of a frame between aggregator ``node`` and a child, in either
+        direction.
+        """
         return largest_answer(self.parameters, len(self.children(node)))
 
     @abstractmethod
     def is_masked(self, node: int) -> bool:
-        """Whether secure aggregation hides from an aggregator all but the sum of its children's messages."""
+        """Whether secure aggregation hides from aggregator ``node`` all but the sum of its children's
+        messages.
+        """
 
     @abstractmethod
     def may_lose_children(self, node: int) -> bool:
-        """Whether an aggregator goes on without a child that does not answer."""
+        """Whether aggregator ``node`` goes on without a child that does not answer."""
 
     @abstractmethod
     def asked_in(self, number: int, node: int) -> RoundPosition:
@@ -213,7 +228,7 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:
-        """How ``device`` encodes a message: the factor that it multiplies by, and its rounding and noise.
+        """The factor that ``device`` multiplies a message by, and how it is rounded and noised.
 
         ``None``: its weight is 0, and it sends nothing.
         """
@@ -234,7 +249,7 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def noise_steps(self, node: int, position: RoundPosition) -> float:
-        """The std of the noise that an aggregator adds to its sum, in steps of the grid; 0 for none."""
+        """The std of the noise that aggregator ``node`` adds to its sum, in steps of the grid; 0 for none."""
 
     @abstractmethod
     def noisy(self) -> npt.NDArray[np.bool_]:

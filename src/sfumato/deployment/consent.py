@@ -40,7 +40,7 @@ from sfumato.errors import SfumatoError
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.rounding import number, upper_bound
 from sfumato.schedule.rows.observers import unit_kinds
-from sfumato.spec.base import OpenUnit, Positive, Section, refuse
+from sfumato.spec.base import OpenUnit, Positive, Section, refused_error
 
 
 def _limit(value: Any) -> Any:
@@ -55,7 +55,7 @@ def _limit(value: Any) -> Any:
         limit = math.nan
     if not 0 <= limit < math.inf:
         words = "trusted (whom the spec trusts sees raw updates), [trusted, NUMBER], or any"
-        raise refuse("", value, f"must be a number of 0 or more, {words}")
+        raise refused_error("", value, f"must be a number of 0 or more, {words}")
     return ("trusted", limit) if is_both else limit
 
 
@@ -149,7 +149,7 @@ class Agreement:
 
     @property
     def notes(self) -> OwnersNotes:
-        """Notes the answers of this device in the run in its owner's ledger, before they are sent."""
+        """What notes the answers of this device in its owner's ledger, before they are sent."""
         return OwnersNotes(self.ledger, self.terms.session, self.device)
 
     def require_within_total(self, ledger: OwnersLedger) -> None:
@@ -248,7 +248,9 @@ def differences(consent: Consent, proposed: Consent) -> Iterator[str]:
 
 
 def _flat(value: Any, place: str = "") -> dict[str, str]:
-    """The values of nested sections, as they are printed, by dotted keys."""
+    """The values of nested sections as they are printed, by dotted key; ``place``: what the keys begin
+    with.
+    """
     if not isinstance(value, dict):
         return {place: ascii(value)}
     dotted = f"{place}." if place else ""
@@ -312,13 +314,15 @@ def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Ag
 
 
 def _compared(consent: Consent, terms: CommonTerms) -> list[str]:
-    """The kinds of units that the consent or the spec names, of those whose ε is computed."""
+    """The kinds of units whose ε is compared: those that the consent or the spec names and the run
+    computes.
+    """
     named = {*consent.epsilon, *unit_kinds(terms.plan)}
     return [kind for kind in computed_kinds(terms) if kind in named]
 
 
 def _noise_of(terms: CommonTerms, device: int) -> Iterator[str]:
-    """Who adds noise in this run, aggregators with their keys."""
+    """Yield sentences on who adds noise to what ``device`` sends in this run, aggregators with their keys."""
     noisy, made = terms.noisy(), set(terms.made_keys or ())
     if noisy[device]:
         yield f"{terms.name(device)} itself"
@@ -339,7 +343,7 @@ def _in_words(row: Guarantee) -> str:
 
 
 def _raw_in_words(terms: CommonTerms, row: Guarantee, device: int) -> str:
-    """What a trusted observer sees, a sentence."""
+    """A sentence on what the trusted observer of ``row`` sees of what ``device`` sends."""
     is_masked = any(map(terms.is_masked, terms.parents(device)))
     sees = f"the sum of what {row.unit} and others send" if is_masked else f"what {row.unit} sends"
     key = key_of(terms, row)[:KEY_DIGITS]
@@ -350,7 +354,10 @@ def _raw_in_words(terms: CommonTerms, row: Guarantee, device: int) -> str:
 def _require_within(
     terms: CommonTerms, consent: Consent, row: Guarantee, name: str, *, trusts: str | None
 ) -> None:
-    """Refuse a row that goes beyond ``consent``; ``trusts``: the key of an observer whom the spec trusts."""
+    """Refuse a row that goes beyond ``consent``; ``name``: of the observer, for the message.
+
+    ``trusts``: the key of an observer whom the spec trusts, in hexadecimal digits.
+    """
     allowed = consent.epsilon.get(row.unit_kind, {}).get(row.relation.kind)  # type: ignore[call-overload]
     if isinstance(allowed, tuple):
         allowed = "trusted" if trusts is not None else allowed[1]

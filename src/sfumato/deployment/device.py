@@ -59,8 +59,9 @@ class DeviceParty:
         self._parent = ParentHop(self.number, terms.parent(self.number), terms, identity, memory, noted)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Answer a frame of the parent. A question that was answered before gets the same whole numbers
-        again.
+        """Answer ``data``, a frame of the parent; returns the frames to send.
+
+        A question that was answered before gets the same whole numbers again.
 
         Raises:
             TransportError: the frame is rejected; nothing is sent, and no answer has changed.
@@ -84,7 +85,14 @@ class DeviceParty:
         return parent.answered(position, question, attempt, kept)
 
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
-        """What is sent: the message in steps of the grid, rounded at random, with noise ``[M]``; or zeros."""
+        """The message in steps of the grid, rounded at random, with noise, ``[M]``; or zeros if it takes no
+        part.
+
+        Args:
+            position: of the aggregation.
+            model: to start from, ``[M]``.
+            question: hash of the question.
+        """
         terms, own, number = self._terms, self._identity, position.round
         if self._batches is None or self._batches[0] != number:
             context = round_context(own, terms.session, self.number, number)
@@ -98,7 +106,9 @@ class DeviceParty:
         return steps if self._takes_part(number) else np.zeros_like(steps)
 
     def _takes_part(self, number: int) -> bool:
-        """Whether this device takes part in a round: one coin for all of its aggregations, over restarts."""
+        """Whether this device takes part in round ``number``: one draw for all aggregations, kept over
+        restarts.
+        """
         plan, session = self._terms.plan, self._terms.session
         if not self._terms.devices_draw:
             return True

@@ -19,7 +19,7 @@ _FIRST = RoundPosition(0, 0)
 
 
 def duties(terms: CommonTerms, party: int) -> tuple[str, ...]:
-    """What ``party`` does in every round, a sentence each, by the terms."""
+    """What party number ``party`` does in every round by the terms, a sentence each."""
     if isinstance(terms, GroupTerms):
         return _of_worker(terms, party) if party < terms.device_count else _of_master(terms, party)
     assert isinstance(terms, DeploymentTerms)
@@ -59,6 +59,9 @@ def whose_keys_were_made(terms: CommonTerms, party: int) -> tuple[str, ...]:
 
 
 def _of_device(terms: DeploymentTerms, device: int) -> str:
+    """A sentence on the clip of device number ``device``, its rounding and noise, and how its message
+    counts.
+    """
     plan, grid, own = terms.plan, terms.grid(_FIRST), np.array([device], np.int64)
     clip = plan.spec.privacy.clip
     assert clip is not None  # what is refused sees to it
@@ -90,7 +93,9 @@ def _of_worker(terms: GroupTerms, worker: int) -> tuple[str, ...]:
 
 
 def _of_master(terms: GroupTerms, master: int) -> tuple[str, ...]:
-    """What the master of a group does to the sum of its messages, and to whom it sends the group's model."""
+    """Sentences on what the master of a group does to the sum of its messages, and whom it sends the model
+    to.
+    """
     position = terms.asked_in(terms.round_after(None), master)
     grid, workers = terms.grid(position), len(terms.children(master))
     std = terms.noise_steps(master, position) / grid.scale
@@ -140,7 +145,7 @@ def _adds_noise_below(terms: DeploymentTerms, parent: int) -> bool:
 
 
 def _of_draws_below(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
-    """Whether an aggregator sees which devices take part, and has to keep that secret."""
+    """Sentences on whether aggregator ``node`` sees which devices take part, and must keep that secret."""
     is_above_devices = min(terms.children(node)) < terms.device_count
     if (count := terms.drawn_below(node)) is not None:
         draws = f"It draws {count:,} of them for each round, which are the only ones that it adds up"
@@ -163,7 +168,7 @@ def _encoded(grid: IntegerGrid, share: float, std: float) -> str:
 
 
 def _of_parent(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
-    """Who gets the messages of ``party``, and how."""
+    """A sentence on who gets the messages of ``party``, and whether singly or summed."""
     parent = terms.parent(party)
     children, fewest = len(terms.children(parent)), terms.fewest(parent)
     among = "all" if fewest == children else f"at least {fewest:,} of the {children:,}"
@@ -174,6 +179,7 @@ def _of_parent(terms: DeploymentTerms, party: int) -> tuple[str, ...]:
 
 
 def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
+    """Sentences on what aggregator number ``node`` of a tree does, sees and adds."""
     tier, index = terms.place(node)
     grid, name = terms.grid(_FIRST), terms.name(node)
     weight = float(grid.weights[tier][index])
@@ -195,5 +201,7 @@ def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
 
 
 def _noise(std: float) -> str:
-    """Noise in words; its σ is never said to be more than it is."""
+    """Noise of standard deviation ``std``, in steps of the grid, in words; never said to be more than
+    it is.
+    """
     return f"discrete Gaussian noise of σ = {lower_bound(std)}"

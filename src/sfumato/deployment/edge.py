@@ -84,7 +84,7 @@ class EdgeParty:
         self._parent = ParentHop(number, terms.cloud, terms, identity, memory, on_survivors=None)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take a frame of the cloud or of a device; returns the frames that are sent then.
+        """Take ``data``, a frame of the cloud or of a device; returns the frames to send.
 
         A repeated question gets the same whole numbers again if it was answered. Else the round begins again,
         in which devices repeat their own answers.
@@ -102,7 +102,8 @@ class EdgeParty:
         return following if self._collection.missing else self._aggregated(self._collection)
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a device that does not answer; see `carrier.AggregatingParty`.
+        """Go on without device ``child``, which does not answer because of ``error``; returns the frames to
+        send.
 
         Raises:
             SfumatoError: ``error``, if no device may be lost; or too few are left, or an answer cannot be
@@ -113,7 +114,7 @@ class EdgeParty:
         return following if done is None or done.missing else self._aggregated(done)
 
     def _asked(self, data: bytes) -> list[bytes]:
-        """Begin the round that the cloud asks for."""
+        """Begin the round that the cloud asks for in frame ``data``; returns the frames to send."""
         terms, memory = self._terms, self._memory
         position, attempt, model = self._parent.question(data)
         if position.aggregation != terms.last:  # others are recorded too, and are the edge's own business
@@ -129,7 +130,9 @@ class EdgeParty:
         return self._ask(RoundPosition(position.round, 0))
 
     def _ask(self, position: RoundPosition) -> list[bytes]:
-        """Questions for the devices about the first aggregation, from ``position`` on, without an answer."""
+        """Frames that ask the devices about the first aggregation from ``position`` on that has no answer
+        yet.
+        """
         terms, now = self._terms, self._round
         assert now is not None  # the callers have set it
         while position.aggregation < terms.last:
@@ -155,7 +158,11 @@ class EdgeParty:
         now.total = now.total + steps
 
     def _aggregated(self, done: Collection) -> list[bytes]:
-        """All devices have answered: note the edge's own aggregate and ask on, or answer the cloud."""
+        """Record the edge's own aggregate once all devices have answered in ``done``.
+
+        Returns:
+            The frames to send: the next questions, or the answer to the cloud.
+        """
         terms, position, now = self._terms, done.position, self._round
         assert now is not None  # there was a question
         context = answer_context(self._identity, terms.session, self.number, position, now.question)

@@ -28,7 +28,8 @@ def counted_children(
     memory: PartyMemory,
     randomness: Randomness,
 ) -> Collection[int]:
-    """The numbers of the children whose answers an aggregator adds up in a round: all, or those it draws.
+    """The numbers of the children whose answers aggregator ``node`` adds up in a round: all, or those it
+    draws.
 
     Args:
         terms: of the run.

@@ -76,7 +76,9 @@ def _sent(connection: socket.socket, data: bytes) -> bool:
 
 
 def _request(connection: socket.socket, most_bytes: int) -> bytes | None:
-    """The next frame, whenever it begins; ``None`` if the connection ends, or brings something else."""
+    """The next frame, of at most ``most_bytes``; ``None`` if the connection ends, or brings something
+    else.
+    """
     try:
         connection.settimeout(None)
         first = connection.recv(1)  # TLS cannot look at a byte and leave it there
@@ -86,7 +88,7 @@ def _request(connection: socket.socket, most_bytes: int) -> bytes | None:
 
 
 def _reply(party: FrameReceiver, data: bytes, on_refusal: Callable[[SfumatoError], object]) -> bytes:
-    """What goes back for one frame."""
+    """The bytes that go back for frame ``data``; ``on_refusal`` is called with the error if it is refused."""
     try:
         frames = party.receive(data)
     except MessageError as error:
@@ -137,12 +139,13 @@ def send_frame(
 
 
 def _printable(words: bytes) -> str:
-    """What another party says, as it may stand on a terminal and in a log."""
+    """``words``, what another party says, as text that may stand on a terminal and in a log, shortened."""
     text = words.decode(errors="replace")[:_MOST_SHOWN]
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _framed(data: bytes) -> bytes:
+    """``data`` after its length, as it goes over a connection."""
     return _LENGTH.pack(len(data)) + data
 
 
@@ -202,7 +205,7 @@ def exactly(connection: socket.socket, count: int, deadline: float, *, stall_s: 
 
 
 def _left(deadline: float, stall_s: float) -> float:
-    """How long the next piece may take.
+    """Seconds that the next piece may take: until ``deadline`` (monotonic clock), at most ``stall_s``.
 
     Raises:
         TimeoutError: the time is up.

@@ -52,7 +52,11 @@ class BetweenGroups:
             waiting = self._still_waiting(waiting)
 
     def _still_waiting(self, asked: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
-        """The questions without an answer, by worker and master; of a worker that answered nobody none."""
+        """Deliver the open questions ``asked``, by worker and master, and the answers to them.
+
+        Returns:
+            The questions that still wait for an answer, likewise; of a worker that answered nobody none.
+        """
         self.bytes_down += sum(len(data) for several in asked.values() for data in several.values())
         answers = self.calls(
             [partial(told, self.workers[worker], list(several.values())) for worker, several in asked.items()]
@@ -68,7 +72,8 @@ class BetweenGroups:
         return left
 
     def _up(self, worker: int, data: bytes) -> int:
-        """Deliver an answer of a worker to the master that it is for, whose number is returned.
+        """Deliver ``data``, an answer of ``worker``, to the master that it is for; returns the master's
+        number.
 
         Raises:
             SfumatoError: the master refuses it, or it says another sender or is for somebody else.

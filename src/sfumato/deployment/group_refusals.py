@@ -69,12 +69,15 @@ def _of_groups(plan: GroupPlan) -> Refusals:
 
 
 def _require_grid(plan: GroupPlan, group: int, parameters: int) -> None:
-    """Refuse a group whose messages have no grid, or noise that is beyond it; all rounds are alike."""
+    """Refuse a group whose messages have no grid, or noise that is beyond it; ``parameters``: P of a model.
+
+    All rounds are alike.
+    """
     grid = group_integer_grid(plan, 0, group, parameters)
     noise, bound = float(plan.noise_std(0)[group]), float(plan.bounds[group])
     master = bool(plan.trusted[group])
     try:
-        grid.device(0, bound, 0.0 if master else noise)
+        grid.device_rounding(0, bound, 0.0 if master else noise)
     except QuantisationError as error:
         raise SpecError("privacy.noise", None, f"must fit the grid of messages: {error}") from None
     steps = grid.node_steps(0, 0, noise / float(plan.denominators[group])) if master else 0.0

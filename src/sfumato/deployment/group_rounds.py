@@ -57,7 +57,9 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
         return self._state(0, models, self._server.initial(models))
 
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
-        """Run round ``state.round``, whose models ``[M, P]`` are those of the groups of M masters.
+        """Run round ``state.round`` with the parties; returns the state after it, and its measurements.
+
+        The models ``[M, P]`` of the state are those of the groups of the M masters here.
 
         Raises:
             RunError: somebody did not answer, or parties of other terms began the run.
@@ -95,7 +97,9 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
         return torch.stack(averages)
 
     def _noise_std(self, number: int) -> float:
-        """The root mean square over groups of the std of all noise in a group's average."""
+        """The root mean square over groups of the std of all noise in a group's average after round
+        ``number``.
+        """
         terms = self._terms
         grids = [terms.grid(terms.asked_in(number, master.number)) for master in self._masters]
         declared = terms.plan.model_noise_std(number)[[terms.group(one.number) for one in self._masters]]

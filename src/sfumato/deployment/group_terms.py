@@ -34,7 +34,7 @@ class GroupTerms(CommonTerms):
 
     @staticmethod
     def deployable(plan: Plan, parameters: int) -> GroupPlan:
-        """``plan`` itself, after a check that it can be deployed; see `require_deployable_groups`.
+        """``plan`` itself, after a check that it can be deployed; ``parameters``: P of each model.
 
         Raises:
             SpecError: it cannot be deployed; the message names the key.
@@ -44,11 +44,11 @@ class GroupTerms(CommonTerms):
 
     @staticmethod
     def aggregators_of(plan: Plan) -> int:
-        """The number of masters."""
+        """The number of masters in ``plan``."""
         return cast(GroupPlan, plan).groups.count
 
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
-        """See `CommonTerms`."""
+        """Yield the arrays of figures that the plan was resolved to; see `CommonTerms`."""
         plan = self.plan
         yield from (self.examples, plan.groups.members, plan.groups.offsets)
         yield from (
@@ -68,7 +68,7 @@ class GroupTerms(CommonTerms):
         return master - self.device_count
 
     def _aggregator_name(self, node: int) -> str:
-        """``master:0``."""
+        """The name, such as ``master:0``, of the master with party number ``node``."""
         return f"master:{self.group(node)}"
 
     def number_of(self, party: Party) -> int:
@@ -77,25 +77,25 @@ class GroupTerms(CommonTerms):
 
     @property
     def heads(self) -> tuple[int, ...]:
-        """The masters of all groups."""
+        """Party numbers of the masters of all groups, which have no parent."""
         return tuple(map(self.master, range(self.plan.groups.count)))
 
     def parents(self, party: int) -> tuple[int, ...]:
-        """The masters of a worker's groups."""
+        """Party numbers of the masters of the groups of worker ``party``."""
         return tuple(self.master(group) for group in self.plan.groups.groups_of(party).tolist())
 
     def children(self, node: int) -> Mapping[int, bytes]:
-        """The workers of a master's group: their numbers, and the public key of each."""
+        """The public keys of the workers of a group, by number; ``node``: party number of its master."""
         return {
             worker: self.keys[worker] for worker in self.plan.groups.members_of(self.group(node)).tolist()
         }
 
     def is_masked(self, node: int) -> bool:
-        """False: secure aggregation in groups cannot be deployed."""
+        """Always false, whatever ``node``: secure aggregation in groups cannot be deployed."""
         return False
 
     def may_lose_children(self, node: int) -> bool:
-        """False: every worker takes part in every round."""
+        """Always false, whatever ``node``: every worker takes part in every round."""
         return False
 
     def merges_in(self, number: int) -> bool:
@@ -140,13 +140,16 @@ class GroupTerms(CommonTerms):
         return group_integer_grid(self.plan, position.round, position.aggregation, self.parameters)
 
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:
-        """How a worker encodes a message: the factor that it multiplies by, and its rounding and noise."""
+        """The factor that worker ``device`` multiplies a message by, and how it is rounded and noised."""
         plan, group, grid = self.plan, position.aggregation, self.grid(position)
         std = 0.0 if plan.trusted[group] else float(plan.noise_std(position.round)[group])
-        return float(grid.shares[0]), grid.device(0, float(plan.bounds[group]), std)
+        return float(grid.shares[0]), grid.device_rounding(0, float(plan.bounds[group]), std)
 
     def noise_steps(self, node: int, position: RoundPosition) -> float:
-        """The std of the noise that a trusted master adds to its sum, in steps of the grid; 0 for none."""
+        """The std of the noise that master ``node`` (a party number) adds to its sum, in steps of the grid.
+
+        0 if it is not trusted: then workers add the noise.
+        """
         plan, group = self.plan, self.group(node)
         if not plan.trusted[group]:
             return 0.0

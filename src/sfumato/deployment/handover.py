@@ -108,6 +108,8 @@ def hand_over(spec: Spec, parties: Path, out: Path) -> HandedOver:
 def _require_different(parties: Path, sent: Mapping[str, PublicKeys]) -> None:
     """Refuse two parties with one key, or with certificates that TLS would take for one another.
 
+    ``parties``: the file, for the message; ``sent``: public keys by name of the party.
+
     Raises:
         SpecError: there are two.
     """
@@ -123,7 +125,7 @@ def _require_different(parties: Path, sent: Mapping[str, PublicKeys]) -> None:
 
 
 def _write_folder(folder: Path, terms: CommonTerms, number: int, entry: PartyEntry, hops: Hops) -> None:
-    """Write the folder of a party, but for keys and rows."""
+    """Write the folder of party ``number``, but for keys and rows."""
     given = {} if entry.data is None else {"data": entry.data}
     write_terms(folder, terms, number, **given)
     text = yaml.safe_dump(hops.model_dump(mode="json", exclude_none=True), sort_keys=False)
@@ -135,7 +137,9 @@ def _write_folder(folder: Path, terms: CommonTerms, number: int, entry: PartyEnt
 def _hops(
     terms: CommonTerms, number: int, entries: Sequence[PartyEntry], public: Sequence[PublicKeys]
 ) -> Hops:
-    """The hops of a party."""
+    """The hops of party ``number``: addresses from ``entries`` and certificates from ``public``, by
+    number.
+    """
     parents = []
     for above in () if number in terms.heads else terms.parents(number):
         address, shown = entries[above].address, public[above]

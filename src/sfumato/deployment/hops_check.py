@@ -133,6 +133,8 @@ def _check_hops(
 def _could_start(folder: Path, said: Invitation, terms: CommonTerms, *, confirm: bool) -> Iterator[str]:
     """What a party would say if it started; a device without a consent gets one to read.
 
+    ``confirm``: whether the owner of the device hereby agrees to the consent in its folder.
+
     Raises:
         SfumatoError: it could not start.
     """
@@ -185,12 +187,12 @@ class _Nobody:
     """A child that is not asked."""
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Nothing is sent by a check."""
+        """Fail: a check sends no frames, so ``data`` cannot come."""
         raise AssertionError
 
 
 def _dial(own: OwnEnd, parent: DialedParent, deadline: float) -> None:
-    """Dial a parent until it answers; see `dial` for errors."""
+    """Dial ``parent`` until it answers or ``deadline`` (seconds, monotonic clock); see `dial` for errors."""
     while True:
         try:
             dial(own, parent, parent.address).close()
@@ -202,7 +204,7 @@ def _dial(own: OwnEnd, parent: DialedParent, deadline: float) -> None:
 
 
 def _wait_for_children(door: ChildrenDoor, hops: Neighbours, deadline: float) -> None:
-    """Wait until all children have dialed.
+    """Wait until all children have dialed, at most until ``deadline`` (seconds, monotonic clock).
 
     Raises:
         RunError: some have not.

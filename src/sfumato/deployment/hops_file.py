@@ -65,7 +65,7 @@ def read_hops(folder: Path) -> Hops:
 
 
 def address_of(text: str, place: str) -> tuple[str, int]:
-    """The host and the port of ``HOST:PORT``; an IPv6 address stands in brackets.
+    """The host and the port of ``text``, which is ``HOST:PORT``; an IPv6 address stands in brackets.
 
     Raises:
         SpecError: ``text`` is no such address; the message names ``place``.

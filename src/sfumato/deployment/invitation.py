@@ -117,7 +117,8 @@ def write_invitation(
     data: Dataset | None,
     loop: LoopCode | None = None,
 ) -> None:
-    """Write what the folder of a party holds besides its key and its memory.
+    """Write the files of a party's folder other than its key and memory: the terms and, of a device, its rows
+    and a proposed consent.
 
     Args:
         folder: of the party.
@@ -151,7 +152,7 @@ def write_invitation(
 
 
 def write_terms(folder: Path, terms: CommonTerms, number: int, **more: Any) -> None:
-    """Write ``spec.yaml`` and ``terms.yaml`` of a party; ``more`` are further keys of the latter.
+    """Write ``spec.yaml`` and ``terms.yaml`` of party ``number``; ``more`` are further keys of the latter.
 
     Raises:
         RunError: they cannot be written.
@@ -225,7 +226,10 @@ def different_from_proposed(folder: Path, said: Invitation, terms: CommonTerms) 
 
 
 def _proposed(folder: Path, terms: CommonTerms, number: int, named: str) -> Consent:
-    """What is proposed to the owner of a device with these rows; its ledger need not be there yet."""
+    """The consent that is proposed to the owner of device ``number``; its ledger need not be there yet.
+
+    ``named``: path of the file of its rows, as the consent names it.
+    """
     data = read_rows(rows_path(folder, named))
     rows = packed_rows(replace(data, train_persons=None))  # the same ledger in runs of another unit
     ledger = _ledger_of(rows if len(data.train_labels) else b"%d of none" % number)
@@ -240,7 +244,7 @@ def _led_to(folder: Path, named: str) -> str:
 
 
 def _ledger_of(packed: bytes) -> Path:
-    """Where the ledger for a proposed consent is.
+    """The path of the ledger for a proposed consent; ``packed``: the rows as bytes.
 
     All are in one folder of the user's, and named by a hash of the rows with a key that is kept there: the
     same rows have the same ledger in every run, and the name tells nobody else which rows they are.
@@ -267,7 +271,7 @@ def ledger_path(consent: Consent, folder: Path) -> Path:
 
 
 def read_terms(folder: Path) -> tuple[Invitation, CommonTerms]:
-    """The file ``terms.yaml`` in a party's folder, and the terms of the run, which the party computes.
+    """The content of ``terms.yaml`` in a party's folder, and the terms of the run, computed from it.
 
     Raises:
         SpecError: a file cannot be read or does not fit the others.

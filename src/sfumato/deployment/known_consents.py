@@ -101,7 +101,9 @@ def is_known(consent: Path, session: bytes) -> bool:
 
 
 def require_known(consent: Path, session: bytes) -> None:
-    """Check that a consent counts; see `is_known`.
+    """Check that the consent at this path counts for a session's terms; see `is_known`.
+
+    ``session``: hash of the terms, 32 bytes.
 
     Raises:
         RunError: it does not, or cannot be read.
@@ -117,7 +119,7 @@ def confirming(folder: Path) -> str:
 
 
 def _proposed(consent: Path, session: bytes) -> Path:
-    """The mark of a proposal."""
+    """The path of the mark that a consent was proposed for the terms with hash ``session``."""
     return _mark(b"proposed consent", consent, session)
 
 

@@ -104,7 +104,7 @@ class OwnersLedger:
             raise
 
     def holds(self, cost: RunCost) -> bool:
-        """Whether the run of ``cost`` is in the ledger already.
+        """Whether the run of ``cost`` is entered in the ledger already.
 
         Raises:
             SessionMemoryError: the ledger cannot be read.
@@ -123,7 +123,7 @@ class OwnersLedger:
         return {row[0] for row in self._file.execute("SELECT DISTINCT neighbours FROM told")}
 
     def lacks(self, unit: str) -> bool:
-        """Whether there is a run for which no ε of this kind of unit is recorded."""
+        """Whether the ledger has a run for which no ε of this kind of ``unit`` is recorded."""
         query = "SELECT 1 FROM told GROUP BY session, device HAVING TOTAL(unit = ?) = 0 LIMIT 1"
         return self._file.first(query, (unit,)) is not None
 
@@ -147,7 +147,7 @@ class OwnersLedger:
         return float(row[0]), float(row[1])
 
     def book(self, cost: RunCost) -> None:
-        """Add a run.
+        """Record a run in the ledger: ``cost`` has its ε towards each observer, by kind of unit.
 
         Raises:
             SessionMemoryError: it cannot be recorded, or is there already.

@@ -72,7 +72,7 @@ class OwnRows:
             features = features.float()  # whole numbers are token ids only where the spec has tokens
         elif features.is_floating_point():
             raise DataError(f"features of {terms.name(device)} must be token ids, which are whole numbers")
-        self._features, self._targets = features, torch.from_numpy(data.learnt(plan.spec.data.task)[0])
+        self._features, self._targets = features, torch.from_numpy(data.targets_for(plan.spec.data.task)[0])
         self._loss = checked_loss(plan.spec, self._model, features, self._targets)
 
     def _made_engine(self) -> Engine:
@@ -144,7 +144,7 @@ class LocalData(OwnRows):
             self._own = LoopTraining(loop, device, terms, self._model, rows, data.facts.outputs, say)
 
     def message(self, position: RoundPosition, model: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
-        """The message before rounding and noise ``[M]``: the clipped, weighted update. Private.
+        """The message ``[M]`` before rounding and noise: the clipped, weighted update of one device. Private.
 
         It is zeros, and not an error, where the update is not finite or longer than declared: an error would
         tell of the data.

@@ -101,7 +101,9 @@ class PartyFolders(ABC, Generic[T]):
         """
 
     def forget(self, number: int) -> None:
-        """Close the folder of a party and drop its key: from now on a process of its own uses them."""
+        """Close the folder of party ``number`` and drop its key: from now on a process of its own uses
+        them.
+        """
         self.folders.pop(number).close()
 
     def close(self) -> None:
@@ -123,7 +125,7 @@ class LocalParties(PartyFolders[DeploymentTerms]):
         sources: Collection[str],
         calls: Calls = in_turn,
     ) -> DeployedRounds:
-        """What plays the rounds of the run; see `PartyFolders.rounds`."""
+        """What plays the rounds of the run; the arguments are those of `PartyFolders.rounds`."""
         terms, own = self.terms, self.folders[self.terms.cloud]
         cloud = CloudParty(terms, own.identity, own.memory, randomness(terms.cloud))
         parents = {number: terms.parent(number) for number in parties}
@@ -146,7 +148,7 @@ class LocalGroups(PartyFolders[GroupTerms]):
         sources: Collection[str],
         calls: Calls = in_turn,
     ) -> DeployedGroupRounds:
-        """What plays the rounds of the run; see `PartyFolders.rounds`."""
+        """What plays the rounds of the run; the arguments are those of `PartyFolders.rounds`."""
         terms, masters = self.terms, dict[int, AskingParty]()
         for number in terms.heads:
             own = self.folders[number]
@@ -160,13 +162,19 @@ class LocalGroups(PartyFolders[GroupTerms]):
 def local_parties_of(
     session: Session, folder: Path, run: Path, purpose: str, *, resume: bool
 ) -> LocalParties | LocalGroups:
-    """The folders of all parties of a run, of a tree or of groups; arguments as of `PartyFolders`."""
+    """The folders of all parties of a run, of a tree or of groups.
+
+    ``purpose``, ``resume`` and the others are the arguments of `PartyFolders`.
+    """
     kind = LocalGroups if family_of(session.plan.spec) is GROUPS else LocalParties
     return kind(session, folder, run, purpose, resume=resume)
 
 
 def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:
-    """The label of the run that is resumed, or a new one; kept for every run folder by itself."""
+    """The label of the run that is resumed, or a new one for the spec called ``name``.
+
+    It is kept for every run folder by itself.
+    """
     place = parties / f"label-{digest(b'run folder', str(run.resolve()).encode())[:8].hex()}"
     if resume and place.exists():
         return read_text(place).strip()

@@ -126,7 +126,13 @@ def _all_started(
     on_step: Callable[[str], object],
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """The children of the heads; all parties, and Flower if it carries frames, end when ``opened`` does."""
+    """Start all parties as processes, and Flower if it carries frames; they end when ``opened`` is closed.
+
+    The arguments are those of `deploy_locally`; ``local``: the parties' folders.
+
+    Returns:
+        The children of the aggregators without a parent, by number.
+    """
     relays = None
     if flower is not None:
         terms, names = local.terms, [place.name for place in local.places]
@@ -145,7 +151,10 @@ def _all_started(
 
 
 def _invite(local: PartyFolders[Any], doors: Doors, loop: LoopCode | None) -> None:
-    """Write the folders of all parties but the heads, and close them: their own processes open them."""
+    """Write the folders of all parties but the heads, and close them: their own processes open them.
+
+    ``local``: the parties' folders; ``doors``: their sockets.
+    """
     rows, terms = local.rows(), local.terms
     for number, place in enumerate(local.places):
         if number not in terms.heads:
@@ -161,7 +170,13 @@ def _started(
     opened: ExitStack,
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """The children of the heads; all parties are processes that answer now, and end when ``opened`` does."""
+    """Start all parties as processes and wait until they answer; they end when ``opened`` is closed.
+
+    ``local``: their folders; ``command`` and ``on_words``: as of `deploy_locally`.
+
+    Returns:
+        The children of the aggregators without a parent, by number.
+    """
     processes = {
         number: opened.enter_context(_Process(place, doors.own[number], command(place)))
         for number, place in enumerate(local.places)

@@ -109,7 +109,9 @@ class MaskedChild:
         self._position, self._question, self._attempt = RoundPosition(0, 0), b"", b""
 
     def begin(self, position: RoundPosition, question: bytes, attempt: bytes) -> list[bytes]:
-        """Begin a session for a recorded answer; returns the frame that advertises its keys.
+        """Begin a session for a recorded answer; returns the frame that advertises its keys, as a list.
+
+        ``question``: hash of the question; ``attempt``: 16 bytes that the parent drew.
 
         Raises:
             RepeatedSessionError: this attempt was begun before.
@@ -123,7 +125,7 @@ class MaskedChild:
         return self._sent(client.advertise())
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Answer a frame of the session that was begun last; returns the frames to send.
+        """Answer ``data``, a frame of the session that was begun last; returns the frames to send.
 
         Raises:
             TransportError: the frame is rejected; nothing is sent.

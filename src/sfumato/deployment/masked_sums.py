@@ -108,7 +108,8 @@ class MaskedCollection:
         return questions_for(sorted(self._waiting), self._terms, self._node, payload, self._identity)
 
     def add(self, data: bytes) -> list[bytes]:
-        """Take a message of the session; returns the messages of the next phase when all have sent theirs.
+        """Take ``data``, a message of the session; returns the messages of the next phase when all have sent
+        theirs.
 
         Raises:
             MessageError: the message is rejected; the session is unchanged.
@@ -154,7 +155,7 @@ class MaskedCollection:
         return [] if self._waiting else self._closed()
 
     def _closed(self) -> list[bytes]:
-        """End the phase that is open; the messages of the next one."""
+        """End the phase that is open; returns the frames of the next one."""
         ended = self._server.phase
         try:
             messages = self._server.close()
@@ -167,7 +168,7 @@ class MaskedCollection:
         return self._sent(messages)
 
     def _sent(self, messages: Mapping[int, bytes]) -> list[bytes]:
-        """The messages of a new phase as frames; all have to answer them."""
+        """Frames with the ``messages`` of a new phase, by number of a child; all have to answer them."""
         if self._server.phase is not Phase.DONE:
             self._waiting = {self._children[place] for place in messages}
         frames = []
@@ -188,7 +189,8 @@ def collection_of(
     memory: PartyMemory,
     randomness: Randomness,
 ) -> Collection:
-    """A new collection of an aggregator, plain or masked like its hop; arguments as of `MaskedCollection`.
+    """A new collection of aggregator ``node``, plain or masked like its hop; arguments as of
+    `MaskedCollection`.
 
     ``randomness``: its secret choices, by which it may draw whose answers it adds up.
     """

@@ -25,16 +25,16 @@ class MasterRounds(DeployedGroupRounds):
         return state.model[0]
 
     def artifacts(self, state: DeployedState) -> dict[str, Tensor]:
-        """None: `model` is all that there is."""
+        """Always an empty dict: the model of the group is all that is kept."""
         return {}
 
     def scores(self, state: DeployedState, examination: Evaluator) -> dict[str, float]:
-        """Accuracy, loss and further metrics of the group's model on the test set of whoever has it here."""
+        """Accuracy, loss and further metrics, by name, of the group's model on the test set that is here."""
         found = examination.score(state.model[0])
         return {"accuracy": found.accuracy, "loss": found.loss, **found.measures}
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """As of `PlayedRounds`, with the group's index."""
+        """The facts of `PlayedRounds.realised_facts`, with the index of the group."""
         facts = super().realised_facts(state)
         (master,) = self._masters
         return facts | {"deployed": facts["deployed"] | {"group": self._terms.group(master.number)}}

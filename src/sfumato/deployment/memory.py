@@ -176,7 +176,12 @@ class PartyMemory:
         return self.claim(_survivors_of(session, node, position), listed) or listed
 
     def survivors(self, session: bytes, node: int, position: RoundPosition) -> bytes | None:
-        """The list of survivors that is recorded for an aggregation; ``None`` if there is none.
+        """The list of survivors that is recorded for an aggregation, as bytes; ``None`` if there is none.
+
+        Args:
+            session: of the run, 32 bytes.
+            node: number of the aggregator.
+            position: of the aggregation.
 
         Raises:
             SessionMemoryError: the file cannot be read.
@@ -186,7 +191,9 @@ class PartyMemory:
         return None if row is None else bytes(row[0])
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer a question once; see `SessionMemory.claim`."""
+        """Claim the right to answer ``question`` once; ``digest`` and the result as of
+        `SessionMemory.claim`.
+        """
         return claim_in(self._file, question, digest)
 
     def close(self) -> None:
@@ -195,5 +202,8 @@ class PartyMemory:
 
 
 def _survivors_of(session: bytes, node: int, position: RoundPosition) -> bytes:
-    """What claims know the list of survivors of an aggregation by."""
+    """The 32 bytes by which claims know the list of survivors of an aggregation of aggregator ``node``.
+
+    ``session``: of the run.
+    """
     return digest(b"survivors of", session, *(number.to_bytes(8, "big") for number in (node, *position)))

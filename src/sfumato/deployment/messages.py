@@ -68,7 +68,10 @@ def question_hash(position: RoundPosition, model: Model) -> bytes:
 
 
 def encode_question(position: RoundPosition, model: Model, attempt: bytes = NO_ATTEMPT) -> bytes:
-    """The payload of a question, which sends ``model``, float32 ``[M]``, to be trained."""
+    """The payload of a question, which sends ``model``, float32 ``[M]``, to be trained.
+
+    ``attempt``: 16 bytes that name a session of secure aggregation; zeros without one.
+    """
     return _POSITION.pack(*position) + attempt + model.astype("<f4").tobytes()
 
 
@@ -96,7 +99,7 @@ def largest_answer(parameters: int, children: int) -> int:
 
 
 def encode_answer(position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
-    """The payload of an answer to the question with this hash.
+    """The payload of an answer to the question with the hash ``question``, 32 bytes.
 
     ``steps``: the answer ``[M]``, in steps of the grid.
     """
@@ -114,12 +117,12 @@ def decode_answer(payload: bytes, length: int) -> tuple[RoundPosition, bytes, In
 
 
 def steps_as_bytes(steps: IntArray) -> bytes:
-    """Whole numbers ``[M]`` as bytes: int64, little-endian, as in answers and memories."""
+    """The whole numbers ``steps`` ``[M]`` as bytes: int64, little-endian, as in answers and memories."""
     return steps.astype("<i8").tobytes()
 
 
 def steps_from_bytes(kept: bytes) -> IntArray:
-    """The whole numbers ``[M]`` that `steps_as_bytes` packed."""
+    """The whole numbers ``[M]`` that `steps_as_bytes` packed into ``kept``, int64."""
     return np.frombuffer(kept, "<i8").astype(np.int64)
 
 
@@ -144,7 +147,13 @@ def decode_masking(payload: bytes) -> tuple[RoundPosition, bytes, bytes]:
 def _decode(
     payload: bytes, between: int, length: int, kind: str
 ) -> tuple[RoundPosition, bytes, npt.NDArray[np.generic]]:
-    """A position, so many bytes, and a vector."""
+    """The position, the next ``between`` bytes, and the vector of ``length`` numbers in ``payload``.
+
+    ``kind``: NumPy's name of the numbers' type.
+
+    Raises:
+        MalformedMessageError: the payload has another length.
+    """
     start = _POSITION.size + between
     wanted = start + length * np.dtype(kind).itemsize
     if len(payload) != wanted:

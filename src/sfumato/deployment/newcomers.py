@@ -75,7 +75,9 @@ class Newcomers:
 
 
 def network_of(host: str) -> str:
-    """The network that a connection counts for: its IPv4 address; the /64 network of an IPv6 address."""
+    """The network that a connection from address ``host`` counts for: an IPv4 address, or the /64 of an IPv6
+    one.
+    """
     found = ipaddress.ip_address(host.partition("%")[0])
     return host if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
 

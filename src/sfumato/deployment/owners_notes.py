@@ -40,7 +40,9 @@ class OwnersNotes:
         self._note(self.session, position, commitment)
 
     def coin(self, number: int, commitment: bytes) -> None:
-        """Note the draw of whether the device takes part in round ``number``, before it answers.
+        """Note, before the device answers, whether it drew to take part in round ``number``.
+
+        ``commitment``: from `PartyMemory.commitment`.
 
         Raises:
             SessionMemoryError: a copy of this device has made another draw.
@@ -56,5 +58,8 @@ class OwnersNotes:
         self._note(digest(b"signs survivors", self.session), position, digest(b"signed", listed))
 
     def _note(self, what: bytes, position: RoundPosition, content: bytes) -> None:
+        """Enter ``content``, 32 bytes, as the answer of kind ``what`` about ``position`` into the owner's
+        ledger.
+        """
         with closing(OwnersLedger(self.ledger)) as ledger:
             ledger.note(what, self.device, position, content)

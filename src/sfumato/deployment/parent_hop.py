@@ -47,7 +47,7 @@ class ParentHop:
             self._masked = MaskedChild(number, terms, identity, memory, on_survivors)
 
     def masks(self, data: bytes) -> list[bytes] | None:
-        """Answer a frame of secure aggregation; returns the frames to send, or ``None`` for any other frame.
+        """Answer ``data`` if it is a frame of secure aggregation; returns the frames to send, else ``None``.
 
         Raises:
             TransportError: the frame is rejected; nothing is sent.
@@ -57,7 +57,7 @@ class ParentHop:
         return self._masked.receive(data)
 
     def question(self, data: bytes) -> tuple[RoundPosition, bytes, Model]:
-        """Open a question of the parent: its position, its attempt and its model ``[M]``.
+        """Open ``data``, a question of the parent: its position, its attempt and its model ``[M]``.
 
         Raises:
             TransportError: the frame is rejected.
@@ -73,7 +73,10 @@ class ParentHop:
         return decode_question(frame.payload, terms.parameters)
 
     def kept(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
-        """The bytes to record of an answer ``steps`` ``[M]``: its frame, or on a masked hop the numbers."""
+        """The bytes to record of an answer ``steps`` ``[M]`` to the question with the hash ``question``.
+
+        They are its frame, or on a masked hop the numbers.
+        """
         if self._masked is not None:
             return steps_as_bytes(steps)
         payload = encode_answer(position, question, steps)
@@ -81,9 +84,9 @@ class ParentHop:
         return seal_frame(frame, self._identity)
 
     def answered(self, position: RoundPosition, question: bytes, attempt: bytes, kept: bytes) -> list[bytes]:
-        """The frames to send after an answer is recorded: the answer, or the begin of its secure aggregation.
+        """The frames to send once an answer is recorded: the answer, or the first of its secure aggregation.
 
-        ``kept``: the record, from `kept`.
+        ``question``: its hash; ``attempt``: of the parent; ``kept``: the record, from `kept`.
 
         Raises:
             RepeatedSessionError: this attempt was begun before.

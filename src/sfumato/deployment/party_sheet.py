@@ -64,7 +64,7 @@ def sheet(
 
 
 def _whom_it_meets(terms: CommonTerms, number: int, hops: Hops) -> list[str]:
-    """The connections of a party, in words."""
+    """Sentences on the connections of party ``number``."""
     said = []
     for parent in hops.parents:
         said.append(f"It dials {terms.name(parent.number)} at {parent.address}, over TLS 1.3.")
@@ -75,7 +75,10 @@ def _whom_it_meets(terms: CommonTerms, number: int, hops: Hops) -> list[str]:
 
 
 def keys_in_words(terms: CommonTerms, number: int) -> list[str]:
-    """Sentences with the first digits of keys, for owners to compare, and on keys that the deployer made."""
+    """Sentences for the owner of party ``number`` with the first digits of keys, to be compared.
+
+    They also say which keys the deployer made.
+    """
     said = [f"All owners have the same session: {terms.session.hex()[:KEY_DIGITS]}."]
     said.append(f"Its own key, in its public.yaml, begins {terms.keys[number].hex()[:KEY_DIGITS]}.")
     for parent in () if number in terms.heads else terms.parents(number):
@@ -85,7 +88,10 @@ def keys_in_words(terms: CommonTerms, number: int) -> list[str]:
 
 
 def systemd_unit(terms: CommonTerms, number: int, folder: str) -> str:
-    """The text of ``party.service``: a systemd user unit that starts the party again after a crash only."""
+    """The text of ``party.service``: a systemd user unit that starts the party again only after a crash.
+
+    ``number``: of the party; ``folder``: the name of its folder.
+    """
     return f"""\
 # cp party.service ~/.config/systemd/user/sfumato-{folder}.service; systemctl --user start sfumato-{folder}
 # loginctl enable-linger: it then runs without a session of yours too.

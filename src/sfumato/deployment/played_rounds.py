@@ -77,7 +77,7 @@ class PlayedRounds(ABC, Generic[S]):
 
     @abstractmethod
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
-        """Run round ``state.round``.
+        """Run round ``state.round`` with the parties; returns the state after it, and its measurements.
 
         Raises:
             RunError: somebody did not answer, or parties of other terms began the run.
@@ -118,11 +118,13 @@ class PlayedRounds(ABC, Generic[S]):
         return self._simulated.model(self._simulated_state(state))
 
     def artifacts(self, state: DeployedState) -> dict[str, Tensor]:
-        """Further models that a finished run keeps: those of groups; none of a tree."""
+        """Further models that a finished run keeps, by file name: those of groups; empty for a tree."""
         return self._simulated.artifacts(self._simulated_state(state))
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """What ledger.json keeps of the deployment: its session, grid, sources of randomness and machines."""
+        """What ``ledger.json`` keeps of the deployment, by key: session, grid, sources of randomness,
+        machines.
+        """
         steps = self._steps()
         return {
             "sum_steps": [None] * len(steps),
@@ -135,11 +137,12 @@ class PlayedRounds(ABC, Generic[S]):
         return self._simulated.is_finite(self._simulated_state(state))
 
     def scores(self, state: DeployedState, examination: Evaluator) -> dict[str, float]:
-        """Accuracy, loss and further metrics on the test set of whoever writes the run folder."""
+        """Accuracy, loss and further metrics, by name, on the test set of whoever writes the run folder."""
         return self._simulated.scores(self._simulated_state(state), examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Refuse a pilot: it needs the norms of real parties' messages, which are private.
+        """Refuse a pilot of ``rounds`` rounds: it needs the norms of real parties' messages, which are
+        private.
 
         Raises:
             RunError: always.

@@ -13,7 +13,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only the user may read or write, whole or not at all.
+    """Write ``content`` to a file that only the user may read or write, whole or not at all.
 
     Raises:
         RunError: it cannot be written.
@@ -23,7 +23,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def followed(path: Path) -> tuple[Path, bool]:
-    """The file that an absolute path leads to, and whether a symbolic link is on the way."""
+    """The file that the absolute ``path`` leads to, and whether a symbolic link is on the way to it."""
     target = path.resolve()
     return target, target != Path(os.path.normpath(path))
 

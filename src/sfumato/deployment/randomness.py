@@ -126,7 +126,7 @@ class SystemRandomness:
     source = "operating system"
 
     def noise_key(self, position: RoundPosition, context: bytes) -> bytes:
-        """A new key of 32 bytes, another one at every call; see `Randomness.noise_key`."""
+        """A new key of 32 bytes, another one at every call; ``context``: as of `Randomness.noise_key`."""
         return digest(b"answer", os.urandom(KEY_BYTES), context)
 
     def batches(
@@ -138,7 +138,9 @@ class SystemRandomness:
         context: bytes,
         persons: IntArray | None = None,
     ) -> BatchPlan:
-        """Mini-batches that follow from ``context`` alone; see `Randomness.batches`."""
+        """Mini-batches that follow from ``context`` alone; the arguments are those of
+        `Randomness.batches`.
+        """
         from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
 
         draws = SecretDraws(digest(b"batches", context))
@@ -154,12 +156,12 @@ class SystemRandomness:
         )
 
     def takes_part(self, plan: TreePlan, number: int, context: bytes) -> bool:
-        """A new draw at every call; see `Randomness.takes_part`."""
+        """A new draw at every call; the arguments are those of `Randomness.takes_part`."""
         key = digest(b"takes part", os.urandom(KEY_BYTES), context)
         return secret_coin(key, plan.participants.rate)
 
     def chosen(self, plan: TreePlan, node: int, number: int, count: int, context: bytes) -> IntArray:
-        """A new draw at every call; see `Randomness.chosen`."""
+        """A new draw at every call; the arguments are those of `Randomness.chosen`."""
         key = digest(b"chosen", os.urandom(KEY_BYTES), context)
         return secret_choice(key, int(plan.tree.devices[node]), count)
 
@@ -200,7 +202,9 @@ def _below(stream: KeyStream, bound: int) -> int:
 
 
 def _work_of(plan: TreePlan | GroupPlan) -> tuple[int, int]:
-    """Local steps that a device trains at a time, where they are counted, and for how many rounds."""
+    """Number of local steps of one training of a device (1 a round where epochs are counted), and of its
+    rounds.
+    """
     if family_of(plan.spec) is TREE:
         return cast(TreePlan, plan).aggregations[-1].step, 1
     plan = cast(GroupPlan, plan)
@@ -228,7 +232,9 @@ class SecretDraws:
         return shuffled
 
     def geometric(self, p: float, *, size: int) -> npt.NDArray[np.int64]:
-        """``size`` independent numbers of trials up to the first success, which has probability ``p``."""
+        """``size`` independent numbers of trials up to the first success, of probability ``p`` each,
+        int64.
+        """
         if p >= 1:
             return np.ones(size, np.int64)
         failures = np.log(1 - self._stream.units(size)) / math.log1p(-p)

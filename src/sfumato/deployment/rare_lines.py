@@ -24,7 +24,8 @@ class RareLines:
         self._lock = threading.Lock()
 
     def say(self, about: Hashable, sentence: str) -> None:
-        """Say a sentence on a cause, unless one was said a while ago, or there are too many other causes.
+        """Tell a sentence about a cause, unless that cause was told of in the last `QUIET_S` seconds or too
+        many others were.
 
         Args:
             about: the cause.

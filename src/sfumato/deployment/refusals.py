@@ -84,6 +84,7 @@ def _require_grids(plan: TreePlan, parameters: int) -> None:
     """Refuse a plan where a round has no grid, several grids, or noise or messages beyond its grid.
 
     Looked at are all rounds: the unit of a round, on which its grid depends, follows the learning rate.
+    ``parameters``: M, length of the model's flat vector.
     """
     everybody = np.arange(plan.tree.device_count, dtype=np.int64)
     leaves = plan.tree.leaves_of(everybody)
@@ -107,14 +108,17 @@ def _require_grids(plan: TreePlan, parameters: int) -> None:
 def _require_noise_fits(
     plan: TreePlan, index: int, grid: IntegerGrid, leaves: IntArray, parameters: int
 ) -> None:
-    """Refuse noise that the sampler or the sums of 64 bits have no room for, at any device, edge or cloud."""
+    """Refuse noise that the sampler or the sums of 64 bits have no room for, at any device, edge or cloud.
+
+    ``index``: of the aggregation; ``parameters``: M.
+    """
     everybody = np.arange(plan.tree.device_count, dtype=np.int64)
     bounds = message_lengths(plan, index, everybody, parameters)
     stds = plan.device_stds_of(index, everybody)
     classes = np.unique(np.stack([leaves, bounds, stds])[:, bounds > 0], axis=1)
     try:
         for leaf, bound, std in classes.T.tolist():
-            grid.device(int(leaf), bound, std)
+            grid.device_rounding(int(leaf), bound, std)
     except QuantisationError as error:
         raise SpecError("privacy.noise", None, f"must fit the grid of messages: {error}") from None
     for tier in range(plan.tree.depth):
@@ -126,7 +130,10 @@ def _require_noise_fits(
 
 
 def refused_in_any_topology(spec: Spec) -> Refusals:
-    """Refusals of single keys of a spec, of trees and of groups."""
+    """The settings that no deployment has, of trees or of groups, as rows (applies, key, value, allowed).
+
+    If ``applies`` of a row is true, the spec is refused with an error about ``key``.
+    """
     training, privacy = spec.training, spec.privacy
     hops = [hop for hop in spec.transport if spec.transport[hop] == "air"]
     sent = f"transport.{hops[0]}" if hops else "transport"

@@ -93,7 +93,10 @@ def _workers_of(
     draws: Mapping[int, Randomness],
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """All workers of groups; every one has agreed."""
+    """All workers of groups, by number; every one has agreed.
+
+    ``draws``: secret choices by number; ``on_words``: called with every sentence agreed to.
+    """
     if loop is not None:
         require_own_loop_fits(local.terms.plan.spec)
     there: dict[int, FrameReceiver] = {}
@@ -107,7 +110,10 @@ def _workers_of(
 def _agreed(
     local: PartyFolders[Any], device: int, consent: Consent, on_words: Callable[[str], object]
 ) -> Agreement:
-    """The agreement of a device, whose ledger is made if it is missing."""
+    """The agreement of ``device``, whose ledger is made if it is missing.
+
+    ``local``: the parties' folders; ``on_words``: called with every sentence agreed to.
+    """
     ledger = Path(f"{ledger_path(consent, local.places[device])}-{device}")
     if not ledger.exists():
         OwnersLedger.create(ledger)
@@ -124,7 +130,10 @@ def _parties_of(
     draws: Mapping[int, Randomness],
     on_words: Callable[[str], object],
 ) -> dict[int, FrameReceiver]:
-    """All parties but the cloud; every device has agreed."""
+    """All parties but the cloud, by number; every device has agreed.
+
+    ``draws``: secret choices by number; ``on_words``: called with every sentence agreed to.
+    """
     terms = local.terms
     data = [LocalData(device, terms, rows, loop, on_words) for device, rows in enumerate(local.rows())]
     there: dict[int, FrameReceiver] = {}

@@ -53,7 +53,7 @@ class DeployedRounds(PlayedRounds[TreeState]):
         return self._state(state.round, state.model, state.server)
 
     def run_round(self, state: DeployedState) -> tuple[DeployedState, RoundStats]:
-        """Run round ``state.round``.
+        """Run round ``state.round`` with the parties; returns the state after it, and its measurements.
 
         Raises:
             RunError: somebody did not answer, or parties of other terms began the run.
@@ -100,6 +100,8 @@ class DeployedRounds(PlayedRounds[TreeState]):
         return [1 / terms.grid(terms.at(0)).scale] * (terms.last + 1)
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """As of `PlayedRounds`, without who took part where that is drawn: nobody may learn it."""
+        """The facts of `PlayedRounds.realised_facts`, without who took part where that is drawn: nobody may
+        learn it.
+        """
         drawn = {"participations": None} if self._terms.plan.is_sampled else {}
         return drawn | super().realised_facts(state)

@@ -89,7 +89,8 @@ class _Face:
         self._parent, self._turns = parent, turns
 
     def receive(self, data: bytes) -> list[bytes]:
-        """The party's answer to a frame of this parent.
+        """Wait until it is the turn of ``data``, a frame of this parent; returns the party's frames in
+        answer.
 
         Raises:
             MisroutedMessageError: the frame is of another party.
@@ -114,7 +115,7 @@ class _InTurn:
         self._kept: list[_Asked] = []
 
     def answer(self, turns: Queue[_Asked | BaseException]) -> NoReturn:
-        """Answer what comes.
+        """Answer the frames that come through ``turns``, one after the other, without end.
 
         Raises:
             BaseException: whatever ended the thread of a connection.

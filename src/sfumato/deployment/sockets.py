@@ -110,7 +110,7 @@ class RemoteParty:
             raise
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Send one frame; the frames that come back, all within an hour.
+        """Send frame ``data``; returns the frames that come back, all within an hour.
 
         Raises:
             RunError: the party refused the frame, sends too much or too slowly, or it is gone.
@@ -155,7 +155,7 @@ class AwaitedParty:
         self._gone = False
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Send one frame; the frames that come back.
+        """Send frame ``data``; returns the frames that come back.
 
         Raises:
             RunError: nobody listens, or the party refused the frame, or it is gone.

@@ -44,7 +44,7 @@ class DeploymentTerms(CommonTerms):
 
     @staticmethod
     def deployable(plan: Plan, parameters: int) -> TreePlan:
-        """``plan`` itself, after a check that it can be deployed; see `require_deployable`.
+        """``plan`` itself, after a check that it can be deployed; ``parameters``: M of its model.
 
         Raises:
             SpecError: it cannot be deployed; the message names the key.
@@ -54,11 +54,11 @@ class DeploymentTerms(CommonTerms):
 
     @staticmethod
     def aggregators_of(plan: Plan) -> int:
-        """The number of aggregators."""
+        """The number of aggregators in ``plan``, the cloud included."""
         return sum(tier.size for tier in cast(TreePlan, plan).tree.tiers)
 
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
-        """See `CommonTerms`."""
+        """Yield the arrays of figures that the plan was resolved to; see `CommonTerms`."""
         plan, everybody = self.plan, np.arange(self.plan.tree.device_count, dtype=np.int64)
         yield from (self.examples, plan.tree.devices, plan.weights_of(everybody), plan.releases.batches.rates)
         for index, step in enumerate(plan.releases.steps):
@@ -75,11 +75,11 @@ class DeploymentTerms(CommonTerms):
         return self.cloud + 1 + index
 
     def place(self, node: int) -> tuple[int, int]:
-        """The tier and the index in the tree of the aggregator with this number."""
+        """The tier, and the index in it, of the aggregator with party number ``node``."""
         return (0, 0) if node == self.cloud else (1, node - self.cloud - 1)
 
     def _aggregator_name(self, node: int) -> str:
-        """``edge:0``, ``cloud``."""
+        """The name, such as ``edge:0`` or ``cloud``, of the aggregator with party number ``node``."""
         return self.plan.tree.node_name(*self.place(node))
 
     def number_of(self, party: Party) -> int:
@@ -89,7 +89,9 @@ class DeploymentTerms(CommonTerms):
         return self.cloud if party.tier == 0 else self.edge(party.index)
 
     def parent(self, party: int) -> int:
-        """The number of the aggregator that a device or an edge sends its answers to."""
+        """The number of the aggregator that ``party``, number of a device or an edge, sends its answers
+        to.
+        """
         tree = self.plan.tree
         if party >= tree.device_count or tree.depth == 1:
             return self.cloud
@@ -101,11 +103,11 @@ class DeploymentTerms(CommonTerms):
         return (self.cloud,)
 
     def parents(self, party: int) -> tuple[int, ...]:
-        """The parent of a device or an edge, as the only entry."""
+        """The number of the parent of ``party`` (number of a device or an edge), as the only entry."""
         return (self.parent(party),)
 
     def children(self, node: int) -> Mapping[int, bytes]:
-        """The parties that an aggregator asks: their numbers, and the public key of each."""
+        """The public keys, by number, of the parties that aggregator ``node`` asks."""
         tree = self.plan.tree
         if node == self.cloud and tree.depth > 1:
             numbers = [self.edge(index) for index in range(tree.leaf_count)]
@@ -114,7 +116,8 @@ class DeploymentTerms(CommonTerms):
         return {number: self.keys[number] for number in numbers}
 
     def is_masked(self, node: int) -> bool:
-        """Whether secure aggregation hides from an aggregator all but the sum of its children's messages.
+        """Whether secure aggregation hides from aggregator ``node`` all but the sum of its children's
+        messages.
 
         False for a single child, whose message is the sum; `account` counts it so.
         """
@@ -131,8 +134,8 @@ class DeploymentTerms(CommonTerms):
         return faults is not None and any(faults.drop_rates)
 
     def may_lose_children(self, node: int) -> bool:
-        """Whether an aggregator goes on without a child that does not answer: a device, if the spec has
-        dropouts.
+        """Whether aggregator ``node`` goes on without a device that does not answer, as dropouts are
+        declared.
         """
         return self.devices_may_be_lost and self.place(node)[0] == self.plan.tree.depth - 1
 
@@ -142,7 +145,7 @@ class DeploymentTerms(CommonTerms):
         return self.plan.participants.kind == "poisson"
 
     def drawn_below(self, node: int) -> int | None:
-        """The number of devices that an aggregator draws for a round; ``None`` where all take part."""
+        """The number of devices that aggregator ``node`` draws for a round; ``None`` where all take part."""
         tier, index = self.place(node)
         participants, tree = self.plan.participants, self.plan.tree
         if participants.kind != "fixed" or tier != tree.depth - 1:
@@ -151,7 +154,7 @@ class DeploymentTerms(CommonTerms):
         return count if count < tree.devices[index] else None
 
     def fewest(self, node: int) -> int:
-        """The least number of children in a masked sum of an aggregator, as `account` has it.
+        """The least number of children in a masked sum of aggregator ``node``, as `account` has it.
 
         All of them, where none may be lost.
         """
@@ -159,7 +162,7 @@ class DeploymentTerms(CommonTerms):
         return threshold_of(self.plan.spec.faults, children) if self.may_lose_children(node) else children
 
     def colluders(self, node: int) -> int:
-        """The most children that may collude with an aggregator while masks still hide all but one sum.
+        """The most children that may collude with aggregator ``node`` while masks still hide all but one sum.
 
         c = min(2t − n − 1, t − 2), with t = `fewest` of n children; see `masked_hops`.
         """
@@ -176,7 +179,7 @@ class DeploymentTerms(CommonTerms):
         return RoundPosition(number, self.last)
 
     def asked_in(self, number: int, node: int) -> RoundPosition:
-        """The position of the global aggregation of round ``number``."""
+        """The position of the global aggregation of round ``number``; ``node`` makes no difference."""
         return self.at(number)
 
     def round_after(self, last: RoundPosition | None) -> int:
@@ -218,7 +221,7 @@ class DeploymentTerms(CommonTerms):
         return integer_grid_of(self.plan, position.round, position.aggregation, everybody, self.parameters)
 
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:
-        """How ``device`` encodes a message: the factor that it multiplies by, and its rounding and noise.
+        """The factor that ``device`` multiplies a message by, and how it is rounded and noised.
 
         ``None``: its weight is 0, and it sends nothing, as in `run`.
         """
@@ -228,10 +231,10 @@ class DeploymentTerms(CommonTerms):
         if bound == 0:
             return None
         std = float(plan.device_stds_of(position.aggregation, own)[0])
-        return float(grid.shares[leaf]), grid.device(leaf, bound, std)
+        return float(grid.shares[leaf]), grid.device_rounding(leaf, bound, std)
 
     def noise_steps(self, node: int, position: RoundPosition) -> float:
-        """The std of the noise that an aggregator adds to its sum, in steps of the grid; 0 for none."""
+        """The std of the noise that aggregator ``node`` adds to its sum, in steps of the grid; 0 for none."""
         tier, index = self.place(node)
         std = float(self.plan.releases.steps[position.aggregation].node_std[tier][index])
         grid = self.grid(position)

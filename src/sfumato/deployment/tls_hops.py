@@ -62,7 +62,8 @@ class ParentAbsentError(RunError):
 
 
 def dial(own: OwnEnd, parent: Neighbour, address: str) -> ssl.SSLSocket:
-    """Connect to the parent; returns the TLS connection after both ends have introduced themselves.
+    """Connect to the parent at ``address`` (``HOST:PORT``) and introduce both ends; returns the TLS
+    connection.
 
     Raises:
         ParentAbsentError: nobody listens there.
@@ -279,7 +280,9 @@ class ChildrenDoor:
             self._newcomers.remove(handle)
 
     def _met(self, raw: socket.socket, host: str) -> tuple[Neighbour, ssl.SSLSocket] | None:
-        """The child at the other end and its connection, if it is one and listens; closed otherwise."""
+        """The child that connected from ``host``, and its connection; ``None`` if it is none (it is closed
+        then).
+        """
         connection = raw
         deadline = time.monotonic() + _HANDSHAKE_S
         try:
@@ -314,7 +317,7 @@ class ChildrenDoor:
         return None
 
     def _register(self, child: Neighbour, connection: ssl.SSLSocket, host: str) -> None:
-        """Have a child's connection, in place of an earlier one."""
+        """Keep ``connection`` of ``child``, dialed from ``host``, in place of an earlier one."""
         with self._changed:
             if (older := self._in_use.pop(child.number, None)) is not None:
                 shut(older)  # who uses it finds it broken, and takes this one
@@ -340,7 +343,8 @@ class _DialedIn:
         self._gone = False
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Send one frame; the frames that come back, all within an hour, also where the child dials again.
+        """Send frame ``data``; returns the frames that come back within an hour, also where the child dials
+        again.
 
         A frame whose connection is lost is sent again, over the next one.
 

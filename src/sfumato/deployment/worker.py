@@ -64,7 +64,7 @@ class WorkerParty:
         self._asked: dict[int, tuple[RoundPosition, Model]] = {}
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Answer a question of a master; nothing is sent until all of its masters have asked about the round.
+        """Answer ``data``, a question of a master; returns no frames until all of its masters have asked.
 
         A round that was answered before gets the same whole numbers again.
 
@@ -102,7 +102,9 @@ class WorkerParty:
         return [frame]
 
     def _answer_to(self, master: int, kept: bytes) -> bytes:
-        """The frame for one master among the answers of a round, which are equally long."""
+        """The frame for ``master`` (a party number) in ``kept``, the answers of a round, which are equally
+        long.
+        """
         length, place = len(kept) // len(self._hops), list(self._hops).index(master)
         return kept[place * length : (place + 1) * length]
 

@@ -54,7 +54,7 @@ class WorkerData(OwnRows):
         return np.repeat(mean[None], len(models), axis=0)
 
     def message(self, position: RoundPosition, start: Model, batches: BatchPlan) -> npt.NDArray[np.float32]:
-        """The clipped update for one group before rounding and noise ``[P]``. Private.
+        """The clipped update ``[P]`` of the worker for one group, before rounding and noise. Private.
 
         It is zeros, and not an error, where the update is not finite or longer than declared: an error would
         tell of the data.

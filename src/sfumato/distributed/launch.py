@@ -47,7 +47,7 @@ class Launch:
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int:
-    """A whole number from 0 in an environment variable, 0 if it is not set; else `SpecError`."""
+    """The whole number from 0 in the environment variable ``name``, 0 if it is not set; else `SpecError`."""
     text = environment.get(name, "0")
     if not (text.isascii() and text.isdecimal()):
         raise SpecError(name, text, "must be a whole number from 0; torchrun sets it")

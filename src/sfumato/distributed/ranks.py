@@ -78,14 +78,19 @@ class Alone:
         return values
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """Do nothing: no rows are missing, as this rank owns them all."""
+        """Do nothing: no rows of ``values`` are missing, as this rank owns them all, whatever ``owners``
+        says.
+        """
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
-        """The rows that came: ``values`` itself, as this rank sends all of them to itself."""
+        """``values`` itself: the only rank sends all rows to itself.
+
+        ``going`` and ``coming`` are not used.
+        """
         return values
 
     def gather(self, value: T) -> list[T]:
-        """The values of all ranks: ``[value]``, as there is one rank."""
+        """The values of all ranks: a list with ``value`` alone, as there is one rank."""
         return [value]
 
     def of_first(self, value: T) -> T:

@@ -31,11 +31,11 @@ class Board:
 
     @property
     def posts(self) -> tuple[bytes, ...]:
-        """All accepted posts, as bytes, in the order in which they came."""
+        """A tuple of all accepted posts, as bytes, in the order in which they came."""
         return tuple(self._posts)
 
     def post(self, data: bytes) -> None:
-        """Check a post of the open phase and append it to the board.
+        """Check ``data``, a post of the open phase, and append it to the board.
 
         Raises:
             MessageError: it is not authentic, not of this election, late, early, the second of its kind,

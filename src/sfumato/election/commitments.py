@@ -21,7 +21,8 @@ from sfumato.wire.keys import digest
 
 
 def deal(terms: ElectionTerms, dealer: int, nonce: bytes, holders: Iterable[int]) -> dict[int, int]:
-    """Shares of ``nonce`` for each of ``holders``: holder's number to field element.
+    """Shares of the 32-byte ``nonce`` of party ``dealer``: a field element for each of ``holders``, by
+    number.
 
     The sharing polynomial follows from the nonce and the dealer, so that everybody can compute it once the
     nonce is known.
@@ -46,7 +47,9 @@ def share_hash(terms: ElectionTerms, dealer: int, holder: int, share: int) -> by
 
 
 def is_opening(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
-    """Whether ``nonce`` is the one that ``commitment`` hashes, and all its hashed shares are shares of it."""
+    """Whether ``nonce`` opens ``commitment`` of ``dealer``: its hash, and those of all its shares, are
+    in it.
+    """
     if nonce_hash(terms, dealer, nonce) != commitment.nonce:
         return False
     dealt = deal(terms, dealer, nonce, commitment.shares)

@@ -63,7 +63,7 @@ def decode_commitment(payload: bytes) -> Commitment:
 
 
 def decode_shares(payload: bytes) -> dict[int, int]:
-    """Party to field element, from a payload of `secure_aggregation.messages.encode_shares`.
+    """The shares (field elements) by party, from a payload of `secure_aggregation.messages.encode_shares`.
 
     Raises:
         MalformedMessageError: it is no such table, or holds a party twice.

@@ -73,5 +73,5 @@ def probability_of_terms(parties: int, elections: int, terms: int, *, group: int
 
 
 def expected_terms(parties: int, elections: int) -> float:
-    """Mean number of terms of office of each party in ``elections`` elections: T/m."""
+    """Mean number of terms of office of each of ``parties`` parties in ``elections`` elections: T/m."""
     return elections / parties

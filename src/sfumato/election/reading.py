@@ -71,7 +71,7 @@ class Reading:
 
     @property
     def silent(self) -> list[int]:
-        """Dealers, ascending, that are not disqualified and did not reveal their nonce."""
+        """A list of the dealers, ascending, that are not disqualified and did not reveal their nonce."""
         return sorted(self.commitments.keys() - self.disqualified - self.reveals.keys())
 
     def fits(self, dealer: int, holder: int, share: int) -> bool:
@@ -80,7 +80,7 @@ class Reading:
         return row is not None and share_hash(self.terms, dealer, holder, share) == row[0]
 
     def _admit_key(self, who: int, payload: bytes) -> None:
-        """Keep the public key of party ``who``, 32 bytes (`messages.decode_key`).
+        """Keep the public key of party ``who``; ``payload``: 32 bytes (`messages.decode_key`).
 
         Raises:
             MessageError: it is no key, or was posted before.
@@ -91,7 +91,7 @@ class Reading:
         self.keys[who] = key
 
     def _admit_commitment(self, who: int, payload: bytes) -> None:
-        """Keep the commitment of party ``who`` (`messages.decode_commitment`).
+        """Keep the commitment of party ``who`` in ``payload`` (`messages.decode_commitment`).
 
         Raises:
             MessageError: it is none, the party has no key, or shares are not for exactly all other parties.
@@ -139,7 +139,7 @@ class Reading:
         self.answers[who] = dealt
 
     def _admit_vouch(self, who: int, payload: bytes) -> None:
-        """Keep the digest (32 bytes) that party ``who`` vouches for.
+        """Keep the digest that party ``who`` vouches for; ``payload``: 32 bytes.
 
         Raises:
             MessageError: it is no digest.
@@ -153,7 +153,7 @@ class Reading:
         self.vouches[who] = vouched
 
     def _admit_reveal(self, who: int, payload: bytes) -> None:
-        """Keep the nonce (32 bytes) with which party ``who`` opens its commitment.
+        """Keep the nonce with which party ``who`` opens its commitment; ``payload``: 32 bytes.
 
         Raises:
             MessageError: it is no nonce, or the party committed to nothing.
@@ -240,6 +240,6 @@ def open_posts(
 
 
 def board_digest(terms: ElectionTerms, board: Iterable[bytes]) -> bytes:
-    """The 32-byte hash that parties vouch for: of all posts before that phase, whatever their order."""
+    """The 32-byte hash that parties vouch for: of all posts of ``board`` before that phase, in any order."""
     before = sorted(data for data in board if parse_frame(data).kind < ElectionMessageKind.VOUCH)
     return digest(b"board", terms.session, *before)

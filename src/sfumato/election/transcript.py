@@ -46,7 +46,7 @@ def read_board(
     *,
     agreed: bool = False,
 ) -> Reading:
-    """Check all posts of a board and collect what they say.
+    """Check all posts of a board and collect their content in a `Reading`.
 
     Args:
         terms: of the election.

@@ -63,28 +63,32 @@ class EngineSettings:
 
 
 def picked_device(device: str) -> str:
-    """``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``.
+    """The device to compute on: ``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else
+    ``cpu``.
+
+    Args:
+        device: ``auto``, ``cpu`` or ``cuda``, perhaps with an index.
 
     Raises:
-        SpecError: it is neither the CPU nor a CUDA device that is here.
+        SpecError: it is neither the CPU nor a CUDA device of this machine.
     """
     if device == "auto":
-        return "cuda" if is_here("cuda") else "cpu"
+        return "cuda" if is_device_available("cuda") else "cpu"
     try:
         kind = torch.device(device).type
     except RuntimeError:
         kind = ""
     if kind not in ("cpu", "cuda"):
         raise SpecError(Argument("device"), device, "must be auto, cpu or cuda")
-    if not is_here(device):
+    if not is_device_available(device):
         count = _cuda_devices()
         there = f"must be cuda:0 to cuda:{count - 1}, the CUDA devices here"
         raise SpecError(Argument("device"), device, there if count else "no CUDA device is available here")
     return device
 
 
-def is_here(device: str) -> bool:
-    """Whether torch can compute here on ``device``, the CPU or a CUDA device.
+def is_device_available(device: str) -> bool:
+    """Whether torch can compute on ``device``, the CPU or a CUDA device, on this machine.
 
     Raises:
         RuntimeError: torch knows no device of this name.
@@ -99,7 +103,7 @@ def _cuda_devices() -> int:
 
 
 class Corrections(Protocol):
-    """What each of P devices adds to the gradient of every step."""
+    """The vector that each of P devices adds to its gradient at every local step."""
 
     def of(self, rows: list[int]) -> Tensor:
         """The corrections ``[p, M]`` of the devices ``rows``, indices among the P; it is thread-safe."""
@@ -204,7 +208,7 @@ class UpdateChunk:
     def room_for(self, places: Tensor) -> Tensor:
         """Memory ``[n, M]`` for the updates at ``places`` ``[n]`` of the chunk, not initialised.
 
-        It is the chunk's own where these places are neighbours, so that nothing is copied later.
+        It is the chunk's own memory where these places are consecutive, so that nothing is copied later.
         """
         first, n = int(places[0]), len(places)
         if torch.equal(places, torch.arange(first, first + n, device=places.device)):
@@ -232,7 +236,7 @@ class UpdateChunk:
 
 
 class Engine(Protocol):
-    """Trains devices."""
+    """Trains the models of many devices, each on its own mini-batches."""
 
     @property
     def settings(self) -> EngineSettings:

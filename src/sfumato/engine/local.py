@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
-from sfumato.engine.tiles import chunks_of, tiles_of, work_on
+from sfumato.engine.tiles import chunks_of, run_in_threads, tiles_of
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.examples import Examples, LoadedExamples
 from sfumato.learning.gradients import stacked_gradient
@@ -104,13 +104,17 @@ class LocalEngine:
                 ) -> None:
                     self._train_tile(task, start, group_of, batches, examples, tile, chunk)
 
-                work_on(loaded, train, 1 if self._on_cuda else min(workers, len(loaded)))
+                run_in_threads(loaded, train, 1 if self._on_cuda else min(workers, len(loaded)))
             yield chunk
 
     def _tile(self, task: LocalTask, width: int) -> tuple[int, int]:
         """The most devices of a tile, and about how many bytes a tile takes beside its updates.
 
-        ``width``: examples of the widest batch.
+        Two numbers:
+
+        Args:
+            task: what each device does.
+            width: examples of the widest batch.
         """
         if width not in self._floats:
             memory = self._borrow()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sfumato.data.features import FeatureSource
 from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
-from sfumato.engine.tiles import chunks_of, tiles_of, work_on
+from sfumato.engine.tiles import chunks_of, run_in_threads, tiles_of
 from sfumato.learning.autograd_gradient import AutogradGradient
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.dropout import DropoutLayout
@@ -60,7 +60,10 @@ class PerDeviceEngine:
         return [np.arange(batches.devices)]
 
     def tiles(self, task: LocalTask, batches: BatchPlan) -> list[list[Tensor]]:
-        """For each block of neighbours of ``batches``, its tiles: one for each device, int64 ``[1]``."""
+        """For each block of neighbours of ``batches``, its tiles: one for each device, int64 ``[1]``.
+
+        ``task`` makes no difference.
+        """
         return tiles_of(batches.steps, 1, 4 * self._layout.total)
 
     def train(
@@ -99,7 +102,7 @@ class PerDeviceEngine:
                 ) -> None:
                     self._train_device(task, start[group_of[int(tile)]], batches, examples, tile, chunk)
 
-                work_on(loaded, train, min(workers, len(loaded)))
+                run_in_threads(loaded, train, min(workers, len(loaded)))
             yield chunk
 
     def _train_device(

@@ -88,8 +88,14 @@ def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> It
         yield held
 
 
-def work_on(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
-    """Call ``work`` for each of ``tiles`` in up to ``workers`` threads; torch uses one thread in each."""
+def run_in_threads(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:
+    """Call ``work`` once for each of ``tiles``, in up to ``workers`` threads; torch uses one thread in each.
+
+    Args:
+        tiles: each int64 ``[n]``, numbers of devices.
+        work: is called with one tile; the order of the calls is not fixed.
+        workers: number of threads, at least 1.
+    """
     with intra_op_threads(1):
         if workers <= 1:
             for tile in tiles:

@@ -61,7 +61,7 @@ class AccountedSetting:
 
     @cached_property
     def noise(self) -> list[NoiseRow]:
-        """Who adds how much noise, one row for parties that add equally much."""
+        """Who adds how much noise: a list with one row for parties that add equally much."""
         if step := self.network.step_noise:
             return [NoiseRow("every device", "every local step", step)]
         found: dict[tuple[float, ...], list[str]] = {}
@@ -129,7 +129,8 @@ def _level_names(shape: Tree | GroupNetwork | str, count: int) -> list[str]:
     """Names, in words, of the ``count`` kinds of aggregations at which a source adds noise, the top level's
     first.
 
-    By tiers where a tree has as many that aggregate, otherwise "level 0" and so on.
+    By tiers where a tree has as many that aggregate, otherwise "level 0" and so on. ``shape``: of the
+    network.
     """
     if isinstance(shape, Tree) and count == shape.depth:
         return ["global aggregations", *(f"{tier.name} aggregations" for tier in shape.tiers[1:])]

@@ -125,7 +125,7 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
 
 
 def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
-    """The largest ε towards each kind of observer, by kind.
+    """The largest ε in ``rows`` towards each kind of observer, by kind.
 
     Kinds towards which some unit has no guarantee are left out.
     """
@@ -183,7 +183,7 @@ def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[s
 
 
 def _mean_over_seeds_sentence(same: Sequence[FinishedRun]) -> str:
-    """A sentence with the mean accuracy over seeds."""
+    """A sentence with the mean accuracy over seeds of the runs ``same``."""
     found, seeds_of = _mean_over_seeds(same), {str(run.spec.seed) for run in same}
     spread = "" if math.isnan(found.half_width) else f" ± {text.percent(found.half_width)} (95 %)"
     seeds = f"{text.pluralise('seed', len(seeds_of))} {text.join_names(sorted(seeds_of), 8)}"
@@ -195,7 +195,7 @@ def _mean_over_seeds_sentence(same: Sequence[FinishedRun]) -> str:
 
 
 def _mean_over_seeds(same: Sequence[FinishedRun]) -> Mean:
-    """The mean accuracy over seeds; several runs of one seed count once."""
+    """The mean accuracy over seeds of the runs ``same``; several runs of one seed count once."""
     of_seed: dict[str, list[float]] = {}
     for run in same:
         of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
@@ -239,7 +239,10 @@ def _noise_in_words(spec: Spec) -> str:
 
 
 def _sentences_on_pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
-    """A sentence for each run of the setting's first rounds that has the noise of all of its rounds."""
+    """A sentence for each run of the setting's first rounds that has the noise of all of its rounds.
+
+    ``runs``: that were found.
+    """
     planned = accounted.report.plan.spec
     for run in runs:
         if run.spec.privacy.noise.kind != "sources" or run.spec.training.rounds >= planned.training.rounds:
@@ -293,7 +296,7 @@ def _is_number(value: object) -> bool:
 
 
 def _differences_phrase(different: Mapping[str, tuple[Any, Any]]) -> str:
-    """A phrase on the keys in which two specs differ."""
+    """A phrase on the keys in which two specs differ; ``different``: both values by key."""
     named = [
         f"{key_in_words(key)} ({' instead of '.join(setting_in_words(key, value, 40) for value in values)})"
         for key, values in different.items()

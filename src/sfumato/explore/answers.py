@@ -117,7 +117,7 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused_outputs(problem: str) -> dict[str, Any]:
-    """The outputs for a request that cannot be used: only the text ``problem`` is shown, all else stays."""
+    """The page's outputs, by name, for a request that cannot be used: only the text ``problem`` is shown."""
     news: dict[str, Any] = _no_updates(CONTROLS)
     return news | {"problem": problem, "no_problem": False, "shown": "old"}
 
@@ -131,7 +131,7 @@ _TYPED = ("trusted", "participation")
 
 
 def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
-    """Output name to the value that the controls show for a setting."""
+    """The values that the controls show for a setting, by name of the output."""
     accounted = account_setting(setting)
     note, kind, numbers = (
         why_trust_is_fixed(accounted),
@@ -153,8 +153,9 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
 
 
 def _outputs_of_control(one: InputControl | None) -> dict[str, Any]:
-    """The values of one control of the page (number, slider, label); hidden where the spec has no such
-    number.
+    """The values of one control of the page by part (number, slider, label).
+
+    Hidden where the spec has no such number.
     """
     if one is None:
         return {"number": None, "slider": None, "label": "", "hidden": True}

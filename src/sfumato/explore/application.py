@@ -106,5 +106,5 @@ def _refuse_foreign_requests(server: flask.Flask, token: str) -> None:
 
 
 def _is_same_token(given: str, token: str) -> bool:
-    """Whether two tokens are equal, compared in constant time."""
+    """Whether the token ``given`` equals ``token``, compared in constant time."""
     return hmac.compare_digest(given.encode("utf-8"), token.encode("utf-8"))

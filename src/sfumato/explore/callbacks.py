@@ -131,7 +131,7 @@ def _new_history(setting: EditedSpec, given: dict[str, Any]) -> list[str]:
 
 
 def _require_values_of_the_page(given: dict[str, Any]) -> None:
-    """Refuse values that the page's controls cannot have.
+    """Refuse values that the page's controls cannot have; ``given``: by name of the control.
 
     Raises:
         SpecError: with the name of such a control.
@@ -157,7 +157,7 @@ def _require_values_of_the_page(given: dict[str, Any]) -> None:
 
 
 def cause_of(triggered: Iterable[str]) -> str:
-    """The name of the event to answer, of those that Dash reported together; "" for none.
+    """The name of the event to answer, of ``triggered``, those that Dash reported together; "" for none.
 
     Values of inputs are applied whatever the event is. So a button comes first, which replaces them, then a
     click on the drawing, then a slider.

@@ -89,7 +89,7 @@ def _by_title(before: Matrix, now: Matrix) -> Iterator[_Class]:
 
 
 def _by_leaf(kept: AccountedSetting, now: AccountedSetting) -> list[_Class]:
-    """The classes of leaves that are in one class in both settings.
+    """A list of the classes of leaves that are in one class in both settings.
 
     Empty where the settings have no trees of the same leaves, or the matrix of one has merged some classes.
     """
@@ -118,7 +118,7 @@ def _row_of(accounted: AccountedSetting, unit: str) -> int | None:
 
 
 def _title(accounted: AccountedSetting, tree: Tree, kind: str, leaves: list[int]) -> str:
-    """Names of the units under some leaves: ``40 devices under edge 0``."""
+    """Names of the units of ``kind`` under some leaves: ``40 devices under edge 0``."""
     names = [accounted.network.titled(tree.node_name(tree.depth - 1, leaf)) for leaf in leaves]
     devices = text.how_many(int(tree.devices[leaves].sum()), "device")
     of = "" if kind == "device" else f"one {kind} of "

@@ -136,7 +136,7 @@ def _network_controls(spec: Spec) -> Iterator[InputControl]:
 def _count(name: str, key: str, label: str, value: int) -> InputControl:
     """The control of a number of parties, from 1 to the power of ten that is at least four times ``value``.
 
-    At least to 10. The other arguments are attributes of the control.
+    At least to 10. ``name``, ``key`` and ``label`` are attributes of the control.
     """
     high = max(10.0, 10.0 ** math.ceil(math.log10(4 * value)))
     return InputControl(name, key, label, value, 1, high, whole=True)

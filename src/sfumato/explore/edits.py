@@ -64,7 +64,7 @@ class Choices:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names in ``coalition``, split at commas."""
+        """A tuple of the names in ``coalition``, split at commas."""
         return tuple(name for part in self.coalition.split(",") if (name := part.strip()))
 
 
@@ -227,7 +227,7 @@ def _with_choices_applied(
 
 
 def _targets(text: str) -> dict[str, float]:
-    """Observer to ε from the text that a user typed; `planning.targets` checks both.
+    """ε by observer, from the text that a user typed; `planning.targets` checks both.
 
     Raises:
         SpecError: it is not of that form.

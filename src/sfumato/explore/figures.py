@@ -54,7 +54,7 @@ def _party_positions(figure: Figure) -> Iterator[tuple[str, tuple[float, float]]
 def heatmaps(
     accounted: AccountedSetting, kept: AccountedSetting | None
 ) -> tuple[Figure | None, Figure | None]:
-    """The heatmap of the setting, and that of the kept one.
+    """The heatmap of the setting, and that of the ``kept`` one.
 
     ``None`` for a setting without guarantees, and in the second place where ``kept`` is ``None``.
     """
@@ -64,7 +64,7 @@ def heatmaps(
 
 
 def as_plotly(figure: Figure | None) -> dict[str, Any] | None:
-    """``data``, ``layout`` and width of a figure as the browser draws it; ``None`` without a figure."""
+    """A figure as the browser draws it: ``data``, ``layout`` and ``min_width``; ``None`` without a figure."""
     if figure is None:
         return None
     layout = figure.layout | {"clickmode": "event", "dragmode": False}

@@ -65,7 +65,7 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
 
 
 def _outputs_without_job() -> dict[str, Any]:
-    """Output name to value where no run was started."""
+    """The values of the outputs, by name, where no run was started."""
     return {
         "said": "", "figures": {}, "hidden": True, "accuracy": "", "epsilon": "", "link": "",
         "no_stop": True, "busy": False, "busy_pilot": False, "idle": True,
@@ -73,7 +73,7 @@ def _outputs_without_job() -> dict[str, Any]:
 
 
 def _outputs_of_job(job: StartedRun) -> dict[str, Any]:
-    """Output name to value about a run: how far it is, and its curves."""
+    """The values of the outputs about a run, by name: how far it is, and its curves."""
     running = job.state == "running"
     said = job.state_sentence()
     accuracy, epsilon, rounds = curves(job)

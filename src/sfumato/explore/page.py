@@ -128,7 +128,7 @@ def _number_with_slider(name: str) -> Any:
 
 
 def _figure_sections() -> list[Any]:
-    """The sections of the page with the network, the heatmap and the costs."""
+    """A list of the sections of the page with the network, the heatmap and the costs."""
     return [
         html.Div(id="summary", role="status", **{"aria-live": "polite"}),
         html.Div(id="accuracy", role="status", **{"aria-live": "polite"}),

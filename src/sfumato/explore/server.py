@@ -18,7 +18,7 @@ from sfumato.spec.load import load_spec
 
 @contextmanager
 def serving(source: str, *, port: int, runs: Path) -> Iterator[tuple[str, Any]]:
-    """Context with the page for a spec: its address, and a server with ``serve_forever``.
+    """Context with the page for a spec: it yields its address, and a server with a method ``serve_forever``.
 
     Runs that were started from it are stopped at the end.
 

@@ -35,7 +35,7 @@ class Aggregator:
 
 
 def aggregators(accounted: AccountedSetting) -> tuple[Aggregator, ...]:
-    """All aggregators of the network with their titles and whether they are trusted, from the top down.
+    """A tuple of all aggregators of the network, with their titles and trust, from the top down.
 
     Empty where the network is not known.
     """

@@ -32,7 +32,7 @@ _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
 def epsilon_phrase(value: float) -> str:
-    """The text "ε = 8.00"; for ∞ a text that there is no guarantee."""
+    """``value`` of ε as text, such as "ε = 8.00"; for ∞ a text that there is no guarantee."""
     return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
 
 
@@ -73,7 +73,7 @@ def what_epsilon_means(accounted: AccountedSetting) -> str:
 
 
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
-    """What a setting costs, as (name, value) texts: devices that trust an edge, energy, delay and bytes."""
+    """What a setting costs, as pairs (name, value) of texts: trusting devices, energy, delay and bytes."""
     grouped = accounted.network.family is not None and accounted.network.family.devices_observe
     plan = accounted.report.plan
     raw = str(RawDevices(plan.raw_to_trusted_edge, plan.parties.device_count))
@@ -86,7 +86,7 @@ def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
 
 
 def _costs_of_all_rounds(accounted: AccountedSetting, cost: TrainingCost) -> Iterator[tuple[str, str]]:
-    """Names and values of the costs of all rounds: energy, delay and traffic."""
+    """Pairs of the name and the value of a cost of all rounds: energy, delay and traffic."""
     rounds = f"all {text.how_many(accounted.spec.training.rounds, 'round')}"
     document = accounted.spec.model_dump(mode="json")
     if stated_radio(document) is not None:
@@ -155,7 +155,8 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
 
 
 def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
-    """Sentences on how the setting ``now`` differs from the ``kept`` one, in trust, spec, ε and costs.
+    """A list of sentences on how the setting ``now`` differs from the ``kept`` one, in trust, spec, ε and
+    costs.
 
     If nothing differs, one sentence that says so.
     """
@@ -190,7 +191,7 @@ def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[s
 
 
 def _trusted_titles(accounted: AccountedSetting) -> list[str]:
-    """Titles of the aggregators that are trusted with raw updates."""
+    """A list of the titles of the aggregators that are trusted with raw updates."""
     trusted = [one.name for one in aggregators(accounted) if one.trusted]
     return [parties_in_words(accounted.network.titled(name)) for name in trusted]
 

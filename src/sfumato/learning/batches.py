@@ -17,7 +17,7 @@ Rows = NDArray[np.integer]
 
 
 class BatchDraws(Protocol):
-    """What batches are drawn with: a generator of NumPy, or a party's secret draws."""
+    """The random draws that batches need, as NumPy's ``Generator`` has them, or a party's secret source."""
 
     def permuted(self, x: NDArray[Any], /, *, axis: int) -> NDArray[Any]:
         """A copy of ``x`` in which every line along ``axis`` is shuffled independently."""

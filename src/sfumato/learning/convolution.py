@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from sfumato.learning.layers import ParameterSlot, Product, Shape, blocks_of, merged
+from sfumato.learning.layers import ParameterSlot, Product, Shape, blocks_of, flat_batch
 from sfumato.learning.tape import Constant, Tape
 
 
@@ -58,7 +58,7 @@ class Conv2dLayer:
         which are returned.
         """
         padded = self._images(x, *self._padded, self._channels).view(-1, *self._padded, self._channels)
-        tape.append(partial(self._inside(padded, 1).copy_, merged(x)))
+        tape.append(partial(self._inside(padded, 1).copy_, flat_batch(x)))
         windows = self._blocks_of(padded, 0, 0, *self._kernel)
         patches = tape.empty(x, *windows.shape)
         tape.append(partial(patches.copy_, windows))

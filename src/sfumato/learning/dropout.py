@@ -223,7 +223,8 @@ class DropoutLayout:
         return sum(call.size for call in self.calls)
 
     def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:
-        """The masks of all calls, in order, from ``uniforms`` ``[..., B, F]`` in [0, 1); F is `floats`.
+        """A tuple with the mask of every call, in order, from ``uniforms`` ``[..., B, F]`` in [0, 1); F is
+        `floats`.
 
         A mask has the axis B where the call's input has it.
         """
@@ -285,6 +286,9 @@ class DropoutDraws:
         """
 
         def draw(step: int, shape: tuple[int, int, int]) -> Tensor:
+            """Uniform numbers in [0, 1) for one step, float32 of ``shape`` ``(len(devices), B, F)``;
+            ``step``: from 0.
+            """
             found = np.empty(shape, np.float32)
             for row in range(shape[0]):
                 self.generator_of(devices[row], step).random(out=found[row], dtype=np.float32)

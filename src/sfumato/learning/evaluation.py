@@ -92,8 +92,10 @@ class Scored:
     right_of_label: NDArray[np.float64] | None = None
 
 
-def parts_of(count: int) -> list[slice]:
-    """Cut a test set of ``count`` examples into slices of at most `PART` examples, in order."""
+def test_set_parts(count: int) -> list[slice]:
+    """A list of slices of at most `PART` examples, in order, that together cover a test set of ``count``
+    examples.
+    """
     return [slice(first, min(first + PART, count)) for first in range(0, count, PART)]
 
 
@@ -179,9 +181,7 @@ def _auc(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
 
 
 def _shares(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the softmax of ``logits`` ``[N, classes]`` over classes: predicted probabilities, ``[N,
-    classes]``.
-    """
+    """Predicted probabilities ``[N, classes]``: the softmax of ``logits`` ``[N, classes]`` over classes."""
     return np.asarray(torch.softmax(torch.from_numpy(logits), dim=1).numpy())
 
 
@@ -201,21 +201,29 @@ def _f1(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
 
 
 def _mae(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """Compute the mean absolute error over examples and outputs, both ``[N, outputs]``."""
+    """Mean absolute error over examples and outputs of ``outputs`` against ``targets``, ``[N, outputs]``
+    each.
+    """
     from sklearn.metrics import mean_absolute_error
 
     return float(mean_absolute_error(targets, outputs))
 
 
 def _rmse(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """Compute the root of the mean squared error over examples and outputs, both ``[N, outputs]``."""
+    """Root of the mean squared error over examples and outputs, of ``outputs`` against ``targets``.
+
+    Both are ``[N, outputs]``.
+    """
     from sklearn.metrics import mean_squared_error
 
     return math.sqrt(mean_squared_error(targets, outputs))
 
 
 def _r2(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """Compute R², the coefficient of determination, as scikit-learn has it; NaN for a single example."""
+    """R², the coefficient of determination, of ``outputs`` against ``targets``; NaN for a single example.
+
+    Both are ``[N, outputs]``; the mean over outputs is taken, as scikit-learn does.
+    """
     from sklearn.metrics import r2_score
 
     return float(r2_score(targets, outputs)) if len(targets) > 1 else math.nan

@@ -145,7 +145,7 @@ def product_of(dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> _Pro
 
 @dataclass(frozen=True, eq=False)
 class _OnePixel:
-    """Every gradient is the product of two vectors."""
+    """For layers applied once an example: every gradient is the product of two vectors."""
 
     dy: Tensor
     x: Tensor

@@ -57,7 +57,9 @@ def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
 
 
 def as_trained_on(values: Targets) -> Tensor | FeatureSource:
-    """Features or targets ``values`` as engines take them: an array as a CPU tensor, a source as it is."""
+    """Features or targets ``values`` in the form that engines take: an array as a CPU tensor, a source as it
+    is.
+    """
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
 
@@ -174,7 +176,9 @@ class Examples:
         return LoadedExamples(features, targets, torch.from_numpy(rows).to(self.device))
 
     def _taken(self, rows: np.ndarray[tuple[int], np.dtype[np.integer]]) -> tuple[Tensor, Tensor]:
-        """Features and targets of ``rows``, ascending."""
+        """Features ``[n, ...]`` and targets of ``rows`` ``[n]``, numbers of rows, ascending, on the device
+        that trains.
+        """
         assert not isinstance(self.features, Tensor)
         features = torch.from_numpy(take_rows(self.features, rows)).to(self.device)
         if isinstance(self.targets, Tensor):

@@ -107,7 +107,7 @@ class FlattenLayer:
         return x.view(*x.shape[:2], -1)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """A view of ``dy`` in the shape of the input; nothing is recorded."""
+        """A view of ``dy`` in the shape of the input; nothing is recorded, and no other argument is used."""
         return dy.view(self._shape)
 
 
@@ -130,7 +130,7 @@ class ReLULayer:
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record on ``tape`` that ``dy`` becomes 0, in place, where the output is 0; returns ``dy``.
 
-        The other arguments are not used.
+        ``slot`` and ``wants_dx`` are not used.
         """
         tape.append(partial(_relu_backward, dy, self._y, 0, grad_input=dy))
         return dy
@@ -176,7 +176,7 @@ class DropoutLayer:
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
         """Record the product of ``dy`` and the step's mask, in place, on ``tape``; returns ``dy``.
 
-        The other arguments are not used.
+        ``slot`` and ``wants_dx`` are not used.
         """
         tape.append(partial(dy.mul_, self._mask))
         return dy
@@ -233,7 +233,7 @@ class MaxPool2dLayer:
 
         Returns the pooled images, channels-last too; ``slot`` is not used, as the layer has no parameters.
         """
-        self._x = merged(x).movedim(-1, 1)
+        self._x = flat_batch(x).movedim(-1, 1)
         _, rows, columns = self.out_shape
         shape = (len(self._x), rows, columns, x.shape[-1])
         y = tape.empty(x, *shape).movedim(-1, 1)
@@ -248,7 +248,7 @@ class MaxPool2dLayer:
         It is recorded whatever ``wants_dx``; ``slot`` is not used.
         """
         dx = tape.empty(dy, *self._x.movedim(1, -1).shape).movedim(-1, 1)
-        flat = merged(dy).movedim(-1, 1)
+        flat = flat_batch(dy).movedim(-1, 1)
         tape.append(partial(_max_pool_backward, flat, self._x, *self._options, self._where, grad_input=dx))
         return torch.unflatten(dx.movedim(1, -1), 0, dy.shape[:2])
 
@@ -327,7 +327,7 @@ class Product:
             tape.append(partial(add_product_, bias, ones, dy, slot.keep, slot.scale))
 
 
-def merged(x: Tensor) -> Tensor:
+def flat_batch(x: Tensor) -> Tensor:
     """A view of ``x`` ``[n, B, ...]`` with devices and examples as one axis, ``[n B, ...]``.
 
     It is never a copy, so that it shows what later steps write to ``x``.

@@ -32,7 +32,7 @@ def row_norms(stack: Tensor) -> Tensor:
 
 
 def scale_factors(norms: Tensor, bound: float) -> Tensor:
-    """For vectors of l2 norms ``norms``, the factors that bring them within ``bound``, float32 ``[P]``.
+    """The factors that shorten vectors of l2 norms ``norms`` to at most ``bound``, float32 ``[P]``.
 
     1 below the bound, 0 for a norm not finite. A norm that equals the bound up to rounding may be larger than
     it was computed, so it is scaled too.

@@ -30,11 +30,12 @@ _MOST = 0.25
 
 
 def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool) -> LocalSGD:
-    """``sgd`` with smaller clip norms, so that with all rounding no record moves more than is charged.
+    """``sgd`` with clip norms so much smaller that float32 rounding cannot move a message beyond the
+    sensitivity that the accountant charges.
 
     Args:
-        sgd: with the norms of steps or of examples that are charged.
-        batches: of any of the devices: only what is public of them counts.
+        sgd: local SGD with the clip norms, of steps or of examples, that the accountant charges.
+        batches: of any of the devices; only their public numbers (steps, width, divisor) are used.
         start: models that devices start from ``[G, M]``.
         noisy: whether the device adds noise at every step, so that what follows may be rounded freely.
 
@@ -48,7 +49,7 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
     if sgd.example_clip is None:
         return sgd
     divisor = batches.divisor or batches.width
-    most = divisor if batches.divisor is None else most_drawn(divisor)
+    most = divisor if batches.divisor is None else largest_likely_batch(divisor)
     blocks = -(-most // BLOCK)
     roundings = 2.0 * most * (BLOCK + blocks + 4)
     if not noisy:
@@ -59,8 +60,11 @@ def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool
     return replace(sgd, example_clip=sgd.example_clip * (1 - _rounding_share(roundings)))
 
 
-def most_drawn(expected: int) -> int:
-    """A size that a Poisson batch of mean ``expected`` exceeds with probability below 1e-30, by Bernstein."""
+def largest_likely_batch(expected: int) -> int:
+    """A number of examples that a Poisson batch of mean ``expected`` exceeds with probability below 1e-30.
+
+    By Bernstein's inequality.
+    """
     return math.ceil(expected + _TAIL / 3 + math.sqrt((_TAIL / 3) ** 2 + 2 * _TAIL * expected))
 
 

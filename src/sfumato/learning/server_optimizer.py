@@ -35,8 +35,12 @@ class ServerOptimizer(Protocol):
         """The state before the first update of a model ``[M]``."""
 
     def step(self, state: ServerState, model: Tensor, update: Tensor) -> tuple[ServerState, Tensor]:
-        """Apply an averaged update ``[M]`` (new minus old) to ``model`` ``[M]``; returns the next state and
-        model.
+        """The next state, and a new model after an averaged update; no argument is changed.
+
+        Args:
+            state: that the step before returned, or that of `initial`.
+            model: ``[M]``.
+            update: the mean of what devices changed, new minus old, ``[M]``.
         """
 
 
@@ -114,7 +118,7 @@ class ServerAdam:
 
 
 def _check_rate(value: float) -> None:
-    """Raise `SpecError` unless the learning rate is positive and finite."""
+    """Raise `SpecError` unless ``value``, the learning rate, is positive and finite."""
     if not (math.isfinite(value) and value > 0):
         raise SpecError("server.learning_rate", value, "must be a positive finite number")
 

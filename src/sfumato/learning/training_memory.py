@@ -150,7 +150,8 @@ class TrainingMemory:
         return self._stacks[what][:devices]
 
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
-        """The memory of a gradient step's features, ``[devices * width, ...]``, and the step that reads it.
+        """Memory for a batch of features of each device, ``[devices * width, ...]``, and the gradient step
+        that reads it.
 
         The same arguments give the same step again. `reserve` must have made room before.
 

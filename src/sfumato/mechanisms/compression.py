@@ -50,6 +50,10 @@ def bounded_(vectors: Tensor, bounds: Tensor) -> Tensor:
     """Scale the rows of ``vectors`` ``[p, k]`` down, in place, to l2 norms of at most ``bounds`` ``[p]``.
 
     Returns ``vectors``.
+
+    Args:
+        vectors: float32 ``[p, k]``.
+        bounds: the largest l2 norm of each row, ``[p]``.
     """
     factors = scale_factors(row_norms(vectors) / bounds, 1.0)
     scaled: Tensor = vectors.mul_(factors[:, None])

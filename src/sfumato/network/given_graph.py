@@ -49,7 +49,7 @@ def with_graph(spec: Spec, graph: Any) -> Spec:
 
 
 def _tree_section(graph: nx.Graph) -> dict[str, Any]:
-    """The ``topology`` section of a graph that is a rooted tree.
+    """The ``topology`` section, as a mapping, of a graph that is a rooted tree.
 
     Raises:
         SpecError: it is no tree, has no clear root, or its devices are not equally far from the root.
@@ -81,7 +81,7 @@ def _tree_section(graph: nx.Graph) -> dict[str, Any]:
 
 
 def _site_section(tree: nx.DiGraph, node: Hashable, devices: set[Any]) -> dict[str, Any]:
-    """The entry of ``sites`` for ``node`` and all that is below it."""
+    """The entry of ``sites`` for ``node`` and all that is below it; ``devices``: nodes that are devices."""
     below = list(tree.successors(node))
     if below[0] in devices:
         return {"name": str(node), "devices": len(below)}

@@ -91,14 +91,17 @@ def _read_graph(path: Path) -> Any:
 
 
 def _node_link(document: Any, place: str) -> Any:
-    """The graph of a node-link document; edges lie under ``edges``, or ``links`` as older NetworkX wrote."""
+    """The graph of a node-link document, named ``place`` in errors."""
     key = "links" if "links" in document else "edges"
     _require_few(len(document[key]), place)
     return nx.node_link_graph(document, edges=key)
 
 
 def _graphml(text: str, place: str) -> Any:
-    """The graph of a GraphML text; entities, which can grow without end, are refused."""
+    """The graph of a GraphML text, named ``place`` in errors.
+
+    Entities, which can grow without end, are refused.
+    """
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise SpecError(place, None, "must have no DOCTYPE and no entities")
     _require_few(text.count("<edge"), place)
@@ -106,7 +109,7 @@ def _graphml(text: str, place: str) -> Any:
 
 
 def _require_few(edges: int, place: str) -> None:
-    """Raise a `SpecError` if a graph has more edges than memberships are allowed."""
+    """Raise a `SpecError` at ``place`` if a graph has more ``edges`` than memberships are allowed."""
     if edges > MAX_MEMBERSHIPS:
         raise SpecError(place, edges, f"must be at most {MAX_MEMBERSHIPS:,} edges")
 

@@ -20,7 +20,7 @@ from sfumato.arguments import ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.network.tree import MOST_SITES, whole_share
 from sfumato.random import Stream, generator
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.limits import MAX_GROUPS, MAX_MEMBERSHIPS, MAX_WORKERS
 from sfumato.spec.topology import Trust
 from sfumato.user_text import decimal
@@ -63,7 +63,7 @@ class Groups:
         return np.diff(self.offsets)
 
     def members_of(self, group: int) -> IntArray:
-        """The workers of one group, ascending ``[size]``; a view of `members`."""
+        """The numbers of the workers of ``group``, ascending ``[size]``; a view of `members`."""
         return self.members[self.offsets[group] : self.offsets[group + 1]]
 
     def positions(self, groups: IntArray, workers: IntArray) -> IntArray:
@@ -72,7 +72,7 @@ class Groups:
         return np.searchsorted(ascending, groups * self.workers + workers).astype(np.int64)
 
     def groups_of(self, worker: int) -> IntArray:
-        """The numbers of the groups that one worker is in, ascending."""
+        """The numbers of the groups that ``worker`` is in, ascending, ``[groups it is in]``."""
         return self._by_worker[0][self._by_worker[1][worker] : self._by_worker[1][worker + 1]]
 
     @cached_property
@@ -152,16 +152,16 @@ class Groups:
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """The names of the workers; empty where they have none."""
+        """A tuple of the names of the workers; empty where they have none."""
         return self.worker_names
 
     @property
     def device_names(self) -> tuple[str, ...]:
-        """The names of the workers, which are the devices here; empty where they have none."""
+        """A tuple of the names of the workers, which are the devices here; empty where they have none."""
         return self.worker_names
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
-        """``(1, group)`` of the master called ``name``; SpecError at ``place`` where there is none."""
+        """The tier, 1, and the group of the master called ``name``; SpecError at ``place`` if none."""
         return 1, self.find_master(name, place=place)
 
     def find_master(self, name: str, *, place: ErrorPlace) -> int:
@@ -177,7 +177,7 @@ class Groups:
         names = (*self.group_names, *self.worker_names)
         listed = [", ".join(names[:MOST_SITES])] if names else []
         listed += [f"{len(names) - MOST_SITES:,} more names"] if len(names) > MOST_SITES else []
-        also = f"; named are {', '.join(listed)}{closest(name, names)}" if names else ""
+        also = f"; named are {', '.join(listed)}{closest_hint(name, names)}" if names else ""
         raise SpecError(place, name, f"must be master:0 to master:{self.count - 1}{also}")
 
 
@@ -364,7 +364,7 @@ def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
 
 
 def _require_few(memberships: int, place: str = "topology.groups") -> None:
-    """Raise a `SpecError` if there are more memberships than a resolved spec, which lists each, can hold."""
+    """Raise a `SpecError` at ``place`` for more ``memberships`` than a resolved spec can list."""
     if memberships > MAX_MEMBERSHIPS:
         allowed = f"must be at most {MAX_MEMBERSHIPS:,} memberships: a resolved spec lists each"
         raise SpecError(place, memberships, allowed)

@@ -75,7 +75,7 @@ def inlined(spec: Spec) -> Spec:
 
 
 def read_distances(path: Path) -> tuple[float, ...]:
-    """Distances in metres from the text file ``path``, one number a line.
+    """A tuple of distances in metres from the text file ``path``, which has one number a line.
 
     Raises:
         SpecError: it cannot be read, or holds something else.
@@ -103,7 +103,7 @@ def _checked_distance(text: str, place: str) -> float:
 
 
 def _hashes_of_other_files(hashes: Mapping[str, str]) -> dict[str, str]:
-    """The ``hashes`` without those of files that are read anew."""
+    """The ``hashes`` by name of the input, without those of files that are read anew."""
     return {
         name: value for name, value in hashes.items() if name not in (TOPOLOGY_FILE, MOVES_FILE, DISTANCES)
     }

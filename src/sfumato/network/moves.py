@@ -101,8 +101,8 @@ def trees_over_time(
     return tuple(found)
 
 
-def moves_of_nobody(tree: Tree, trace: Sequence[Move]) -> tuple[Move, ...]:
-    """The moves of a trace that name the edge that their device is under already.
+def moves_without_change(tree: Tree, trace: Sequence[Move]) -> tuple[Move, ...]:
+    """The moves of a trace that change nothing: they name the edge that their device is under already.
 
     ``tree``: of the first round; ``trace``: sorted by round.
     """
@@ -154,7 +154,7 @@ def _check_sizes(tree: Tree, place: IntArray, least: Sequence[int], number: int)
 
 
 def read_trace(path: Path) -> tuple[Move, ...]:
-    """The moves in the CSV or Parquet file ``path`` with the columns ``round``, ``device`` and ``edge``.
+    """The moves (round, device, edge) in the CSV or Parquet file ``path``, whose columns have these names.
 
     Raises:
         SpecError: it cannot be read, or holds something else.
@@ -174,7 +174,7 @@ def read_trace(path: Path) -> tuple[Move, ...]:
 
 
 def _csv_rows(path: Path, place: str) -> list[tuple[object, ...]]:
-    """Round, device and edge of every move in a CSV file, as text.
+    """Round, device and edge of every move in a CSV file, as text; ``place``: the file, for errors.
 
     Raises:
         SpecError: it cannot be read, or lacks a column.
@@ -189,7 +189,7 @@ def _csv_rows(path: Path, place: str) -> list[tuple[object, ...]]:
 
 
 def _parquet_rows(path: Path, place: str) -> list[tuple[object, ...]]:
-    """Round, device and edge of every move in a Parquet file.
+    """Round, device and edge of every move in a Parquet file; ``place``: the file, for errors.
 
     Raises:
         SpecError: it cannot be read, or lacks a column.

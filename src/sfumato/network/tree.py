@@ -18,7 +18,7 @@ from sfumato.errors import SpecError
 from sfumato.privacy.tree.shape import TreeShape
 from sfumato.random import Stream, generator
 from sfumato.spec import topology as written
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.other_words import observer_hint
 from sfumato.user_text import KeyLines, decimal, parse_yaml, plain, read_text
 
@@ -71,7 +71,9 @@ class Tree(TreeShape):
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """The names of the devices if they have any, else those of the leaves; empty without either."""
+        """A tuple of the names of the devices if they have any, else those of the leaves; empty without
+        either.
+        """
         return self.device_names or self.tiers[-1].labels
 
     @property
@@ -134,7 +136,7 @@ class Tree(TreeShape):
         names = ", ".join(["cloud", *self._levels(), *named[:MOST_SITES], *more])
         known = ["cloud", *self._sites, *self.device_names]
         kinds = [*(tier.name for tier in self.tiers[1:]), "device"]
-        near = observer_hint(name, kinds) or closest(name, known)
+        near = observer_hint(name, kinds) or closest_hint(name, known)
         raise SpecError(place, name, f"there are {names}{near}")
 
     def _levels(self, *, but: str = "") -> list[str]:
@@ -325,9 +327,9 @@ def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
 
 
 def mark_edges(tree: Tree, edges: Iterable[int]) -> BoolArray:
-    """Which of the tree's edges are trusted: ``True`` where ``edges`` has their number, ``[edges]``.
+    """A mask ``[edges]`` of the tree's edges whose number is in ``edges``, one entry of ``trust.from``.
 
-    ``edges``: the numbers in one entry of ``trust.from``.
+    These edges are trusted.
 
     Raises:
         SpecError: at ``trust.from``; there is no edge of such a number.

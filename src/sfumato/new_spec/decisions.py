@@ -24,7 +24,7 @@ _UNITS: tuple[Protected, ...] = get_args(Protected)
 
 @dataclass(frozen=True)
 class Decisions:
-    """Every decision.
+    """What the author of a new spec decided: columns, sites, privacy.
 
     Attributes:
         label: the column to predict.
@@ -58,7 +58,10 @@ class Decisions:
         return "rows" if self.person is None else "persons"
 
     def features(self, table: OwnTable) -> tuple[str, ...]:
-        """The columns of numbers but those of labels, sites, persons and identifiers: a model's input."""
+        """A tuple of the names of the model's input columns: columns of numbers that mean nothing else.
+
+        Left out are the columns of labels, sites, persons and identifiers.
+        """
         others = {self.label, self.site, self.person, *self.ids}
         return tuple(name for name in table.numeric if name not in others)
 
@@ -126,7 +129,7 @@ def _check_person(decisions: Decisions, table: OwnTable) -> None:
 
 
 def _check_gaps(names: Sequence[str], table: OwnTable) -> None:
-    """Refuse columns that lack values in some rows: `DataError`."""
+    """Raise a `DataError` if one of the columns ``names`` lacks values in some rows."""
     gaps = {name: table.missing(name) for name in names}
     said = [
         f"{name} in {count:,} {'row' if count == 1 else 'rows'} (first in row {first + 1:,} of the data)"
@@ -166,7 +169,7 @@ def _check_labels(label: str, table: OwnTable) -> None:
 
 
 def ranges_in(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Column to its range (low, high), from texts ``COLUMN=LOW:HIGH[,COLUMN=LOW:HIGH...]``.
+    """The range (low, high) of each column, from texts ``COLUMN=LOW:HIGH[,COLUMN=LOW:HIGH...]``.
 
     Raises:
         SpecError: a text has another form, or a low number is not below its high one.
@@ -258,7 +261,7 @@ def parsed_number(text: str, option: str, least: float, most: float, hint: str =
 
 
 def parsed_columns(text: str, option: str, table: OwnTable) -> tuple[str, ...]:
-    """The columns of ``table`` that ``text`` names for ``option``: one, or several with commas between them.
+    """A tuple of the columns of ``table`` that ``text`` names for ``option``: one, or several with commas.
 
     Raises:
         SpecError: one of them is no column.

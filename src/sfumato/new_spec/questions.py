@@ -47,7 +47,7 @@ class Given:
     delta: float | None = None
 
     def missing(self) -> list[str]:
-        """The options that have no default and were not given, as a user writes them."""
+        """A list of the options that have no default and were not given, as a user writes them."""
         found = [] if self.label is not None else [str(Argument("label"))]
         if self.site is None and self.sites is None:
             found.append(f"{Argument('site')} (or {Argument('sites')})")
@@ -130,8 +130,8 @@ def _sites(given: Given, until_right: Callable[..., object], column: Callable[[s
 def _persons(given: Given, until_right: Callable[..., object], column: Callable[[str, str], str]) -> Given:
     """``given`` with whether several rows may be of one person, and the column that says whose they are.
 
-    ``person`` stays ``None`` where there is one row each, or no such column. ``column``: the column that a
-    text names, for an option.
+    ``person`` stays ``None`` where there is one row each, or no such column. ``until_right``: asks a question
+    until the answer is valid. ``column``: the column that a text names, for an option.
     """
     several = until_right("May several rows be of one person? (yes or no)", "no", _yes_or_no)
     given = replace(given, several=cast("bool", several))
@@ -145,7 +145,10 @@ def _persons(given: Given, until_right: Callable[..., object], column: Callable[
 def _ranges(
     decisions: Decisions, table: OwnTable, until_right: Callable[..., object]
 ) -> dict[str, tuple[float, float]]:
-    """Ask for the public range (low, high) of every feature; features without one are left out."""
+    """Ask for the public range (low, high) of every feature; features without one are left out.
+
+    ``until_right``: asks a question until the answer is valid.
+    """
     found: dict[str, tuple[float, float]] = {}
     for name in decisions.features(table):
         question = f"Public range of {name}, known without the rows? (LOW:HIGH, or {_NONE})"
@@ -160,7 +163,10 @@ def _ranges(
 
 
 def _privacy(given: Given, until_right: Callable[..., object]) -> Given:
-    """``given`` with the unit, ε and δ, each asked for where it is open."""
+    """``given`` with the unit, ε and δ, each asked for where it is open.
+
+    ``until_right``: asks a question until the answer is valid.
+    """
     if given.protect is None and given.person is None:
         question = f"Protect one {given.row} (record), or all rows of a site together (device)?"
         protect = until_right(question, DEFAULT_PROTECT, lambda text: parsed_unit(text, ("record", "device")))
@@ -177,7 +183,7 @@ def _privacy(given: Given, until_right: Callable[..., object]) -> Given:
 
 
 def _names(text: str, table: OwnTable) -> tuple[str, ...]:
-    """The columns that a text names, with commas between them; none for "none".
+    """A tuple of the columns that ``text`` names, with commas between them; empty for "none".
 
     Raises:
         SpecError: a name that is no column.

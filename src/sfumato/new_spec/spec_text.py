@@ -48,7 +48,7 @@ def spec_text(name: str, decisions: Decisions, table: OwnTable) -> str:
 
 
 def site_names(decisions: Decisions, table: OwnTable) -> tuple[str, ...]:
-    """The names of the sites in the table, in order; () where rows are dealt evenly."""
+    """A tuple of the names of the sites in the table, in order; empty where rows are dealt evenly."""
     return () if decisions.site is None else tuple(table.sites(decisions.site))
 
 
@@ -74,7 +74,7 @@ def devices_can_be_named(names: Sequence[str]) -> bool:
 
 
 def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
-    """The lines of the section ``data``; ``regression``: whether labels are quantities."""
+    """A list of the lines of the section ``data``; ``regression``: whether labels are quantities."""
     lines = ["data:", f"  source: {_flow(os.path.relpath(table.path, Path.cwd()))}"]
     if table.csv is not None and table.csv.separator != ",":
         lines.append(f'  separator: "{table.csv.separator_name}"')
@@ -108,7 +108,7 @@ def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
 
 
 def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[str]:
-    """The lines of the section ``training``: batches of about a fifth of the smallest site's rows or persons.
+    """A list of the lines of the section ``training``: batches of about a fifth of the smallest site's units.
 
     ``regression``: whether labels are quantities, which take smaller steps.
     """
@@ -125,7 +125,7 @@ def _training(decisions: Decisions, table: OwnTable, *, regression: bool) -> lis
 
 
 def _privacy(decisions: Decisions) -> list[str]:
-    """The lines of the section ``privacy``, with the unit in words."""
+    """A list of the lines of the section ``privacy``, with the unit in words."""
     clip, unit = "update", "all rows of a site together"
     if decisions.protect == "person":
         clip, unit = "example", f"one person: all rows with one {decisions.person}"

@@ -27,7 +27,7 @@ from sfumato.data.tables import (
     is_number,
 )
 from sfumato.errors import DataError, SpecError, listed_names
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 
 _MOST_CATEGORIES = 20
 _Found = TypeVar("_Found")
@@ -72,35 +72,37 @@ class OwnTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all columns, in order."""
+        """A tuple of the names of all columns, in order."""
         return tuple(self.columns.types)
 
     @cached_property
     def numeric(self) -> tuple[str, ...]:
-        """The columns of numbers."""
+        """A tuple of the names of the columns of numbers."""
         return tuple(name for name, kind in self.columns.types.items() if holds_numbers(kind))
 
     @cached_property
     def whole(self) -> tuple[str, ...]:
-        """The columns of whole numbers."""
+        """A tuple of the names of the columns of whole numbers."""
         import pyarrow as pa
 
         return tuple(name for name, kind in self.columns.types.items() if pa.types.is_integer(kind))
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The columns of text."""
+        """A tuple of the names of the columns of text."""
         import pyarrow as pa
 
         kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)
         return tuple(name for name, kind in self.columns.types.items() if any(is_(kind) for is_ in kinds))
 
     def categories(self) -> tuple[str, ...]:
-        """The columns of text with 2 to 20 different values."""
+        """A tuple of the names of the columns of text with 2 to 20 different values."""
         return tuple(name for name in self.texts if 2 <= self.rows_and_values(name)[1] <= _MOST_CATEGORIES)
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """The columns with names like those of identifiers, without ``others`` (of labels and the like)."""
+        """A tuple of the columns with names like those of identifiers, without ``others`` (of labels and the
+        like).
+        """
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
     def column_called(self, name: str, argument: Argument) -> str:
@@ -111,7 +113,7 @@ class OwnTable:
         """
         if name not in self.names:
             raise SpecError(
-                argument, name, f"is no column{closest(name, self.names)}; there are {self.listed}"
+                argument, name, f"is no column{closest_hint(name, self.names)}; there are {self.listed}"
             )
         return name
 
@@ -121,7 +123,9 @@ class OwnTable:
         return listed_names(self.names)
 
     def sites(self, name: str) -> Mapping[str, int]:
-        """Site to its number of rows, by the column ``name``, in order; rows without a site are left out."""
+        """The number of rows of each site, by its name in column ``name``, in order; rows without a site are
+        left out.
+        """
 
         def find() -> Mapping[str, int]:
             found = Counter(self._texts(name))
@@ -130,7 +134,7 @@ class OwnTable:
         return self._once(("sites", name), find)
 
     def persons(self, name: str, site: str | None) -> Mapping[str, int]:
-        """Site to the number of different persons there, in order of the sites.
+        """The number of different persons at each site, by name of the site, in order.
 
         Args:
             name: column of persons.
@@ -147,25 +151,31 @@ class OwnTable:
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 
     def rows_and_values(self, name: str) -> tuple[int, int]:
-        """(rows with a value, different values) of a column of numbers or text."""
+        """How many rows have a value in column ``name`` (of numbers or text), and how many values differ."""
         found = self._values.get(name, _NO_VALUES)
         return found.rows, found.different
 
     def missing(self, name: str) -> tuple[int, int]:
-        """(rows without a value, number of the first such row from 0) of a column of numbers or text."""
+        """How many rows have no value in column ``name`` (of numbers or text), and the first such row, from
+        0.
+        """
         found = self._values.get(name, _NO_VALUES)
         return found.missing, found.first_missing
 
     def has_decimal_commas(self, name: str) -> bool:
-        """Whether the first value of a column of text is a number with a decimal comma."""
+        """Whether the first value of ``name``, a column of text, is a number with a decimal comma."""
         return name in self.texts and is_decimal_comma(self.first(name))
 
     def first(self, name: str) -> str:
-        """The first value of a column of text or numbers; "" of others, and without a value."""
+        """The first value of ``name``, a column of text or numbers, as text; "" of others, and without a
+        value.
+        """
         return self._values.get(name, _NO_VALUES).first
 
     def holds_dates(self, name: str) -> bool:
-        """Whether a column holds dates or times, or texts of which the first is written as a date."""
+        """Whether the column ``name`` holds dates or times, or texts of which the first is written as a
+        date.
+        """
         import pyarrow as pa
 
         return bool(pa.types.is_temporal(self.columns.types[name])) or (
@@ -173,7 +183,7 @@ class OwnTable:
         )
 
     def text_among_numbers(self, name: str) -> tuple[int, str] | None:
-        """Of a column of text that holds mostly numbers: the row, from 0, of its first text, and the text.
+        """Row (from 0) and content of the first text in ``name``, a column of text that holds mostly numbers.
 
         ``None`` for other columns.
         """
@@ -205,11 +215,13 @@ class OwnTable:
         return found
 
     def _texts(self, name: str) -> list[str]:
-        """The values of a column as text, one a row, without spaces around them; "" where there is none."""
+        """The values of column ``name`` as text, one a row, without spaces around them; "" where there is
+        none.
+        """
         return [str(text or "").strip() for text in self.columns.texts(name).to_pylist()]
 
     def labels(self, name: str) -> tuple[str, ...]:
-        """The different labels of a column, in order: numbers as they are written shortest, or texts.
+        """The different labels in column ``name``, in order: numbers as they are written shortest, or texts.
 
         Rows without a label are left out.
         """

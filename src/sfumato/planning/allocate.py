@@ -95,7 +95,7 @@ class _BoundOptions:
 
 
 def unattainable_pair_targets(response: PlanResponse, pair_targets: Iterable[PairTarget]) -> list[PairTarget]:
-    """Those of ``pair_targets`` that no intensities meet: every bound has a release without noise.
+    """Those of ``pair_targets`` that no noise can meet: every bound of the pair has a release without noise.
 
     ``response``: of the plan to its sources.
     """
@@ -126,6 +126,11 @@ def _least_noise(
 
     After each solution the sources that add next to nothing are left out: the sensitivity that a multiplier
     refers to depends on which sources below add noise.
+
+    Args:
+        plan: with every source at a multiplier of 1.
+        sources: that may add noise.
+        pair_targets: the pairs and their targets.
     """
     while True:
         response = measure_response(plan, sources)
@@ -137,7 +142,7 @@ def _least_noise(
 
 
 def _best_choice_of_bounds(response: PlanResponse, pair_targets: Sequence[PairTarget]) -> Allocation:
-    """The allocation of least noise for the sources of ``response``, over choices of bounds for the pairs."""
+    """The allocation of least noise that meets ``pair_targets``, over choices of a bound for each pair."""
     choices = _bound_options(response, pair_targets)
     if not choices:  # every target holds without noise, by δ alone
         return Allocation(response, np.zeros(len(response.sources)), 0.0, ())
@@ -202,7 +207,13 @@ def _with_tangents_at_solution(
     """``optimum`` and its constraints, with tangents taken at the solution instead of at equal intensities.
 
     Solutions are compared, and the best is returned, with all noise scaled until the tangents there hold.
-    ``chosen``: index of each pair's bound. Without tangents among the constraints nothing changes.
+    Without tangents among the constraints nothing changes.
+
+    Args:
+        weights: variance that each source leaves, per unit of intensity, ``[sources]``.
+        options: the usable bounds of each pair.
+        optimum: the solution so far.
+        chosen: index of each pair's bound in its ``options``.
     """
     pairs = list(zip(options, chosen, strict=True))
     constraints = [choice.constraints[number] for choice, number in pairs]
@@ -256,7 +267,9 @@ def _first_of_kind(choice: _BoundOptions, kind: str) -> int:
 
 
 def _used_sources(found: Allocation) -> npt.NDArray[np.bool_]:
-    """Mask of the sources that add a share of more than a millionth to the noise of some charged release."""
+    """Boolean mask ``[sources]`` of those that add more than a millionth of the noise of some charged
+    release.
+    """
     busy = np.zeros(len(found.intensities), dtype=np.bool_)
     for binding in found.binding_constraints:
         parts = binding.constraint.variance_per_intensity * found.intensities

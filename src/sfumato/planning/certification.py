@@ -33,9 +33,12 @@ _SOLVER_ERROR = 1e-4
 
 
 def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedUnit, Guarantee]]:
-    """Yield each pair that ``target`` is about with its guarantee under ``plan``.
+    """Compute the guarantee, under ``plan``, of each pair of a unit and an observer that ``target`` is about.
 
     Pairs whose ε is infinite because the observer is trusted with raw updates are left out.
+
+    Yields:
+        Pairs of the unit with its observer, and their guarantee at the spec's δ.
     """
     for pair in pairs_of(plan, target):
         row = guarantee(plan, pair)
@@ -45,7 +48,7 @@ def guarantees(plan: Plan, target: EpsilonTarget) -> Iterator[tuple[ObservedUnit
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A plan that is tried, and what account says of the pairs that targets are about.
+    """A plan that is tried, and the guarantees of the pairs that the targets are about.
 
     Attributes:
         plan: resolved.
@@ -80,13 +83,18 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on this plan's noise, by the pair that is nearest to its target or above it."""
+        """Whether this plan's noise is enough, judged by the pair with the largest ε in relation to its
+        target.
+        """
         one, row = self.rows[0]
         return verdict_on_worst(row.epsilon, one.target.epsilon, lambda: self.needed_factor)
 
 
 def share_of_target(judged: tuple[PairTarget, Guarantee]) -> float:
-    """ε of a judged pair over its target; above 1 it misses the target."""
+    """ε of a pair divided by its target; above 1 the pair misses the target.
+
+    ``judged``: the pair with its target, and its guarantee under the plan that is tried.
+    """
     one, row = judged
     return row.epsilon / one.target.epsilon
 
@@ -94,10 +102,10 @@ def share_of_target(judged: tuple[PairTarget, Guarantee]) -> float:
 def least_confirmed_factor(
     plan_at: Callable[[float], Plan], targets: Sequence[EpsilonTarget], first: float = 1.0
 ) -> float:
-    """The least factor on all noise stds at which account confirms ``targets``.
+    """The least factor on all noise stds at which the guarantees meet all ``targets``, found by trials.
 
     Args:
-        plan_at: gives the plan at a factor.
+        plan_at: gives the plan whose noise stds are multiplied by a factor.
         targets: at least one.
         first: the factor to try first.
 
@@ -112,7 +120,7 @@ def least_confirmed_factor(
 
 
 def certified_plan(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
-    """The plan of least noise for ``problem``, certified: account confirms every one of ``targets``.
+    """The plan of least noise for ``problem``, whose guarantees are then computed and meet all ``targets``.
 
     The problem names one pair of each class that is equivalent in the plan to start from. A solution may
     split such a class: pairs that miss their target are then added to the problem. What remains is the

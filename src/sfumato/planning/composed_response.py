@@ -54,7 +54,7 @@ def linear_variances(variances: FloatArray, raised: FloatArray) -> tuple[FloatAr
 
 
 def any_without_noise(per_intensity: FloatArray, fixed: FloatArray) -> bool:
-    """Whether some release has no noise at any intensities.
+    """Whether some release has no noise, however much the sources add.
 
     ``per_intensity``: variance per unit of intensity, ``[releases, sources]``; ``fixed``: variance that no
     source adds, ``[releases]``.
@@ -64,7 +64,7 @@ def any_without_noise(per_intensity: FloatArray, fixed: FloatArray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ComposedResponse:
-    """A charge whose ε is that of several components.
+    """How the ε of one way to charge a pair depends on the sources' intensities, where terms are composed.
 
     Attributes:
         bound: which bound of the pair it is.
@@ -92,14 +92,16 @@ class ComposedResponse:
         return any_without_noise(self.variance_per_intensity, self.fixed_variance)
 
     def epsilon(self, intensities: FloatArray) -> float:
-        """ε at the intensities given, one for each source."""
+        """ε at ``intensities``, squared noise multipliers ``[sources]``; ∞ without noise."""
         return self._epsilon_at(self._signal_to_noise(intensities))
 
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
-        """The tangent of "ε is at most ``epsilon``" at ``intensities``; ``None`` if no noise is needed.
+        """The linear constraint that stands for "ε is at most ``epsilon``" near ``intensities``
+        ``[sources]``.
 
-        Where the ε of ``intensities`` is far from ``epsilon``, all noise is scaled to meet it first. With
-        ``h_c`` the derivative of ``ln ε`` by ``ln Q_c``: ``sum h_c Q'_c / Q_c <= sum h_c + ln(epsilon / ε)``.
+        It is the tangent at ``intensities``; ``None`` if no noise is needed. Where the ε of ``intensities``
+        is far from ``epsilon``, all noise is scaled to meet it first. With ``h_c`` the derivative of ``ln ε``
+        by ``ln Q_c``: ``sum h_c Q'_c / Q_c <= sum h_c + ln(epsilon / ε)``.
         """
         ratios = self._signal_to_noise(intensities)
         found = self._epsilon_at(ratios)
@@ -120,7 +122,7 @@ class ComposedResponse:
         )
 
     def limit_growth(self, constraint: Constraint, epsilon: float) -> float:
-        """Elasticity of the limit of ``constraint``: its relative growth over that of ``epsilon``."""
+        """By how many percent the limit of ``constraint`` grows if ``epsilon`` grows by 1 %."""
         return 1.0 / constraint.limit
 
     def _signal_to_noise(self, intensities: FloatArray) -> FloatArray:

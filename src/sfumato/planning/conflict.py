@@ -23,11 +23,13 @@ _PRECISION = 1e-3
 
 
 def refuse_too_much_noise(problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-    """Raise the SpecError that names the fewest targets above the noise limit, and the least ε within it.
+    """Raise the SpecError that names a smallest set of targets which together need too much noise.
+
+    It also states the least ε that the noise limit allows.
 
     Args:
         problem: what the plan starts from.
-        requested: the targets and the limit.
+        requested: the targets, and the limit of noise in the global model.
     """
 
     def least(targets: Sequence[EpsilonTarget]) -> float:

@@ -84,7 +84,7 @@ def cheapest_training(
     Args:
         spec: as written.
         requested: the targets of ε, and perhaps a limit of noise.
-        minimize: which cost.
+        minimize: the cost of the whole training that is minimised, in J or in s.
 
     Raises:
         SpecError: the spec or a target is wrong, costs are not known, or every option has too much noise.

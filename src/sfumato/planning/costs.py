@@ -84,7 +84,7 @@ class RoundCosts:
     """Costs by round.
 
     Attributes:
-        of: what a round of that number costs.
+        of: a function of the number of a round, from 0: what that round costs.
         rounds: in which anything is sent, ascending.
         energy_is_bound: whether energy is at most what is stated: over the air it depends on how long
             messages are.
@@ -150,7 +150,10 @@ def _loudest(
 
 
 def group_round_costs(plan: GroupPlan, parameters: int) -> RoundCosts:
-    """The costs of each round of groups whose models have ``parameters`` parameters each."""
+    """The costs of each round of groups whose models have ``parameters`` parameters each.
+
+    ``plan``: of the groups, resolved.
+    """
     eras = plan.by_era
     costs = [GroupCosts.of(plan.spec, era.groups, parameters) for era in eras]
 

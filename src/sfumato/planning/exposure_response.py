@@ -29,7 +29,8 @@ class SetChoosingReleases(Protocol):
     """Declared releases whose exposed set depends on the noise, but can be given from elsewhere."""
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposure of the releases that ``exposure`` chose, at the noise of this declaration.
+        """The exposure of ``unit`` in which the same releases are exposed as in ``exposure``, with the noise
+        declared here.
 
         ``unit``: number of the device; ``coalition``: who observes it.
         """
@@ -38,9 +39,12 @@ class SetChoosingReleases(Protocol):
 def responses_of(
     response: PlanResponse, pair: ObservedUnit, exposure: Exposure
 ) -> Iterator[ComposedResponse]:
-    """The responses of the ε of ``pair`` to the sources, if the releases that ``exposure`` chose are charged.
+    """Yield how the ε of ``pair`` depends on the sources, for each sound way to charge ``exposure``.
 
-    Yields one response for each sound way to charge them.
+    Args:
+        response: of the plan to its sources.
+        pair: a unit and who observes it.
+        exposure: the releases that are charged, whatever the intensities.
     """
     base, *probes = (_declared(plan) for plan in (response.base, *response.probes))
     held = base.exposure_like(exposure, pair.device, pair.coalition)

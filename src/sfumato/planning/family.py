@@ -26,10 +26,10 @@ class PlannedFamily(Protocol):
         """Raise a SpecError if ``spec`` has something that plans of this family do not support."""
 
     def level_count(self, plan: Any) -> int:
-        """Number of levels of aggregation; an owner of noise has a multiplier for each."""
+        """Number of levels of aggregation in ``plan``; an owner of noise has a multiplier for each."""
 
     def level_name(self, plan: Any, level: int) -> str:
-        """The name of the aggregations of ``level``, such as ``global``."""
+        """The name of the aggregations of ``level`` (from 0) in ``plan``, such as ``global``."""
 
     def sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
         """The sources that add noise in ``plan``, by classes of interchangeable parties with one multiplier.
@@ -44,23 +44,33 @@ class PlannedFamily(Protocol):
         """
 
     def variance(self, plan: Any) -> float:
-        """Variance per coordinate of all noise that training leaves in the `models`: what is minimised."""
+        """Variance, a coordinate, of all noise that training by ``plan`` leaves in the `models`: it is
+        minimised.
+        """
 
     def unattainable_targets(
         self, plan: Any, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """Those of ``pair_targets`` that no noise of ``sources`` can meet."""
+        """Those of ``pair_targets`` that no noise of ``sources`` in ``plan`` can meet, however large."""
 
     def count_devices(self, plan: Any, units: set[int], *, alike: bool) -> int:
-        """The number of devices ``units`` or, with ``alike``, of all devices of their classes."""
+        """The number of ``units``, which are numbers of devices of ``plan``.
+
+        With ``alike``, all devices of their classes are counted: those that the accountant charges as it
+        charges one of them.
+        """
 
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise for ``problem`` that account confirms for ``targets``; its allocation."""
+        """The plan of least noise whose guarantees meet ``targets``, and how the noise is allocated in it."""
 
     def own_noise(self, plan: Any, targets: Sequence[EpsilonTarget]) -> float:
-        """Root of `variance` if the plan's own noise is scaled until ``targets`` hold; NaN if not known."""
+        """The noise of ``plan`` as the spec divides it among its sources, scaled until ``targets`` hold.
+
+        Returns:
+            Root of `variance`; NaN if it is not known.
+        """
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
         """Raise the SpecError on targets of ``problem`` that need more noise than ``requested`` allows."""

@@ -85,9 +85,10 @@ def _noise_of(plan: Plan) -> NoiseBySource:
 
 
 def plan_least_group_noise(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
-    """The plan of least noise found for ``problem`` at which account confirms all ``targets``.
+    """The plan of least noise found for ``problem`` whose guarantees meet all ``targets``, and its
+    allocation.
 
-    Returned with how its noise was allocated.
+    The search is local: another plan may have less noise.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
@@ -128,7 +129,7 @@ class _Search:
         return with_intensities(self.response.base, self.sources, intensities)
 
     def trial_at(self, intensities: FloatArray) -> Trial:
-        """The plan at these intensities, with its guarantees."""
+        """The plan at ``intensities`` (squared multipliers, ``[sources]``), with its guarantees."""
         return Trial.of(self.plan_at(intensities), self.targets)
 
     def descend(self, start: FloatArray) -> FloatArray:

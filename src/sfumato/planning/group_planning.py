@@ -32,7 +32,7 @@ from sfumato.spec.privacy import NoiseBySource
 
 
 class GroupPlanning:
-    """See `sfumato.planning.family`."""
+    """Noise sources and least noise of plans for groups (`sfumato.planning.family.PlannedFamily`)."""
 
     models = "the groups' models"
 
@@ -95,7 +95,10 @@ class GroupPlanning:
     def unattainable_targets(
         self, plan: GroupPlan, sources: Sequence[NoiseSource], pair_targets: Sequence[PairTarget]
     ) -> list[PairTarget]:
-        """Those of ``pair_targets`` whose pair sees releases without noise, or sees who takes part."""
+        """Those of ``pair_targets`` whose ε is infinite at any noise; ``sources`` makes no difference.
+
+        Such a pair sees a release without noise or, under the relation *remove*, who takes part.
+        """
         told = plan.spec.privacy.neighbours == "remove"
         return [
             one
@@ -111,9 +114,10 @@ class GroupPlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise found for ``problem`` at which account confirms all ``targets``.
+        """The plan of least noise found for ``problem`` whose guarantees meet all ``targets``, and its
+        allocation.
 
-        Returned with how its noise was allocated.
+        The search is local: another plan may have less noise.
 
         Raises:
             MissingExtraError: cvxpy is not installed.
@@ -123,7 +127,8 @@ class GroupPlanning:
         return plan_least_group_noise(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
-        """Root mean square, a coordinate, of the plan's noise if scaled to the least that meets ``targets``.
+        """Root mean square, a coordinate, of the noise of ``plan``, scaled to the least that meets
+        ``targets``.
 
         NaN if the plan has none.
         """

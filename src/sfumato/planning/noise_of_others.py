@@ -75,7 +75,14 @@ def with_noise_of_others(
 def _least_confirmed(
     plan: Plan, sources: Sequence[NoiseSource], intensities: FloatArray, targets: Sequence[EpsilonTarget]
 ) -> FloatArray:
-    """``intensities`` times the least factor with which account confirms every one of ``targets``."""
+    """``intensities`` times the least factor with which account confirms every one of ``targets``.
+
+    Args:
+        plan: to scale.
+        sources: of its noise.
+        intensities: squared multipliers, ``[sources]``.
+        targets: of the plan.
+    """
 
     def plan_at(factor: float) -> Plan:
         return with_intensities(plan, sources, intensities * factor**2)

@@ -86,7 +86,7 @@ class ReleaseResponse:
         return Constraint(self.squared_sensitivities, self.variance_per_intensity, self.fixed_variance, limit)
 
     def limit_growth(self, constraint: Constraint, epsilon: float) -> float:
-        """Elasticity of the limit of ``constraint``: its relative growth over that of ``epsilon``."""
+        """By how many percent the limit of ``constraint`` grows if ``epsilon`` grows by 1 %."""
         above = self._max_signal_to_noise(epsilon * math.exp(_STEP))
         below = self._max_signal_to_noise(epsilon * math.exp(-_STEP))
         return math.log(above / below) / (2 * _STEP)

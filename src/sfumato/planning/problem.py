@@ -39,7 +39,7 @@ class PlanProblem:
     notes: tuple[str, ...]
 
     def with_only(self, target: EpsilonTarget) -> PlanProblem:
-        """The same problem with the pairs of ``target`` only."""
+        """The same problem with the pairs of ``target`` only; other targets are dropped."""
         kept = tuple(one for one in self.pair_targets if one.target == target)
         return replace(self, pair_targets=kept)
 
@@ -95,6 +95,11 @@ def _pair_targets(
     plan: Plan, sources: Sequence[NoiseSource], targets: Sequence[EpsilonTarget]
 ) -> tuple[list[PairTarget], tuple[str, ...]]:
     """The targets of all pairs, and notes on those left out: their observer is trusted with raw updates.
+
+    Args:
+        plan: resolved.
+        sources: that may add noise.
+        targets: as requested.
 
     Raises:
         SpecError: no noise meets a target.

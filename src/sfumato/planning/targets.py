@@ -60,7 +60,10 @@ class PlanTargets:
 
 
 def parse_targets(given: Iterable[tuple[str, float]]) -> PlanTargets:
-    """The targets that ``given`` lists as pairs of an observer (or ``noise``) and a number.
+    """Read the targets of a plan, such as ``("cloud", 4.0)``.
+
+    Args:
+        given: pairs of an observer (or ``noise``) and a number: ε, or the noise limit.
 
     Raises:
         SpecError: no observer is given, one is given twice, or a number is not within ``LEAST`` and ``MOST``.

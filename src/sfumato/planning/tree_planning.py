@@ -40,7 +40,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 class TreePlanning:
-    """See `sfumato.planning.family`."""
+    """Noise sources and least noise of plans for trees (`sfumato.planning.family.PlannedFamily`)."""
 
     models = "the global model"
 
@@ -116,9 +116,10 @@ class TreePlanning:
         return unattainable_pair_targets(measure_response(plan, sources), pair_targets)
 
     def count_devices(self, plan: TreePlan, units: set[int], *, alike: bool) -> int:
-        """Number of devices under the leaves of ``units`` or, if ``alike``, of all leaves of their classes.
+        """Number of devices under the leaves that the devices ``units`` are under.
 
-        Where devices move: of those that are always under the same leaves as one of ``units``.
+        With ``alike``: under all leaves of the classes of these leaves. Where devices move: of those that are
+        always under the same leaves as one of ``units``.
         """
         if isinstance(plan.releases, MovingReleases):
             numbers = plan.releases.pairs.of_device
@@ -131,7 +132,7 @@ class TreePlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise for ``problem`` in which account confirms ``targets``, and its allocation.
+        """The plan of least noise for ``problem`` whose guarantees meet all ``targets``, and its allocation.
 
         With control the schedule is that of the budget.
 
@@ -149,7 +150,7 @@ class TreePlanning:
         return with_noise_of_others(problem, made, found, targets)
 
     def own_noise(self, plan: TreePlan, targets: Sequence[EpsilonTarget]) -> float:
-        """Root mean square, a coordinate, of the noise if all of it is scaled until ``targets`` hold.
+        """Root mean square, a coordinate, of the plan's noise, scaled by one factor until ``targets`` hold.
 
         What is charged does not depend on a factor on all noise. NaN if no factor is enough, or if
         participants or records are sampled: the search for the scale would take longer than the plan.

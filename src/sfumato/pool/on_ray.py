@@ -114,7 +114,8 @@ def _own_sigterm() -> Iterator[None]:
 def _do_on_cluster(work: Callable[..., None], arguments: tuple[Any, ...], log: Path, folder: Path) -> str:
     """Do a job (`do_job`) on a machine of the cluster; returns why it failed, "" if it is done.
 
-    ``folder``: the working folder of whoever asked for it, which the machines share.
+    ``folder``: the working folder of whoever asked for it, which the machines share. ``arguments``: of
+    ``work``.
     """
     for needed in (folder, log.parent):
         if not needed.is_dir():

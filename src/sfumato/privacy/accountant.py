@@ -107,11 +107,14 @@ class PrivacyCurve:
         return min(bound.delta(epsilon) for bound in self._bounds)
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether δ at ``epsilon`` ≥ 0 is at most ``delta``, without computing it where bounds tell."""
+        """Whether δ at ``epsilon`` ≥ 0 is at most ``delta``; quicker than `delta`, which is not computed in
+        full.
+        """
         return any(bound.is_within(epsilon, delta) for bound in reversed(self._bounds))  # the quick one first
 
     def smallest(self, delta: float) -> tuple[float, Method]:
-        """The ε that `epsilon` gives at ``delta``, and the name of the method that it comes from.
+        """The smallest ε that the bounds give at ``delta``, as `epsilon` returns it, and the name of the
+        method that gave it.
 
         Raises:
             ValueError: ``delta`` is outside (0, 1).
@@ -123,7 +126,7 @@ class PrivacyCurve:
         return self._smallest[delta]
 
     def _searched(self, delta: float) -> tuple[float, Method]:
-        """Compute what `smallest` keeps, for ``delta`` in (0, 1)."""
+        """Compute what `smallest` keeps for ``delta`` in (0, 1): the smallest ε and its method."""
         found: tuple[float, Method] = math.inf, self._bounds[0].method
         for number, bound in enumerate(self._bounds):
             # no search where a smaller ε is known: a bound with more δ there has a larger one
@@ -218,6 +221,11 @@ def is_within_when_told(terms: tuple[GaussianTerm, ...], epsilon: float, delta: 
     """Whether ``terms`` have at most ``delta`` at ``epsilon`` for an observer who is told every draw.
 
     Their order does not matter. Results are cached: many pairs of a network are charged the same terms.
+
+    Args:
+        terms: the Gaussian releases of one pair; their order does not matter.
+        epsilon: ε ≥ 0, in nats.
+        delta: δ in [0, 1].
     """
     return _revealed_draws(_merged_in_order(terms)).is_within(epsilon, delta)
 
@@ -269,9 +277,11 @@ def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...
 
 
 def _is_surely_above(terms: tuple[GaussianTerm, ...], epsilon: float, delta: float, roughly: bool) -> bool:
-    """Whether the terms that the unit is in for certain alone have a larger ε than ``epsilon`` at ``delta``.
+    """Whether a part of ``terms`` alone has a larger ε than ``epsilon`` at ``delta``; ``False`` proves
+    nothing.
 
-    ``roughly``: or those and the draws that are seen, or one release of a hidden draw.
+    The part is the terms without sampling. With ``roughly`` two more parts are tried: the terms without
+    sampling and those whose draws the observer sees, together; and a single release under a hidden draw.
     """
     sure = _not_drawn(terms, or_seen=roughly)
     if sure and not is_within_when_told(sure, epsilon, delta):
@@ -299,7 +309,10 @@ def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> float:
 def _composed(
     terms: tuple[GaussianTerm, ...], neighbours: Neighbours, delta: float, roughly: bool = False
 ) -> tuple[float, str]:
-    """The ε of merged ``terms`` at ``delta`` and its method; every result is kept."""
+    """The ε of merged ``terms`` at ``delta`` and its method; every result is kept.
+
+    ``roughly``: whether ε may be up to 2 % larger (`compose_roughly`).
+    """
     if roughly:
         return compose_roughly(terms, neighbours=neighbours, delta=delta).smallest(delta)
     return compose(terms, neighbours=neighbours).smallest(delta)

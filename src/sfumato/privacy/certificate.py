@@ -40,7 +40,7 @@ class CertifiedPair:
 
     @property
     def is_record(self) -> bool:
-        """Whether the unit is a record, or a person (charged like one), and not the device."""
+        """Whether the unit is a record, or a person (charged as a record is), and not a device."""
         return self.row.unit_kind != "device"
 
 

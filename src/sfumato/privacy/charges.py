@@ -44,7 +44,7 @@ class Composition:
 
     @cached_property
     def certain_and_drawn(self) -> tuple[float, tuple[GaussianTerm, ...]]:
-        """Σ count · μ² over the terms without sampling, and the terms with sampling."""
+        """Σ count · μ² over the terms without sampling, and a tuple of the terms with sampling."""
         certain = math.fsum(
             term.count * squared_mu_of_term(term) for term in self.terms if term.sampling is None
         )
@@ -76,11 +76,11 @@ def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composit
 
 
 def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
-    """One composition in which every draw is charged under ``neighbours``.
+    """Charge the releases of ``exposure`` in one composition, each draw by its own rule under ``neighbours``.
 
-    Poisson sampling amplifies what the unit alone moves, for who is blind to the draw. Whoever sees the draw
-    is charged the mixture of participations. Where releases show that a removed unit is missing, nothing
-    protects.
+    A hidden Poisson draw amplifies what the unit alone moves. For an observer that sees a draw, its releases
+    are the mixture over whether the unit takes part. Where releases show that a removed unit is missing,
+    nothing protects.
     """
     terms: list[GaussianTerm] = []
     failure = 0.0
@@ -131,6 +131,11 @@ def _term_with_noise_of_others(
     draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool
 ) -> tuple[GaussianTerm, float]:
     """One draw whose noise comes from the others who are drawn, as a visible mixture over who they are.
+
+    Args:
+        draw: a draw of participants in which each adds noise.
+        neighbours: the neighbouring relation.
+        hidden: whether the observer does not learn who is drawn.
 
     Returns:
         The term, with multiplier ∞ where no outcome tells anything, and the probability that any of its
@@ -347,7 +352,8 @@ def is_surely_within(
 
 
 def has_larger_epsilon(exposure: Exposure, epsilon: float, *, delta: float, neighbours: Neighbours) -> bool:
-    """Whether every way to charge ``exposure`` surely has an ε above ``epsilon``; none is composed.
+    """Whether every way to charge ``exposure`` provably gives an ε above ``epsilon``, found without composing
+    any.
 
     One release of a hidden draw is compared in place of all of them. ``False`` proves nothing.
 

@@ -19,14 +19,16 @@ from sfumato.privacy.unit_classes import UnitClass
 
 
 class DeclaredReleases(Protocol):
-    """Facts of a protocol, and who meets which of them."""
+    """The declared releases of a protocol, and which of them each coalition of observers sees."""
 
     @property
     def device_count(self) -> int:
         """Number of devices, numbered from 0."""
 
     def party_name(self, party: Party) -> str:
-        """The name of ``party``, one that exists, on the command line, such as ``edge:0``."""
+        """The name of ``party`` on the command line, such as ``edge:0``; the party must exist in the
+        topology.
+        """
 
     @property
     def noise_law(self) -> NoiseLaw:
@@ -34,11 +36,11 @@ class DeclaredReleases(Protocol):
 
     @property
     def has_raw_intervals(self) -> bool:
-        """Whether all releases have noise, but models without any are sent to some devices between them."""
+        """Whether all releases have noise, but some devices receive models without noise between them."""
 
     @property
     def batches(self) -> BatchFacts:
-        """How devices draw the records of a local step."""
+        """How devices draw the records of a local step (`BatchFacts`), from which records are charged."""
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
         """The releases of the flow exposure by draws of batches, to charge a record of device ``unit``.
@@ -65,16 +67,19 @@ class DeclaredReleases(Protocol):
         """
 
     def distinct_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """`exposures`, perhaps without some that are charged as another one is: quick to compute.
+        """`exposures` without those that are known to be charged as another one is; quick to compute.
 
-        Their least ε, and whether nothing protects, are those of all `exposures`. ``unit``, ``coalition``:
-        as there.
+        Their smallest ε, and whether nothing protects, are those of all `exposures`.
+
+        Args:
+            unit: number of a device.
+            coalition: observers that pool what they know.
         """
 
     def bound_epsilon(
         self, exposure: Exposure, *, delta: float, neighbours: Neighbours, known: float = math.inf
     ) -> EpsilonBound:
-        """The bound with the smallest ε at ``delta`` among the ways of charging ``exposure``.
+        """The smallest ε at ``delta`` among the ways of charging ``exposure``, with how it was computed.
 
         Args:
             exposure: the releases charged, one of `exposures`.
@@ -115,7 +120,7 @@ class DeclaredReleases(Protocol):
         """
 
     def after(self, rounds: int) -> Self:
-        """The releases of the first ``rounds`` rounds only."""
+        """A copy that declares only the releases of the first ``rounds`` rounds; ``rounds`` is at least 0."""
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as a JSON object, enough to recompute every ε without this library."""
@@ -147,7 +152,14 @@ def bounds_of(
 
 
 def best_way(ways: Sequence[Composition], delta: float) -> Composition:
-    """The one of ``ways`` that has the smallest ε at ``delta``; if there is one only, nothing is composed."""
+    """The one of ``ways`` that has the smallest ε at ``delta``; the first of equals.
+
+    With a single way nothing is composed, so this is quick.
+
+    Args:
+        ways: sound ways to charge one pair, one or more.
+        delta: δ in (0, 1).
+    """
     if len(ways) == 1:
         return ways[0]
     return min(ways, key=lambda way: smallest_epsilon([way], 0, delta=delta).epsilon)
@@ -278,13 +290,18 @@ class PairCharge:
         return self.own_ways if self.larger is None else (*self.own_ways, *self.larger.all_ways)
 
     def best_way(self, exposure: Exposure, delta: float) -> Composition:
-        """The one of the `ways` of ``exposure`` that has the smallest ε at ``delta``."""
+        """The one of the `ways` of ``exposure`` that has the smallest ε at ``delta``.
+
+        Args:
+            exposure: one of `exposures`.
+            delta: δ in (0, 1).
+        """
         return best_way(self.ways(exposure), delta)
 
     def least(self, delta: float) -> tuple[PairCharge, dict[str, EpsilonBound]]:
-        """This pair or `larger`, whichever has the smaller ε at ``delta``, and its bounds.
+        """This pair or `larger`, whichever has the smaller ε at ``delta``, and the bounds of that one.
 
-        What the larger coalition learns at most, this one learns at most.
+        The larger coalition sees more, so its ε holds towards this one too.
 
         Returns:
             The pair with the smallest ε (this one if there is no `larger`, or both are equal), and all bounds

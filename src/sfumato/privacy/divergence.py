@@ -151,11 +151,11 @@ def is_priced_exactly(drawn: DrawnReleases, neighbours: Neighbours) -> bool:
 
 
 def times_the_least(cost: float, least: float) -> float:
-    """Upper bound on the ratio of ``cost``, of an exposed set, to the cost of the cheapest one.
+    """Upper bound on the ratio of ``cost`` to the cost of the cheapest exposed set.
 
     Args:
-        cost: of an exposed set.
-        least: a lower bound on the cost of every set.
+        cost: of one exposed set, a Rényi divergence of order 2 in nats, at least 0.
+        least: a lower bound on the cost of every exposed set, in nats.
 
     Returns:
         The ratio, at least 1; ∞ where ``least`` is 0 and the cost is not.

@@ -25,7 +25,10 @@ _but_for_rate = attrgetter(*(field.name for field in fields(Sampling) if field.n
 
 
 def are_ways_at_most(ways: Ways, other: Ways) -> bool:
-    """Whether the smallest ε of ``ways`` is known to be at most that of ``other`` at every δ."""
+    """Whether the smallest ε of ``ways`` is known to be at most that of ``other`` at every δ.
+
+    ``False`` proves nothing. Both are the sound ways to charge one pair each, one or more.
+    """
     return all(any(is_at_most(one, against) for one in ways) for against in other)
 
 
@@ -50,6 +53,13 @@ def is_at_most(charge: Composition, other: Composition) -> bool:
 
     Releases that always use the unit amount to one Gaussian, so their μ² are added up; others are compared
     term by term, in the order they are in.
+
+    Args:
+        charge: one way of charging a pair.
+        other: a way of charging the same or another pair.
+
+    Returns:
+        ``True`` only if it is proved; ``False`` proves nothing.
     """
     if charge.neighbours != other.neighbours or charge.failure_probability > other.failure_probability:
         return False
@@ -118,14 +128,15 @@ def monotone_figures(ways: Ways) -> tuple[float, ...]:
 def chains(
     sizes: Sequence[float], known: Sequence[Sequence[float]], is_under: Callable[[int, int], bool]
 ) -> list[list[int]]:
-    """Sort charges into chains, the worst first: each is surely at most the one before it in its chain.
+    """Sort charges into chains, largest ε first: each charge provably has at most the ε of the one before it
+    in its chain.
 
     Args:
-        sizes: of every charge, as `approximate_size` gives them, the larger the worse; charges are looked at
+        sizes: of every charge, as `approximate_size` gives them, larger for a larger ε; charges are sorted in
             from the largest on.
         known: `monotone_figures` of every charge, ``[charges][figures]``: of one that is under another none
             is larger.
-        is_under: whether the charge with the first number is surely at most that with the second.
+        is_under: whether the charge with the first number provably has at most the ε of that with the second.
 
     Returns:
         The chains, each the numbers of its charges; every charge is in one.

@@ -123,17 +123,17 @@ class Guarantee:
 
     @property
     def releases(self) -> int:
-        """Number of releases that the bound with the smallest ε charges."""
+        """Number of releases that the bound with the smallest ε charges, repeated ones counted."""
         return self.bounds[self.bound].releases
 
     @property
     def method(self) -> str:
-        """How the smallest bound was composed: gdp or pld."""
+        """How the bound with the smallest ε was composed: ``gdp`` or ``pld``."""
         return self.bounds[self.bound].method
 
     @property
     def neighbours(self) -> str:
-        """Neighbouring relation of the smallest bound."""
+        """Neighbouring relation under which the bound with the smallest ε was computed."""
         return self.bounds[self.bound].neighbours
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,6 +171,10 @@ class Guarantee:
 
         Earlier versions left out some keys. A row states method and neighbours of its smallest bound only, so
         all of its bounds have these.
+
+        Args:
+            row: one entry of ``guarantees``, decoded from JSON.
+            delta: δ of the file, in (0, 1).
 
         Raises:
             KeyError: ``unit``, ``observer``, ``epsilon`` or ``stands_for`` is missing, or a key of a bound.

@@ -44,6 +44,11 @@ def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> f
     ∞ if there is none. A way whose ε is more at the least factor found before is not solved for, nor is one
     that another way is surely at most.
 
+    Args:
+        ways: sound ways to charge one pair.
+        epsilon: the target, > 0 and finite.
+        delta: δ in (0, 1).
+
     Raises:
         ValueError: ``epsilon`` is not > 0 and finite, and a way is solved for.
     """
@@ -59,6 +64,12 @@ def is_surely_enough(ways: Iterable[Composition], factor: float, *, epsilon: flo
     """Whether one of ``ways``, at ``factor`` times its noise, surely has at most ``epsilon`` at ``delta``.
 
     On a coarse grid of privacy losses, which is quick and never has too small a δ. ``False`` proves nothing.
+
+    Args:
+        ways: sound ways to charge one pair.
+        factor: on all noise stds, > 0.
+        epsilon: the target, > 0, in nats.
+        delta: δ in (0, 1).
     """
     if factor == 0:
         return False

@@ -49,6 +49,9 @@ class Relation:
         """The relation to an aggregator called ``name``: the unit's own or, with ``elsewhere``, another one.
 
         ``elsewhere``: words for where the other one is, with their leading space or comma.
+
+        Args:
+            name: what an aggregator of that level is called, such as ``cabinet``.
         """
         return cls("other-edge", f"{name}{elsewhere}") if elsewhere else cls("own-edge", f"own {name}")
 
@@ -132,7 +135,11 @@ class PairClass:
 
 
 def covering(classes: Iterable[PairClass], pairs: int) -> Iterator[PairClass]:
-    """``classes``, unchanged, after a check that their pair counts add up to ``pairs``.
+    """Yield ``classes``, unchanged, and check at the end that they stand for all pairs.
+
+    Args:
+        classes: of pairs of a unit and an observer.
+        pairs: number of pairs that their counts must add up to.
 
     Raises:
         RuntimeError: an internal error: a pair is in no class, or in two.

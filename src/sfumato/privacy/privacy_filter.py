@@ -25,7 +25,7 @@ _ROUNDING = 1e-12
 
 
 def squared_mu_of_exposure(exposure: Exposure, neighbours: Neighbours) -> float:
-    """Σ (sensitivity / noise std)² over all releases of ``exposure``, as if the unit took part each time.
+    """Σ (sensitivity / noise std)² over all releases of ``exposure``, as if the unit took part every time.
 
     Sensitivities are those under ``neighbours``.
     """
@@ -35,7 +35,7 @@ def squared_mu_of_exposure(exposure: Exposure, neighbours: Neighbours) -> float:
 
 @dataclass(frozen=True)
 class GaussianFilter:
-    """One account for every unit and observer.
+    """What every unit may still reveal to every observer, and has revealed so far, as sums of μ².
 
     Attributes:
         budget: the most that may be spent, mu^2, ``[units, observers]``; infinite where nothing is promised.

@@ -70,7 +70,13 @@ class CoalitionView:
     senders: frozenset[tuple[int, int]]
 
     def how(self, tier: int, index: int) -> Literal["single", "sum"] | None:
-        """How messages reach the aggregator ``(tier, index)``; ``None`` if the coalition gets none there."""
+        """How the messages of its children reach the aggregator ``(tier, index)``, as far as the coalition
+        learns them.
+
+        Returns:
+            ``single``: each message by itself; ``sum``: only their sum; ``None``: the coalition learns
+            neither.
+        """
         if (tier, index) in self.single:
             return "single"
         return "sum" if (tier, index) in self.summed else None
@@ -126,7 +132,8 @@ def noise_is_draw_independent(
 
 @lru_cache(maxsize=1 << 12)
 def fixed_draw(*, devices: int, sample: int, members: int, hidden: bool) -> Sampling:
-    """A draw of ``sample`` of ``devices``, as a coalition with ``members`` of them meets it.
+    """A draw of ``sample`` of ``devices`` as it amplifies privacy towards a coalition that ``members`` of
+    these devices belong to.
 
     Members know that they were not drawn (or were, which leaves even less room for the unit): among the
     others the unit is one of fewer. Where all devices are members (of a group that the unit is not in), one

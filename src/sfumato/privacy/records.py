@@ -223,7 +223,7 @@ def releases_by_batches(
 
 
 def noised_steps(multiplier: float, count: int) -> RecordReleases:
-    """The charge of ``count`` local steps at which the device itself noises the sum of clipped gradients.
+    """The releases by which a record is charged where its device noises the gradient sum of each local step.
 
     Everything that anybody receives is computed from these sums. A record zeroed out takes one gradient away,
     a record replaced exchanges it.
@@ -350,7 +350,7 @@ class RecordCharge:
         return self.rate is not None and exposure.bound_name == "flow" and not (office or self.by_filter)
 
     def drawn_terms(self) -> tuple[GaussianTerm, ...]:
-        """The terms composed where draws of the record count, one for each of `drawn`."""
+        """The terms to compose where draws into batches count: one for each entry of `drawn`."""
         assert self.rate is not None  # `counts_draws` says when
         return tuple(part.term(self.rate, self.neighbours) for part in self.drawn)
 

@@ -197,7 +197,8 @@ class DrawnReleases:
         return max((r.sensitivity("remove") / r.sensitivity("replace") for r in moving), default=0.0)
 
     def shows_a_missing_unit(self, neighbours: Neighbours) -> bool:
-        """Whether the releases tell if the unit is there at all, though ``neighbours`` has worlds without it.
+        """Whether the releases reveal if the unit is there at all, where ``neighbours`` compares with data
+        without it.
 
         Under *remove* only an amplified draw hides that the unit is not there.
         """
@@ -298,7 +299,11 @@ class Exposure:
 
     @cached_property
     def without_names(self) -> tuple[str, frozenset[tuple[tuple[Sampling, tuple[Release, ...]], int]]]:
-        """The bound's name and all releases without texts: equal for exposures that only names tell apart."""
+        """The bound's name, and how often each pair of a draw and its releases happens, releases without
+        their texts.
+
+        Two exposures that differ only in the texts of their releases have equal results.
+        """
         counts: Counter[tuple[Sampling, tuple[Release, ...]]] = Counter()
         for drawn in self.draws:
             bare = tuple(release.without_names for release in drawn.releases)
@@ -306,7 +311,9 @@ class Exposure:
         return self.bound_name, frozenset(counts.items())
 
     def charges_same_as(self, other: Exposure) -> bool:
-        """Whether it is known to charge the same as ``other``."""
+        """Whether this exposure is known to charge the same releases as ``other``, since both refer to one
+        `draws` object.
+        """
         return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
     @property
@@ -316,7 +323,7 @@ class Exposure:
 
     @property
     def draw_hidden(self) -> bool:
-        """Whether the coalition sees none of the draws."""
+        """Whether the coalition sees none of the draws of participants."""
         return all(draw.sampling.hidden for draw in self.draws)
 
     @property
@@ -349,5 +356,7 @@ def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
 
 
 def are_unprotected(exposures: Iterable[Exposure]) -> bool:
-    """Whether each of ``exposures``, a pair's bounds, has a release without noise: then ε is infinite."""
+    """Whether each of ``exposures``, one for each bound of a pair, has a release without noise: then ε is
+    infinite.
+    """
     return all(exposure.is_unprotected for exposure in exposures)

@@ -184,14 +184,15 @@ class Sampling:
 
     @property
     def amplifies(self) -> bool:
-        """Whether the draw may amplify: it may leave the unit out, and the observer does not learn that.
+        """Whether this draw may lower ε: it may leave devices (or records) out, and the observer does not
+        learn which.
 
-        Whether it does depends on the releases too (`Exposure.amplifies`).
+        Whether it does depends on the releases too (`DrawnReleases.amplifies`).
         """
         return self.kind != "all" and self.hidden
 
     def shown(self) -> Sampling:
-        """A copy for an observer that sees whom the draw takes."""
+        """A copy of this draw towards an observer that sees who is drawn, so that nothing is amplified."""
         return self if self.kind == "all" else Sampling.revealed(self.rate)
 
 
@@ -249,13 +250,13 @@ class CurveBound(Protocol):
         """The name of the method, for reports."""
 
     def epsilon(self, delta: float) -> float:
-        """The least ε ≥ 0 that it gives at ``delta``; ∞ where there is none."""
+        """The least ε ≥ 0 that this bound gives at ``delta``; ∞ where there is none."""
 
     def delta(self, epsilon: float) -> float:
-        """The least δ in [0, 1] that it gives at ``epsilon``."""
+        """The least δ in [0, 1] that this bound gives at ``epsilon``."""
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether it gives at most ``delta`` at ``epsilon``."""
+        """Whether this bound gives at most ``delta`` at ``epsilon``."""
 
 
 def is_poisson(term: GaussianTerm) -> bool:
@@ -291,7 +292,8 @@ def is_visible_mixture(term: GaussianTerm) -> bool:
 
 
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
-    """The pairs (probability, μ²) of one release of ``term``, for an observer who is told every draw.
+    """Pairs (probability, μ²) of one release of ``term``, for an observer who is told the outcome of every
+    draw.
 
     ``term`` must have a public draw of its noise's scale (`has_scales`). The probabilities may add up to less
     than 1; with the rest the release does not depend on the unit.
@@ -309,7 +311,7 @@ def squared_mu_of_term(term: GaussianTerm) -> float:
 
 
 def merged_terms(terms: Iterable[GaussianTerm]) -> list[GaussianTerm]:
-    """``terms`` with the counts of equal ones added up, in a fixed order.
+    """A list of ``terms`` in a fixed order, in which equal ones are one term with their counts added up.
 
     Terms that tell nothing are left out; draws that always take the unit become no sampling.
     """

@@ -21,7 +21,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Aggregates(Protocol):
-    """The nodes of one tier. Frozen."""
+    """The averages of all nodes of one tier while they pass up the tree; frozen."""
 
     @property
     def values(self) -> Tensor:

@@ -134,7 +134,9 @@ class FederatedProtocol(Protocol[S]):
         """What a finished run keeps beside the model: tensors by file name; {} if nothing."""
 
     def realised_facts(self, state: S) -> dict[str, Any]:
-        """What was settled during the run only (survivors, settings, ...), as JSON for ``ledger.json``."""
+        """What was settled only during the run (survivors, settings, ...), as a JSON object for
+        ``ledger.json``.
+        """
 
     def is_finite(self, state: S) -> bool:
         """Whether every coordinate of the models is a finite number."""

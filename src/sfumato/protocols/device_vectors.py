@@ -47,7 +47,11 @@ class DeviceVectors:
         return self.ranks.count > 1
 
     def of(self, devices: IntArray) -> Tensor:
-        """The vectors of ``devices`` ``[p]``, which this rank trains, ``[p, M]``; zeros for those without."""
+        """The vectors of ``devices`` ``[p]``, which this rank trains, ``[p, M]``; zeros for those without.
+
+        Returns:
+            float32, on the engine's device; row i is that of ``devices[i]``.
+        """
         me = self.ranks.rank
         assert all(self.holders.get(device, me) == me for device in devices.tolist())  # they were moved here
         return self._rows(devices)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
-from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, parts_of, score_of
+from sfumato.learning.evaluation import Score, Scored, Scoring, apply_model, score_of, test_set_parts
 from sfumato.learning.examples import Slices
 from sfumato.network.groups import MembershipClasses
 from sfumato.protocols.over_devices import TrainingExamples, accuracies_over_devices, train_loss
@@ -60,7 +60,7 @@ class Evaluator:
         """Score one model, a flat vector ``[P]``, on the whole test set; the same result on every rank."""
         scoring = replace(self.scoring, labels=self.classes) if self._asks_for_accuracies else self.scoring
         parts = share_out(
-            parts_of(len(self.targets)),
+            test_set_parts(len(self.targets)),
             lambda part: self._scored(model, part, scoring),
             ranks=self.ranks,
             threads=self.threads,
@@ -140,7 +140,7 @@ class Evaluator:
         """Score every model of ``models`` ``[C, P]``, in order; each model by one thread of one rank."""
 
         def score(model: Tensor) -> Score:
-            parts = [self._scored(model, part, self.scoring) for part in parts_of(len(self.targets))]
+            parts = [self._scored(model, part, self.scoring) for part in test_set_parts(len(self.targets))]
             return score_of(parts, self.targets[:], self.scoring)
 
         return share_out(models.unbind(), score, ranks=self.ranks, threads=self.threads)

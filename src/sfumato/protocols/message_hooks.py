@@ -13,10 +13,10 @@ IntArray = npt.NDArray[np.int64]
 
 
 class Listener(Protocol):
-    """Hears what passes; who may know of it is for the listener to say.
+    """Is told of every message, average and model of a round; it decides what of it an observer may know.
 
-    Tiers are those of the topology, 0 at the top; devices are one tier below the lowest aggregators, and
-    in groups the masters are tier 1. Tensors must not be changed, and are only good during the call.
+    Tiers are those of the topology, 0 at the top; devices are one tier below the lowest aggregators, and in
+    groups the masters are tier 1. Tensors must not be changed, and are only good during the call.
     """
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
@@ -52,7 +52,7 @@ class Listener(Protocol):
 
 
 class ListenerGroup:
-    """Passes on what it hears.
+    """Several listeners as one: each is told everything.
 
     Args:
         listeners: who hears it.
@@ -62,7 +62,7 @@ class ListenerGroup:
         self._listeners = tuple(listeners)
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Call `Listener.sent` of every listener, in order, with the same arguments."""
+        """Call `Listener.sent` of every listener, in order, with these arguments."""
         for listener in self._listeners:
             listener.sent(number, index, tier, senders, vectors)
 

@@ -17,7 +17,7 @@ from sfumato.data.features import FeatureSource
 from sfumato.data.partition import Partition
 from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
-from sfumato.learning.evaluation import parts_of
+from sfumato.learning.evaluation import test_set_parts
 from sfumato.learning.examples import examples_at
 from sfumato.learning.losses import Loss
 from sfumato.learning.stacked_outputs import outputs_of
@@ -86,11 +86,14 @@ def train_loss(
     jobs = [
         (number, order[first + part.start : first + part.stop])
         for number, first in enumerate((np.cumsum(of_model) - of_model).tolist())
-        for part in parts_of(int(of_model[number]))
+        for part in test_set_parts(int(of_model[number]))
     ]
 
     def weighted(job: tuple[int, npt.NDArray[np.int64]]) -> float:
-        """Sum of the losses of a part of the rows, each over the number of rows that its device holds."""
+        """Sum of the losses of some rows, each over the number of rows that its device holds.
+
+        ``job``: the number of a model, and places in the partition.
+        """
         number, places = job
         rows = training.partition.rows[places]
         x, y = (examples_at(part, rows, str(models.device)) for part in (training.features, training.targets))

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from sfumato.data.partition import Partition
 from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
-from sfumato.learning.evaluation import Score, parts_of
+from sfumato.learning.evaluation import Score, test_set_parts
 from sfumato.learning.examples import Slices
 from sfumato.learning.stacked_outputs import outputs_of, stacks_of
 from sfumato.network.groups import MembershipClasses
@@ -114,7 +114,10 @@ def scores_by_label(
     """
 
     def sums(job: tuple[slice, slice]) -> FloatArray:
-        """Right predictions and losses of a stack on a part, ``[2, classes, c]``."""
+        """Right predictions and summed losses by label, ``[2, classes, c]``.
+
+        ``job``: a slice of the test set, and a slice of the models, c of them.
+        """
         part, some = job
         x, y = features[part], labels[part]
         with torch.no_grad():  # every thread has a switch of its own
@@ -129,7 +132,7 @@ def scores_by_label(
 
     jobs = [
         (part, some)
-        for part in parts_of(len(labels))
+        for part in test_set_parts(len(labels))
         for some in stacks_of(model, len(models), features[part])
     ]
     totals = np.zeros((2, classes, len(models)))

@@ -60,9 +60,9 @@ class Sums:
         return [Grid(_DIGIT * digit, WIDEST), Grid(_DIGIT * (digit - 1), WIDEST)]
 
     def rounded(self, messages: Tensor) -> Tensor:
-        """The values of ``messages`` ``[p, M]`` that a sum on the plan's grid adds, float32.
+        """``messages`` ``[p, M]`` rounded to the grid on which a sum adds them up, float32.
 
-        Every coordinate is rounded to the grid, towards zero. Without a grid the messages are unchanged.
+        Every coordinate is rounded towards zero. Without a grid the messages are unchanged.
         """
         if self._grid is None:
             return messages

@@ -140,7 +140,7 @@ class Cells:
 
 
 def bits_of(count: IntArray) -> FloatArray:
-    """``count`` bytes as a number of bits, 8 times as many."""
+    """The number of bits in ``count`` bytes, elementwise, as floats."""
     return 8.0 * count.astype(np.float64)
 
 

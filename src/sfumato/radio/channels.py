@@ -167,7 +167,7 @@ class Channels:
 
     @property
     def joule(self) -> float:
-        """Joules that a device spends on a message of squared norm 1.
+        """Joules that a device spends on a message of squared norm 1, which is the unit of energies here.
 
         In PFELS energy *is* the squared norm (pfels.txt, section 8.2.4). In a link budget the noise energy in
         a coordinate, which is 1 there, is N0: the power density.
@@ -263,7 +263,8 @@ def watts(power_dbm: float) -> float:
 
 
 def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> FloatArray:
-    """``count`` distances to the centre, in metres, of random points uniform over a disc of ``radius_m``.
+    """Distances to the centre, in metres ``[count]``, of points uniform over a disc of radius ``radius_m``
+    (m).
 
     Points are at least a metre from the centre. The area within d grows as d squared, so a uniform share of
     the area gives the distance.
@@ -295,7 +296,10 @@ def noise_power_w(density_dbm_hz: float, bandwidth_hz: float) -> float:
 
 
 def _fading(kind: str, k_factor_db: float | None, rng: np.random.Generator, count: int) -> FloatArray:
-    """Magnitudes of ``count`` channels of mean power 1; ``kind``: rayleigh, rician, or none (always 1)."""
+    """Magnitudes of ``count`` channels of mean power 1, ``[count]``, linear.
+
+    ``kind``: rayleigh, rician (of ``k_factor_db``, in dB) or none (always 1).
+    """
     if kind == "rayleigh":
         return rayleigh(rng, count)
     if kind == "rician":
@@ -309,12 +313,12 @@ def _k_factor(stated_db: float | None) -> float:
 
 
 def rayleigh(rng: np.random.Generator, count: int) -> FloatArray:
-    """``count`` random magnitudes |u| of u ~ CN(0, 1), of mean power 1: fading without line of sight."""
+    """Random magnitudes (linear, ``[count]``) |u| of u ~ CN(0, 1), of mean power 1: no line of sight."""
     return np.sqrt(rng.standard_exponential(count))
 
 
 def rician(rng: np.random.Generator, count: int, k_factor: float) -> FloatArray:
-    """``count`` random magnitudes of mean power 1: fading with a line of sight.
+    """Random magnitudes (linear, ``[count]``) of mean power 1: fading with a line of sight.
 
     Args:
         rng: randomness.
@@ -338,5 +342,8 @@ def rician_mean(k_factor: float) -> float:
 
 
 def shadowing(rng: np.random.Generator, count: int, std_db: float) -> FloatArray:
-    """``count`` random power gains (linear) of obstacles, log-normal of median 1; ``std_db``: in dB."""
+    """Random power gains (linear, ``[count]``) of obstacles, log-normal of median 1.
+
+    ``std_db``: standard deviation of the gain, in dB.
+    """
     return from_db(std_db * rng.standard_normal(count))

@@ -25,7 +25,7 @@ FLOAT_BITS = 32
 
 @dataclass(frozen=True)
 class Cost:
-    """What something took.
+    """Energy, time and bytes that one or several transmissions take.
 
     Attributes:
         energy_j: of all transmissions, J.
@@ -225,7 +225,9 @@ class TreeRound:
         return radio.then(wires.up).then(wires.down)
 
     def predicted(self, counts: IntArray) -> Predicted:
-        """Expected costs of local and global aggregations if ``counts[..., leaf]`` devices take part."""
+        """Expected costs of local and global aggregations if ``counts`` devices of each leaf, ``[...,
+        leaves]``, take part.
+        """
         bits, wires = self.costs.model_bits, self.costs.wires[0]
         up = self._expected_messages(counts)
         everybody = np.arange(self.costs.tree.device_count)

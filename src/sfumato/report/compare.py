@@ -38,10 +38,10 @@ class Comparison:
 
     @property
     def notices(self) -> list[str]:
-        """Sentences on figures of the runs that cannot be compared: ε of different units, relations or δ,
-        scores on different data, energies of different radios.
+        """A list of sentences on figures of the runs that cannot be compared: ε of different units, relations
+        or δ, scores on different data, energies of different radios.
 
-        [] where all can.
+        Empty where all can be compared.
         """
         return warnings_of_series(self.series)
 

@@ -37,7 +37,9 @@ def epsilon_range(row: Guarantee) -> str:
 
 
 def at_delta(delta: float) -> str:
-    """The text `` (δ = 1e-5)``, with its space, to put behind an ε; "" where δ is NaN."""
+    """The text `` (δ = 1e-5)`` for ``delta`` = 1e-5, with its leading space, to put behind an ε; "" where δ
+    is NaN.
+    """
     return "" if math.isnan(delta) else f" (δ = {number(delta)})"
 
 
@@ -53,17 +55,17 @@ def title(name: str) -> str:
 
 
 def whole(value: float) -> str:
-    """The whole part of a number as text, with commas between thousands."""
+    """The whole part of ``value`` as text, with commas between thousands."""
     return f"{int(value):,}"
 
 
 def how_many(count: int, name: str) -> str:
-    """A count with its noun: ``1 pair`` or ``1,000 pairs``."""
+    """``count`` with the noun ``name``, in the plural unless it is 1: ``1 pair`` or ``1,000 pairs``."""
     return f"{whole(count)} {pluralise(name, count)}"
 
 
 def percent(value: float) -> str:
-    """A share as percent, one decimal."""
+    """``value``, a share from 0 to 1, as percent with one decimal."""
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
@@ -110,7 +112,7 @@ def quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
 
 
 def join_names(names: Sequence[str], most: int = 4) -> str:
-    """``a, b and c``; with more than ``most``, the first few and how many more."""
+    """The names as ``a, b and c``; of more than ``most``, the first few and how many more there are."""
     if len(names) > most:
         return f"{', '.join(names[: most - 1])} and {whole(len(names) - most + 1)} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""

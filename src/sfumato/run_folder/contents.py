@@ -44,7 +44,7 @@ def is_own(name: str) -> bool:
 
 
 def is_derived(name: str) -> bool:
-    """Whether a file of a run can be written again from the checkpoint and the log of rounds."""
+    """Whether ``name``, a file of a run, can be written again from the checkpoint and the log of rounds."""
     return is_own(name) and name not in (CHECKPOINT_FILE, ROUNDS_FILE) and VIEW_FILE.fullmatch(name) is None
 
 

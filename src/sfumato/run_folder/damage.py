@@ -14,7 +14,7 @@ from sfumato.run_folder.view_files import VIEW_FILE, round_file
 
 
 def check_folder(folder: Path) -> list[Damage]:
-    """Find the files of the run in ``folder`` that are damaged or missing; [] if none is.
+    """A list of the files of the run in ``folder`` that are damaged or missing, and how; empty if none is.
 
     The checkpoint's seal has the hash of the log of rounds, the log has the hashes of the views, and the
     manifest those of all other files.
@@ -52,5 +52,5 @@ def _damages_of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
 
 
 def _damage_from_error(folder: Path, name: str, error: RunError) -> Damage:
-    """The entry of a damaged file for the error that reading it raised."""
+    """The entry of the damaged file ``name`` for the error that reading it raised."""
     return Damage(name, str(error).removeprefix(f"{folder / name}: "))

@@ -70,7 +70,9 @@ _BESIDE = (
 
 
 def scores_beside(values: pd.DataFrame) -> list[Headline]:
-    """The scores of a table of metrics that its spec asked for, but the one that the run is judged by."""
+    """A list of the scores in a table of metrics that its spec asked for, without the one a run is
+    judged by.
+    """
     first = headline_of(values)
     found = [one for one in _BESIDE if one.column in values and one != first]
     return [one for one in found if values[one.column].notna().any()]

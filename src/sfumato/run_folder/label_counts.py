@@ -18,16 +18,17 @@ from sfumato.run_folder.reader import TEST_LABELS_FILE, read_json, write_json
 
 
 def write_test_labels(folder: Path, counts: Mapping[str, int], persons: int | None = None) -> FileRecord:
-    """Write how many test examples have each label (one or more labels); returns the file's record.
+    """Write how many test examples have each label; returns the file's record.
 
-    ``persons``: how many persons they are of; ``None`` where that is not known.
+    ``counts``: by label, one or more labels. ``persons``: how many persons they are of; ``None`` where that
+    is not known.
     """
     known = {} if persons is None else {"persons": persons}
     return write_json(folder / TEST_LABELS_FILE, {"labels": dict(counts)} | known)
 
 
 def read_test_labels(folder: Path) -> dict[str, int] | None:
-    """Label to number of test examples with it, of a run; ``None`` where its folder has no such file.
+    """The number of test examples with each label of a run; ``None`` where its folder has no such file.
 
     Raises:
         RunError: the file is damaged.

@@ -80,7 +80,10 @@ class Manifest:
 
 
 def damage(folder: Path, name: str, written: FileRecord) -> Damage | None:
-    """The damage (missing, or another size or hash) of a file against its record; ``None`` if undamaged."""
+    """The damage of the file ``name`` against its record: missing, or another size or hash.
+
+    ``None`` if it is undamaged.
+    """
     try:
         sha256, size = hash_file(folder / name)
     except FileNotFoundError:

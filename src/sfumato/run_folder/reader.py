@@ -98,17 +98,17 @@ class RunFolder:
 
     @cached_property
     def ledger(self) -> dict[str, Any]:
-        """The content of ``ledger.json``, read when first asked for; raises `RunError` if it is damaged."""
+        """The content of ``ledger.json``, a JSON object, read when first asked for."""
         return read_ledger(self.path)
 
     @property
     def deployed(self) -> Mapping[str, Any]:
-        """``session``, ``purpose``, ``draws``, ``on``, ``step``, of masters ``group``; {} if simulated."""
+        """The ledger's facts on a deployed run: ``session``, ``purpose``, ``draws`` ...; {} if simulated."""
         return dict((self.ledger.get("realised") or {}).get("deployed") or {})
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """Names of the observers with a column of ε in the metrics, in the order of columns."""
+        """The observers with a column of ε in the metrics: a tuple of names, in order of columns."""
         names = (str(name) for name in self.metrics.columns)
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
@@ -241,7 +241,7 @@ def add_hashes(archive: IO[bytes], hashes: Mapping[str, str]) -> None:
 
 
 def archive_hashes(path: Path) -> dict[str, str]:
-    """The hashes that `add_hashes` added to the archive at ``path``; raises `RunError` if it is damaged."""
+    """The hashes, by name, that `add_hashes` added to the archive at ``path``; `RunError` if damaged."""
     try:
         with zipfile.ZipFile(path) as parts:
             found: dict[str, str] = json.loads(parts.read(_HASHES_RECORD))
@@ -256,7 +256,7 @@ def read_run_spec(folder: Path) -> dict[str, Any]:
 
 
 def read_ledger(folder: Path) -> dict[str, Any]:
-    """The content of ``ledger.json`` in ``folder``; raises `RunError` if it is missing or damaged."""
+    """The content of ``ledger.json`` in ``folder``, a JSON object; `RunError` if it is missing or damaged."""
     return read_json(folder / LEDGER_FILE)
 
 
@@ -272,7 +272,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> FileRecord:
-    """Write a JSON object, completely or not at all; infinities become ``"inf"``. Returns its record."""
+    """Write ``value`` as JSON, completely or not at all, infinities as ``"inf"``; returns its record."""
     return write_text(
         path,
         json.dumps(_with_infinities_as_text(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
@@ -339,7 +339,7 @@ def add_text(path: Path, text: str) -> None:
 
 
 def add_json(folder: Path, name: str, value: Mapping[str, Any]) -> None:
-    """Write a JSON object to the file ``name`` of a run folder under its lock, with an entry in the manifest.
+    """Write ``value`` as a JSON object to the file ``name`` of a run folder, and enter it in the manifest.
 
     Raises:
         SpecError: another process is writing there.
@@ -350,7 +350,7 @@ def add_json(folder: Path, name: str, value: Mapping[str, Any]) -> None:
 
 @contextmanager
 def adding_files(folder: Path) -> Iterator[dict[str, FileRecord]]:
-    """Context that holds the lock of a run folder, with a dictionary for records of new files.
+    """Context that holds the lock of a run folder; it yields a dict for the records of new files, by name.
 
     At the end they are added to the manifest.
 

@@ -68,7 +68,7 @@ class WorstCoalition:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> WorstCoalition:
-        """Read one entry of ``coalitions`` in privacy.json."""
+        """Read ``row``, one entry of ``coalitions`` in privacy.json."""
         figures = float(row["epsilon"]), float(row["supernode_epsilon"])
         beside = row.get("supernode_in_zone")
         in_zone = None if beside is None else int(beside)
@@ -101,7 +101,7 @@ class RecordedPrivacy:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], path: Path = Path("privacy.json")) -> RecordedPrivacy:
-        """Read the content of a privacy.json that was parsed as JSON.
+        """Read ``document``, the content of a privacy.json that was parsed as JSON.
 
         Raises:
             RunError: a key is missing or of another type; the message names ``path``.
@@ -133,7 +133,7 @@ class RecordedPrivacy:
 def _rows(
     document: Mapping[str, Any], section: str, keys: Sequence[str], epsilons: Sequence[str], path: Path
 ) -> list[Mapping[str, Any]]:
-    """The entries of a section of privacy.json, after a check.
+    """The entries of ``section`` of ``document``, the content of a privacy.json, after a check.
 
     Args:
         keys: that every entry must have.

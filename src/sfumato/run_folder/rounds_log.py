@@ -201,12 +201,12 @@ def _hash_of(path: Path, size: int) -> Any:
 
 
 def _number_to_json(value: float) -> float | str | None:
-    """A number as the log of rounds has it: NaN as null, infinities as text."""
+    """``value`` as the log of rounds has it: NaN as null, infinities as text."""
     if math.isnan(value):
         return None
     return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
 
 
 def _number_from_json(value: float | str | None) -> float:
-    """A number from the log of rounds; null is NaN."""
+    """The number that ``value`` in the log of rounds stands for; null is NaN."""
     return math.nan if value is None else float(value)

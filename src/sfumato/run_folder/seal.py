@@ -52,7 +52,7 @@ class Seal:
 
     @classmethod
     def split(cls, content: bytes) -> tuple[Seal, memoryview]:
-        """Divide the content of a checkpoint into its seal and the archive before it.
+        """The seal in ``content``, the bytes of a checkpoint, and the archive before it.
 
         Raises:
             ValueError: it is damaged or of another version.
@@ -83,7 +83,7 @@ def read_seal(folder: Path) -> Seal | None:
 
 
 def read_checkpoint(folder: Path) -> tuple[Seal, memoryview] | None:
-    """(seal, archive) of ``checkpoint.pt`` in ``folder``; ``None`` if there is no checkpoint.
+    """The seal and the archive in ``checkpoint.pt`` of ``folder``; ``None`` if there is no checkpoint.
 
     Raises:
         RunError: the checkpoint is damaged.

@@ -39,7 +39,7 @@ def write_observers(folder: Path, observers: Sequence[str]) -> FileRecord:
 
 
 def read_observers(folder: Path) -> tuple[str, ...]:
-    """Names of the observers whose views a run folder holds; () if there are no views.
+    """A tuple of the names of the observers whose views a run folder holds; empty if there are no views.
 
     Raises:
         RunError: the file is damaged.

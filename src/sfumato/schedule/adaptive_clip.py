@@ -23,13 +23,15 @@ PLACE = "privacy.clip.adapt"
 
 
 def adaptive_clip_of(spec: Spec) -> tuple[ClipSettings, AdaptiveNorm] | None:
-    """The clip of a spec whose norm is adapted, and how it is adapted; ``None`` where the norm is fixed."""
+    """The section ``privacy.clip`` and its part ``adapt``; ``None`` where the clip norm is fixed or
+    missing.
+    """
     clip = spec.privacy.clip
     return None if clip is None or clip.adapt is None else (clip, clip.adapt)
 
 
 def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
-    """Write the note to the user about an adapted clip norm; empty where the norm is fixed."""
+    """A tuple with one note to the user about an adapted clip norm; empty where the norm is fixed."""
     found = adaptive_clip_of(spec)
     if found is None:
         return ()
@@ -41,9 +43,9 @@ def adaptive_clip_notes(spec: Spec) -> tuple[str, ...]:
 
 
 def adaptive_clip_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what an adapted clip norm does not go with.
+    """The settings that cannot be combined with an adapted clip norm, as rows (applies, key, value, allowed).
 
-    A row whose ``applies`` is true is a refusal.
+    If ``applies`` of a row is true, the spec is refused with an error about ``key``.
     """
     for applies, reason in (
         (spec.control is not None, "control plans its rounds for one clip norm"),

@@ -14,7 +14,7 @@ from sfumato.spec.document import Spec
 
 
 class Parties(Protocol):
-    """Who there is, by name."""
+    """The parties of a network (devices and aggregators) and their names."""
 
     @property
     def device_count(self) -> int:
@@ -33,14 +33,24 @@ class Parties(Protocol):
         """The names that a user gave to sites of devices (devices or leaves), by number; empty without."""
 
     def titled(self, text: str) -> str:
-        """``text`` with the topology's names in place of kinds and numbers, such as ``edge:0``."""
+        """``text`` in which names such as ``edge:0`` are replaced by the names that the topology gives these
+        parties.
+        """
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
-        """``(tier, index)`` of the aggregator called ``name``; SpecError at ``place`` where there is none."""
+        """The tier and the index in it of the aggregator called ``name``, such as ``edge:0``.
+
+        Args:
+            name: of an aggregator, as the user wrote it.
+            place: key of the spec or option to blame.
+
+        Raises:
+            SpecError: there is no such aggregator.
+        """
 
 
 class Plan(Protocol):
-    """A resolved, calibrated protocol."""
+    """A resolved spec: every random choice is made and the size of all noise is known."""
 
     @property
     def spec(self) -> Spec:
@@ -48,7 +58,7 @@ class Plan(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences shown beside results: choices that resolving made, and what to beware of."""
+        """Sentences for the user, shown beside results: choices that resolving made, and warnings."""
 
     @property
     def releases(self) -> DeclaredReleases:
@@ -80,18 +90,19 @@ class Plan(Protocol):
         """Whether ``party`` is ever an aggregator above the device of number ``device``, or a peer of it."""
 
     @property
-    def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
-        """Entries of ``topology.moves.trace`` that name the edge that their device is under already.
+    def moves_without_change(self) -> tuple[tuple[int, int, int], ...]:
+        """The moves of ``topology.moves.trace`` that change nothing: they name the edge that their device is
+        under already.
 
         Each is a round, a device and an edge. () without a trace.
         """
 
     @property
     def grows_in_proportion(self) -> bool:
-        """Whether what a unit is charged grows in proportion to the number of rounds.
+        """Whether what a unit is charged after n rounds is n times what it is charged after one.
 
-        Then whose charge is at most another's after the whole run has no larger one after any number of
-        rounds.
+        Then a unit whose charge is at most another's after the whole run has at most the other's after any
+        number of rounds.
         """
 
     @property

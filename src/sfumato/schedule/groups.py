@@ -22,7 +22,7 @@ from sfumato.privacy.groups.vector_clocks import GroupStructure
 from sfumato.privacy.observers import Party
 from sfumato.schedule.batches import batch_facts
 from sfumato.schedule.local_steps import learning_rate, momentum_gain
-from sfumato.schedule.noise.placement import law_of
+from sfumato.schedule.noise.placement import noise_law_of
 from sfumato.schedule.participation import colluders_that_unmask, guaranteed_survivors_of
 from sfumato.spec.document import Spec
 
@@ -132,8 +132,8 @@ class GroupPlan:
         return bool(set(theirs) & set(self.union_of_eras.groups_of(device)))
 
     @property
-    def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
-        """(): groups have no moves."""
+    def moves_without_change(self) -> tuple[tuple[int, int, int], ...]:
+        """Always an empty tuple: devices do not move in groups."""
         return ()
 
     @property
@@ -169,7 +169,9 @@ class GroupPlan:
 
     @property
     def noises_every_update(self) -> bool:
-        """Whether others learn of updates from noised sums alone: no model or step is sent without noise."""
+        """Whether every update leaves its worker only under noise, so that no model or step is sent without
+        it.
+        """
         return self.kind not in ("ms-fedavg", "dp-ogl+")
 
     def interval_start(self, number: int) -> int:
@@ -195,7 +197,9 @@ class GroupPlan:
 
     @property
     def bounds(self) -> FloatArray:
-        """l2 bound of what one worker adds to a release ``[M]``, c_m; for one of S rounds sqrt(S) c_m."""
+        """l2 bound of what one worker adds to a release of each group, ``[M]``: c_m, or sqrt(S) c_m for S
+        rounds.
+        """
         return self.clips * (math.sqrt(self.merge_every) if self.by_interval else 1.0)
 
     def noise_std(self, number: int) -> FloatArray:
@@ -228,7 +232,9 @@ class GroupPlan:
 
     @property
     def denominators(self) -> FloatArray:
-        """pi_m |N_m|, or the number drawn ``[M]``: the public constants that sums are divided by."""
+        """The public constants that the groups' sums are divided by, ``[M]``: pi_m |N_m|, or the number
+        drawn.
+        """
         return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
     def model_noise_std(self, number: int) -> FloatArray:
@@ -270,7 +276,7 @@ class GroupPlan:
             noise_owner=tuple("master" if trusted else "devices" for trusted in self.trusted),
             transport=transport,
             unmask_thresholds=shares,
-            noise_law=law_of(self.spec),
+            noise_law=noise_law_of(self.spec),
             batches=batch_facts(
                 self.spec, self.devices_per_place, [[self._message_steps]], starts_from_hidden=True
             ),

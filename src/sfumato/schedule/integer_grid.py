@@ -84,8 +84,8 @@ class IntegerGrid:
         found: FloatArray = sums / (self.scale * self.weights[tier][:, None])
         return found
 
-    def device(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
-        """The plan by which a device of one leaf rounds its message to the grid and adds noise there.
+    def device_rounding(self, leaf: int, bound: float, std: float) -> QuantisationPlan:
+        """How a device of one leaf rounds its message to the grid, and how much noise it adds in grid steps.
 
         Args:
             leaf: the leaf's number.

@@ -52,6 +52,10 @@ def momentum_gain(steps: int, momentum: float) -> float:
 
     It is ``sum_j (steps - j) momentum**j``, for a momentum buffer that starts at zero; ``steps`` without
     momentum.
+
+    Args:
+        steps: number of clipped steps, at least 0.
+        momentum: of SGD, in [0, 1).
     """
     return float(sum((steps - j) * momentum**j for j in range(steps)))
 

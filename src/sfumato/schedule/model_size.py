@@ -125,7 +125,14 @@ def _perceptron_size(widths: Sequence[int]) -> int:
 
 
 def _conv_size(channels: int, following: int, side: int, *, bias: bool = True) -> int:
-    """Number of parameters of a convolution to ``following`` channels with square filters of ``side``."""
+    """Number of parameters of a convolution to ``following`` channels with square filters of ``side``.
+
+    Args:
+        channels: number of input channels.
+        following: number of output channels.
+        side: of a filter.
+        bias: whether each output channel has a bias.
+    """
     return channels * following * side * side + following * bias
 
 

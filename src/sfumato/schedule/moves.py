@@ -71,8 +71,7 @@ ONE_TREE_ONLY: dict[str, tuple[str, Callable[[Spec], bool]]] = {
 
 
 def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
-    """List the trees of a run, each with the round (from 0) from which it holds; with the spec's moves
-    written out.
+    """The trees of a run, each with its first round (from 0), and the spec with its moves written out.
 
     Args:
         spec: to resolve.
@@ -104,7 +103,10 @@ def trees_of(spec: Spec, tree: Tree) -> tuple[Spec, Trees]:
 
 
 def _refuse_what_needs_one_tree(spec: Spec, place: str) -> None:
-    """Raise a `SpecError` if the spec of a changing network asks for what is derived for one tree only."""
+    """Raise a `SpecError` if the spec of a changing network asks for what is derived for one tree only.
+
+    ``place``: the key of the spec that makes the network change, for the error.
+    """
     for reason, holds in ONE_TREE_ONLY.values():
         if holds(spec):
             raise SpecError(place, None, f"must be left out here: {reason}")
@@ -178,7 +180,9 @@ def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
 
 
 def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleases, ...]:
-    """For every tree of ``rounds``, the releases as if all rounds were on it, with its sources of noise."""
+    """For every tree of ``rounds``, the releases as if all rounds were on it, with the sources of ``noise``
+    there.
+    """
     return tuple(
         tree_releases(rounds, tree, participants_of(rounds.spec, tree), noise_in(tree, noise, rounds.trees))
         for _, tree in rounds.trees

@@ -172,7 +172,7 @@ def device_weights(spec: Spec, tree: Tree) -> FloatArray | None:
 
 @dataclass(frozen=True)
 class GuaranteedSurvivors:
-    """Who is sure to be there.
+    """Which devices and nodes are sure to be in the sums that are released.
 
     Attributes:
         least: devices sure to be in the sum of each leaf that sends, ``[leaves]``; ``None``: all drawn.
@@ -196,7 +196,8 @@ def threshold_of(faults: Faults | None, parties: int) -> int:
 
 
 def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
-    """For every tier, how many children must collude with their node to remove others' masks.
+    """For every tier, how many children of a node must collude with it to remove the others' masks,
+    ``[nodes]``.
 
     A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
     is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.

@@ -129,14 +129,18 @@ class TreePlan:
         return party.kind == "device" and self.tree.leaf_of(party.index) == leaf
 
     @property
-    def moves_of_nobody(self) -> tuple[tuple[int, int, int], ...]:
-        """Entries of ``topology.moves.trace`` that name the edge that their device is under already."""
+    def moves_without_change(self) -> tuple[tuple[int, int, int], ...]:
+        """The moves of ``topology.moves.trace`` that change nothing: they name the edge that their device is
+        under already.
+
+        Each is a round, a device and an edge.
+        """
         moves = getattr(self.spec.topology, "moves", None)
         if moves is None or moves.drawn_at is not None:
             return ()
-        from sfumato.network.moves import moves_of_nobody  # only networks that change need it
+        from sfumato.network.moves import moves_without_change  # only networks that change need it
 
-        return moves_of_nobody(self.tree, moves.trace or ())
+        return moves_without_change(self.tree, moves.trace or ())
 
     @property
     def grows_in_proportion(self) -> bool:

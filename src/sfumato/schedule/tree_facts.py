@@ -17,7 +17,7 @@ from sfumato.privacy.tree.facts import AggregationFacts
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.privacy.tree.shape import DeviceClasses
 from sfumato.schedule.local_steps import Aggregation, momentum_gain
-from sfumato.schedule.noise.placement import NoisePlan, law_of, raw_sensitivity
+from sfumato.schedule.noise.placement import NoisePlan, noise_law_of, raw_sensitivity
 from sfumato.schedule.participation import TreeParticipants, guaranteed_survivors_of, shares_that_unmask
 from sfumato.spec.document import Spec
 
@@ -30,7 +30,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TreeRounds:
-    """What a round is made of, whoever adds noise, on every tree of a run.
+    """The trees of a run, and the aggregations of a round on them, before noise is placed.
 
     Attributes:
         spec: resolved, but for its noise.
@@ -86,7 +86,7 @@ def tree_releases(
         rounds: what a round consists of, resolved.
         tree: one of the trees of ``rounds``.
         participants: who takes part in a round.
-        noise: standard deviations of everybody who adds noise.
+        noise: the noise multipliers of everybody who adds noise.
     """
     spec, air = rounds.spec, uplink_over_the_air(rounds.spec, tree, participants)
     steps = _facts_of_aggregations(rounds, tree, participants, noise, air)
@@ -114,7 +114,7 @@ def tree_releases(
         guaranteed_contributors=left.least if heard else np.zeros(tree.leaf_count, dtype=np.int64),
         all_nodes_always_send=left.all_nodes_always_send and (air is None or air.is_always_heard),
         elections=left.elections if spec.elects_supernodes else 0.0,
-        noise_law=law_of(spec),
+        noise_law=noise_law_of(spec),
         batches=rounds.batches,
         rounds_after_noise=spec.compression is not None
         and spec.compression.bits is not None
@@ -162,7 +162,8 @@ def _facts_of_aggregations(
     """The facts of every aggregation of a round: bounds, noise, and who takes part.
 
     With clips of examples a "bound" is how far one example can move a message if nothing else changes, which
-    the noise is a multiple of. It bounds no device's message: `law_of` sees to it that none is charged by it.
+    the noise is a multiple of. It bounds no device's message: `noise_law_of` sees to it that none
+    is charged by it.
     """
     spec, aggregations = rounds.spec, rounds.aggregations
     clip, resend = spec.privacy.clip, spec.training.global_update == "resend"

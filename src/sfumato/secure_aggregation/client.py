@@ -220,7 +220,7 @@ class Client:
         return self._terms.threat_model == "malicious"
 
     def _open(self, data: bytes, expected: MessageKind) -> Frame:
-        """Parse and check a message of the server, which must be of the kind ``expected``.
+        """Parse and check ``data``, a message of the server, which must be of the kind ``expected``.
 
         Raises:
             MessageError: rejected.
@@ -244,7 +244,7 @@ class Client:
         self._expected = following
 
     def _claim(self, kind: int, content: bytes) -> None:
-        """Claim the one answer to a kind of message.
+        """Claim the one answer to a message of number ``kind``; ``content``: the bytes that are answered.
 
         Raises:
             RevealRefusedError: another list of survivors was answered before.
@@ -262,7 +262,9 @@ class Client:
         )
 
     def _send(self, kind: MessageKind, payload: bytes, recipient: int = SERVER) -> bytes:
-        """The bytes of a message of this party of this kind, signed."""
+        """The signed bytes of a message with ``payload`` from this party to ``recipient``, a party or the
+        server.
+        """
         return seal_frame(Frame(kind, self._terms.session, self.number, recipient, payload), self._identity)
 
     def _require_shares(self, count: int) -> None:
@@ -289,7 +291,7 @@ class Client:
         )
 
     def _associated_data(self, sender: int, recipient: int) -> bytes:
-        """The bytes that a sealed box is bound to: the session, the kind of message and both parties."""
+        """The bytes that a box from ``sender`` to ``recipient`` is bound to: session, kind, both parties."""
         return (
             self._terms.session
             + bytes([MessageKind.SHARES])
@@ -298,7 +300,7 @@ class Client:
         )
 
     def _read_survivors(self, data: bytes, following: MessageKind | None) -> tuple[int, ...]:
-        """The server's list of survivors, checked to hold enough parties and this one.
+        """Read the server's list of survivors from ``data``; it must hold enough parties and this one.
 
         ``following``: the kind of message that may come next.
 
@@ -329,7 +331,7 @@ class Client:
         return survivors
 
     def _check_consents(self, consents: Collection[bytes]) -> None:
-        """Check that at least ``threshold`` survivors signed the list that this party was shown.
+        """Check by ``consents`` that at least ``threshold`` survivors signed the list shown to this party.
 
         Raises:
             BelowThresholdError: too few did.
@@ -360,24 +362,25 @@ class Client:
 
 
 def survivors_digest(session: bytes, survivors: Sequence[int]) -> bytes:
-    """The hash of a list of survivors that parties of the session sign."""
+    """The hash of a list of survivors that parties sign; ``session``: its 32-byte identifier."""
     return digest(b"survivors", session, messages.encode_parties(survivors))
 
 
 def seed_commitment(session: bytes, number: int, seed: bytes) -> bytes:
-    """A hash by which party ``number`` commits to its seed: one rebuilt from wrong shares is noticed."""
+    """The hash by which party ``number`` of ``session`` commits to its seed: wrong shares are noticed."""
     return digest(b"seed", session, number.to_bytes(4, "big"), seed)
 
 
 def self_mask_key(session: bytes, number: int, seed: bytes) -> bytes:
-    """The 32-byte key of the mask that party ``number`` alone adds, from its seed."""
+    """The 32-byte key of the mask that party ``number`` of ``session`` alone adds, from its 32-byte seed."""
     return derive(seed, session=session, purpose=b"self mask/round 2", context=number.to_bytes(4, "big"))
 
 
 def pair_mask_key(session: bytes, own: KeyPair, number: int, other: int, other_key: bytes) -> bytes:
-    """The 32-byte key of the mask that parties ``number`` and ``other`` share.
+    """The 32-byte key of the mask that parties ``number`` and ``other`` of ``session`` share.
 
-    The party with the lower number adds the mask, the other subtracts it.
+    The party with the lower number adds the mask, the other subtracts it. ``own``: masking keys of
+    ``number``; ``other_key``: the other's public one.
     """
     return pair_key(
         own,

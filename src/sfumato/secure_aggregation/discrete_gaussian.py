@@ -29,7 +29,7 @@ _LARGEST_STD = 2.0**46
 def sample_discrete_gaussian(
     size: int, std: float, stream: KeyStream, *, margin: float = _MARGIN
 ) -> npt.NDArray[np.int64]:
-    """Draw ``size`` values of the discrete Gaussian ``N_Z(0, std²)`` exactly, int64 ``[size]``.
+    """Draw ``size`` exact values of the discrete Gaussian ``N_Z(0, std²)``, int64 ``[size]``.
 
     The law is that of Canonne, Kamath and Steinke 2020, without ``|z| >= 16 std`` (see the module).
 
@@ -58,8 +58,13 @@ def sample_discrete_gaussian(
 
 
 def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.NDArray[np.int64]:
-    """Exact draws by rejection from a staircase above the Gaussian: the accepted ones of ``count``
-    proposals.
+    """The accepted ones of ``count`` proposals: exact draws of the discrete Gaussian, int64.
+
+    Args:
+        count: number of proposals.
+        std: σ, in steps, above 0.
+        stream: uniform words.
+        margin: how close a decision must be to be made in decimals.
     """
     block_bits, weights, cumulative = _staircase(std)
     total = int(cumulative[-1])
@@ -84,9 +89,10 @@ def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.ND
 
 @lru_cache(maxsize=64)
 def _staircase(std: float) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.uint64]]:
-    """The staircase above the Gaussian: log2 of a block's width, the blocks' weights, and their running sums.
+    """The staircase above the Gaussian of σ ``std``: log2 of a block's width, weights, and their running
+    sums.
 
-    Weights are at least 2^50 times the target.
+    The weights and sums are of the blocks, from 0 outwards. Weights are at least 2^50 times the target.
     """
     block_bits = max(0, math.floor(math.log2(std / 8))) if std >= 8 else 0
     width = 1 << block_bits
@@ -108,6 +114,7 @@ def _decide(coin: int, size: int, std: float, weight: int, stream: KeyStream) ->
         size: magnitude of the proposal.
         weight: of its block of the staircase.
         stream: gives further bits of the coin.
+        std: σ, in steps.
     """
     bits = 64
     while True:

@@ -100,7 +100,7 @@ def choose_neighbourhood(
             raise ValueError(f"{name}: got {count}; must be in 0..{parties - 1}")
     for degree in [*range(2, parties - 1, 2), parties - 1]:
         for threshold in range(degree // 2 + 1, degree + 1):
-            risk = assess(parties, degree, threshold, colluders=colluders, dropouts=dropouts)
+            risk = risks_of_graph(parties, degree, threshold, colluders=colluders, dropouts=dropouts)
             if risk.failure > 2.0**-correctness_bits:
                 break  # grows with the threshold
             if risk.exposure + risk.isolation <= 2.0**-security_bits:
@@ -110,7 +110,7 @@ def choose_neighbourhood(
     )
 
 
-def assess(
+def risks_of_graph(
     parties: int, degree: int, share_threshold: int, *, colluders: int, dropouts: int
 ) -> Neighbourhood:
     """Upper bounds of the risks of a graph in which each party has ``degree`` neighbours (see the module).
@@ -136,7 +136,10 @@ def assess(
 
 
 def _isolation(parties: int, degree: int, gone: int) -> float:
-    """A bound on the probability that ``gone`` parties cut the others into parts (see the module)."""
+    """A bound on the probability that ``gone`` parties cut the others into parts (see the module).
+
+    ``degree``: neighbours of each of the ``parties``.
+    """
     pairs = math.comb(parties, 2)
     empty = (
         math.prod((gone - place) / (parties - place) for place in range(degree)) if gone >= degree else 0.0

@@ -87,12 +87,12 @@ def decode_pair(plain: bytes) -> tuple[int, int]:
 
 
 def encode_blobs(blobs: Sequence[bytes]) -> bytes:
-    """A list of byte strings as bytes: their number, then each with its length."""
+    """``blobs`` as one byte string: their number, then the length and the bytes of each."""
     return _COUNT.pack(len(blobs)) + b"".join(_COUNT.pack(len(blob)) + blob for blob in blobs)
 
 
 def decode_blobs(payload: bytes) -> list[bytes]:
-    """The list of byte strings that `encode_blobs` wrote.
+    """The list of byte strings that `encode_blobs` wrote to ``payload``.
 
     Raises:
         MalformedMessageError: bytes are left.
@@ -111,7 +111,7 @@ def encode_boxes(boxes: Mapping[int, bytes]) -> bytes:
 
 
 def decode_boxes(payload: bytes) -> dict[int, bytes]:
-    """Party to its sealed box, from the bytes of `encode_boxes`.
+    """The sealed boxes by number of a party, from ``payload``, the bytes of `encode_boxes`.
 
     Raises:
         MalformedMessageError: a party is there twice, or bytes are left.
@@ -146,12 +146,12 @@ def decode_vector(payload: bytes, length: int, bits: int) -> RingVector:
 
 
 def encode_parties(parties: Sequence[int]) -> bytes:
-    """A list of party numbers as bytes, ascending."""
+    """The numbers ``parties`` as bytes: how many there are, then each as 4 bytes, ascending."""
     return _COUNT.pack(len(parties)) + b"".join(_COUNT.pack(party) for party in sorted(parties))
 
 
 def decode_parties(payload: bytes) -> tuple[int, ...]:
-    """The ascending party numbers that `encode_parties` wrote.
+    """The ascending tuple of party numbers that `encode_parties` wrote to ``payload``.
 
     Raises:
         MalformedMessageError: they do not ascend, or bytes are left.
@@ -178,7 +178,8 @@ def encode_reveal(mask_shares: Mapping[int, int], seed_shares: Mapping[int, int]
 
 
 def decode_reveal(payload: bytes) -> tuple[dict[int, int], dict[int, int]]:
-    """(party to share of its masking key, party to share of its seed), from the bytes of `encode_reveal`.
+    """Shares of masking keys by party, and shares of seeds by party, from ``payload``, written by
+    `encode_reveal`.
 
     Raises:
         MalformedMessageError: a party is in a table twice or in both, or bytes are left.
@@ -231,7 +232,7 @@ class PayloadReader:
         return value
 
     def shares(self) -> dict[int, int]:
-        """The next table that `encode_shares` wrote: party to share of a secret.
+        """The next table that `encode_shares` wrote: shares of a secret by number of a party.
 
         Raises:
             MalformedMessageError: a party is there twice, or a share is not below the prime.

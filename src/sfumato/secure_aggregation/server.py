@@ -79,7 +79,8 @@ class AggregationServer:
 
     @property
     def result(self) -> tuple[RingVector, tuple[int, ...]]:
-        """(sum of the survivors' vectors modulo 2^bits ``[length]``, numbers of the survivors, ascending).
+        """The sum of the survivors' vectors modulo 2^bits, ``[length]``, and the survivors' numbers,
+        ascending.
 
         Raises:
             OutOfOrderMessageError: the session has not ended with a sum.
@@ -89,7 +90,7 @@ class AggregationServer:
         return self._total, tuple(sorted(self._alive[Phase.MASK]))
 
     def receive(self, data: bytes) -> None:
-        """Check and keep one party's message of the open phase.
+        """Check and keep ``data``, one party's message of the open phase.
 
         Raises:
             MessageError: the message is rejected.
@@ -149,7 +150,9 @@ class AggregationServer:
         return outgoing
 
     def _take_advert(self, frame: Frame, data: bytes) -> None:
-        """Keep a party's public keys, each of which may be advertised once."""
+        """Keep a party's public keys, each of which may be advertised once; ``data``: the bytes of
+        ``frame``.
+        """
         advert = messages.decode_advertisement(frame.payload)
         points = {agreement_point(advert.sealing), agreement_point(advert.masking)}
         is_new = len(points) == 2 and not points & self._agreement_points
@@ -172,7 +175,9 @@ class AggregationServer:
         np.add(self._total, vector, out=self._total)
 
     def _take_consent(self, frame: Frame, data: bytes) -> None:
-        """Keep a party's signature of the list of survivors."""
+        """Keep a party's signature of the list of survivors; ``data``: the bytes of ``frame``, which are
+        passed on.
+        """
         listed = survivors_digest(self._terms.session, sorted(self._alive[Phase.MASK]))
         if frame.payload != listed:
             raise errors.InconsistentSurvivorsError(f"party {frame.sender} signed another list of survivors")
@@ -220,7 +225,7 @@ class AggregationServer:
         return {party: self._send(MessageKind.CONSENTS, party, payload) for party in alive}
 
     def _send(self, kind: MessageKind, party: int, payload: bytes) -> bytes:
-        """The bytes of a message of the server to ``party`` of this kind, signed."""
+        """The signed bytes of a message of the server to ``party`` with the content ``payload``."""
         return seal_frame(Frame(kind, self._terms.session, SERVER, party, payload), self._identity)
 
     def _unmask(self) -> None:

@@ -47,7 +47,7 @@ class SessionOutcome:
 
 
 def deliver_unchanged(_phase: Phase, _party: int, _upwards: bool, data: bytes) -> Sequence[bytes]:
-    """The `Wire` without an attacker: it delivers ``data`` once, unchanged."""
+    """The `Wire` without an attacker: each message is delivered once, as it is; returns ``[data]``."""
     return [data]
 
 
@@ -140,7 +140,7 @@ class _Run:
         )
 
     def _replies(self, phase: Phase, party: int, delivered: bytes) -> list[bytes]:
-        """The answers of ``party`` to what the wire makes of the server's message ``delivered``.
+        """A list of the answers of ``party`` to what the wire makes of the server's message ``delivered``.
 
         Messages that it rejects are recorded, and its time is added up.
         """
@@ -155,7 +155,7 @@ class _Run:
         return found
 
     def _answer(self, phase: Phase, party: int, data: bytes) -> bytes:
-        """The answer of ``party`` to the server's message of a phase."""
+        """The answer of ``party`` to ``data``, the server's message that begins ``phase``."""
         if phase is Phase.ADVERTISE:
             client = Client(party, self._terms, self._identities[party], self._entropy(party))
             self._clients[party] = client

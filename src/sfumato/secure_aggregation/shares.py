@@ -18,9 +18,10 @@ _COEFFICIENT_BYTES = 48
 
 
 def draw_coefficients(secret: bytes, threshold: int, entropy: Entropy) -> list[int]:
-    """Coefficients, lowest first, of a random polynomial of degree ``threshold - 1`` with ``secret`` at 0.
+    """The ``threshold`` coefficients, lowest first, of a random polynomial whose value at 0 is ``secret``.
 
-    The others are 384 random bits modulo the prime: within 2^-127 of uniform.
+    The others are 384 random bits modulo the prime: within 2^-127 of uniform. ``entropy``: gives random
+    bytes.
 
     Raises:
         ValueError: ``secret`` has not 32 bytes, or ``threshold`` is below 1.
@@ -53,7 +54,7 @@ def polynomial_values(coefficients: Sequence[int], points: Iterable[int]) -> dic
 
 
 def split(secret: bytes, threshold: int, points: Iterable[int], entropy: Entropy) -> dict[int, int]:
-    """Split a 32-byte secret into shares (Shamir), point to share.
+    """Split a 32-byte secret into shares (Shamir): a dict from a point to the polynomial's value there.
 
     Args:
         secret: what is shared.
@@ -87,7 +88,7 @@ def rebuild(shares: Mapping[int, int], threshold: int) -> bytes | None:
 
 @lru_cache(maxsize=4096)
 def _weights(points: tuple[int, ...]) -> tuple[int, ...]:
-    """Lagrange's coefficients at 0 for these points, modulo the prime."""
+    """Lagrange's coefficients at 0 for ``points``, in their order, modulo the prime."""
     weights = []
     for point in points:
         above, below = 1, 1

@@ -90,7 +90,9 @@ def require_guarantee(
     if threat_model == "malicious":
         _require_against_malicious(parties, threshold, degree, share_threshold, colluders)
         return
-    risk = graph.assess(parties, degree, share_threshold, colluders=colluders, dropouts=parties - threshold)
+    risk = graph.risks_of_graph(
+        parties, degree, share_threshold, colluders=colluders, dropouts=parties - threshold
+    )
     if risk.exposure + risk.isolation > 2.0**-graph.SECURITY_BITS:
         raise UnsafeTermsError(
             f"degree, share_threshold: got {degree}, {share_threshold}; with {colluders} colluders and up to"
@@ -105,7 +107,8 @@ def _require_against_malicious(
 ) -> None:
     """Raise an UnsafeTermsError unless the terms protect from a malicious server.
 
-    So they do on the complete graph, with both thresholds above half of parties and colluders together.
+    So they do on the complete graph, with both thresholds above half of parties and colluders together. The
+    arguments are those of `require_guarantee`.
     """
     if degree != parties - 1:
         raise UnsafeTermsError(

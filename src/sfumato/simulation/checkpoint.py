@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sfumato.durable_files import replacing, write_archive
-from sfumato.engine.base import is_here
+from sfumato.engine.base import is_device_available
 from sfumato.errors import RunError, first_line
 from sfumato.protocols.base import State
 from sfumato.protocols.registry import state_of
@@ -88,7 +88,7 @@ def load(folder: Path) -> Checkpoint | None:
     path, (seal, archive) = folder / CHECKPOINT_FILE, found
     try:
         document = torch.load(io.BytesIO(archive), map_location="cpu", weights_only=True)
-        here = is_here(seal.device)
+        here = is_device_available(seal.device)
         position = _read(document, seal, seal.device if here else "cpu")
     except Exception as error:  # the unpickler may raise any error for a file that is not a checkpoint
         said = f"is damaged, or not a checkpoint of this version: {first_line(error)}"

@@ -224,8 +224,10 @@ class FolderWriter:
         return {file: self._write_archive(file, content) for file, content in kept.items()}
 
     def _write_archive(self, name: str, content: Any) -> FileRecord:
-        """Write ``content`` as an archive of ``torch.save`` with the run's hashes in it; returns its
-        record.
+        """Write ``content`` to the file ``name`` as an archive of ``torch.save`` with the run's hashes in it.
+
+        Returns:
+            The record of the file.
         """
         archive = io.BytesIO()  # given a file name, torch.save would write that name into the archive
         torch.save(content, archive)
@@ -235,7 +237,10 @@ class FolderWriter:
         return FileRecord.of(file)
 
     def _write_tensorboard(self) -> dict[str, FileRecord]:
-        """Write the metrics as event files for TensorBoard; {} if it is not installed."""
+        """Write the metrics as event files for TensorBoard; returns their records by file name.
+
+        Empty if TensorBoard is not installed.
+        """
         if find_spec("tensorboard") is None:
             return {}
         from sfumato.simulation.tensorboard import write_scalars  # slow to import, like the report
@@ -246,7 +251,7 @@ class FolderWriter:
         return {name: _hashed(self._folder, name) for name in names}
 
     def _views(self) -> dict[str, FileRecord]:
-        """Name to record of the recorded views of all rounds, from the log."""
+        """The records of the recorded views of all rounds by file name, from the log."""
         found = {}
         if self._session.recorders:
             for number, one in enumerate(self.rounds()):
@@ -272,5 +277,5 @@ def _write_report(folder: Path) -> FileRecord:
 
 
 def _hashed(folder: Path, name: str) -> FileRecord:
-    """The record of a file that is there already."""
+    """The record (hash and size) of the file ``name`` that is already in ``folder``."""
     return FileRecord(*hash_file(folder / name))

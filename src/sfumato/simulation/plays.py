@@ -46,9 +46,12 @@ def plays_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
 
 
 def twins_of(spec: Spec, folder: Path, seeds: int | None) -> list[Play]:
-    """The twins without noise of the runs of `plays_of`, which has the same arguments.
+    """The twins without noise of the runs of `plays_of`, in the same order.
 
-    They are in the folder that `baseline_folder` names for ``folder``.
+    Args:
+        spec: of the runs with noise.
+        folder: of these runs; twins are in the folder that `baseline_folder` names for it.
+        seeds: how many seeds, from the spec's on; ``None``: only the spec's.
 
     Raises:
         SpecError: the spec has no twin without noise.
@@ -80,7 +83,10 @@ def check_folders(folder: Path, *, goes_on: bool, several: bool, baseline: bool)
 
 
 def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
-    """`check_folders`, of one."""
+    """`check_folders` of one folder: that of the runs, or that of their twins.
+
+    ``goes_on`` and ``several``: as there.
+    """
     out, seeds = Argument("out"), Argument("seeds")
     try:
         if folder.exists() and not folder.is_dir():

@@ -80,7 +80,7 @@ class FolderFollower:
         return iter(())
 
     def add(self, position: TrainingPosition, row: Mapping[str, float]) -> None:
-        """Forget the views recorded in the round, which rank 0 writes."""
+        """Drop the views recorded in the round: rank 0 writes them. Neither argument is used."""
         for recorder in self._session.recorders:
             recorder.clear()
 

@@ -164,6 +164,13 @@ def _finished(
     """The runs of ``plays``, which are done, each with its twin if there are ``twins``.
 
     With twins the report in ``folder`` is written again, as it says what privacy costs.
+
+    Args:
+        folder: that the report is written to.
+        plays: the runs.
+        twins: their twins, in the same order, or none.
+        data: as given to `run`, for the runs.
+        model: as given to `run`, for the runs.
     """
     if twins:
         from sfumato.report import write_report  # slow to import
@@ -177,7 +184,10 @@ def _finished(
 def _played(
     play: Play, on_round: Callable[[RoundResult], object] | None, *, progress: bool, **options: Any
 ) -> None:
-    """Train one run, until its last round or until ``on_round`` returns True."""
+    """Train one run, until its last round or until ``on_round`` returns True.
+
+    ``progress``: whether a bar is drawn; ``options``: further arguments of `run_rounds`.
+    """
     with (
         run_progress(play.spec, wanted=progress) as shown,
         closing(run_rounds(play.spec, out=play.folder, on_step=shown.step, **options)) as playing,
@@ -253,7 +263,17 @@ def run_rounds(
 
 
 def _checkpoint_to_continue(plan: Plan, out: Path, *, resume: bool, force: bool) -> Checkpoint | None:
-    """The checkpoint in ``out`` to continue from, or ``None``; `SpecError` if another run is there."""
+    """The checkpoint in ``out`` to continue from; ``None`` to start at the first round.
+
+    Args:
+        plan: of the run.
+        out: the run folder.
+        resume: whether a run in it is continued.
+        force: whether a run in it is replaced.
+
+    Raises:
+        SpecError: another run is there, or a run that is to be neither continued nor replaced.
+    """
     refuse_folders_in_run(out)
     existing = existing_checkpoint(plan, out) if resume else None
     if not resume and not force:
@@ -273,7 +293,10 @@ def _run_in_folder(
     ranks: Ranks,
     played_by: PlayedBy | None,
 ) -> Generator[RoundResult]:
-    """Start the run in ``out``, or continue it from ``existing``; yields every round when it is done."""
+    """Start the run in ``out``, or continue it from ``existing``; yields every round when it is done.
+
+    The arguments are those of `run_rounds`; ``observers``: whose views are recorded.
+    """
     inputs = plan.spec.hashes
     if existing is not None:
         refuse_mixed_continuation(existing, out, deployed=played_by is not None)
@@ -311,9 +334,14 @@ def _run_remaining_rounds(
     on_step: Callable[[str], object],
     interval: float,
 ) -> Generator[RoundResult]:
-    """Train the remaining rounds and write their results, with so many seconds between checkpoints.
+    """Train the remaining rounds and write their results; yields every round when it is done.
 
-    Yields every round when it is done.
+    Args:
+        session: of the run.
+        writer: of its folder.
+        tracking: where metrics are sent.
+        on_step: called with the name of every step that begins, except rounds.
+        interval: seconds from one checkpoint to the next.
     """
     position, saved_at = writer.start, time.monotonic()
     on_step("training")

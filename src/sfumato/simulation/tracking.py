@@ -59,7 +59,7 @@ def settings_of(spec: Spec) -> dict[str, str]:
 
 
 def scalars_of(row: Mapping[str, float]) -> dict[str, float]:
-    """The measured values of a row of metrics; NaN and the number of the round are left out.
+    """The measured values of a row of metrics by name; NaN and the number of the round are left out.
 
     Columns keep their names, except that ``epsilon:OBSERVER`` becomes ``epsilon/OBSERVER``.
     """
@@ -120,7 +120,10 @@ def _blaming(name: str) -> Iterator[None]:
 
 
 def _flat(section: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, value as text) of all values in nested mappings; ``before``: start of the keys."""
+    """Yield (dotted key, value as text) of all values in ``section``, a mapping that may hold further ones.
+
+    ``before``: what the keys begin with.
+    """
     for name, value in section.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{before}{name}.")

@@ -23,7 +23,7 @@ from sfumato.schedule.resolve import resolve
 from sfumato.simulation import checkpoint
 from sfumato.simulation.training_inputs import initial_model, load_data
 from sfumato.simulation.training_loop import Session
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.document import Spec
 from sfumato.user_code import allow_user_code
 
@@ -81,7 +81,7 @@ def predictions(model: nn.Module, spec: Spec, features: Any) -> npt.NDArray[np.g
 
 
 def _as_examples(features: Any, kind: type[np.generic]) -> npt.NDArray[Any]:
-    """``features`` as an array [N, ...] of ``kind``.
+    """``features``, anything that NumPy takes, as an array ``[N, ...]`` of the type ``kind``.
 
     Raises:
         SpecError: they are no numbers, such as the path of a file, or are one example in place of several.
@@ -97,7 +97,10 @@ def _as_examples(features: Any, kind: type[np.generic]) -> npt.NDArray[Any]:
 
 
 def _labels_of(classes: npt.NDArray[np.int64], spec: Spec) -> npt.NDArray[np.generic]:
-    """The labels of ``classes`` as text, where the data have labels of text; else ``classes``."""
+    """The labels ``[N]`` as text for ``classes``, class numbers ``[N]``, where the data have labels of text.
+
+    Otherwise ``classes``.
+    """
     if spec.data.task != "classification":
         return classes
     names = dataset_facts(spec.data, 1).label_names
@@ -105,11 +108,11 @@ def _labels_of(classes: npt.NDArray[np.int64], spec: Spec) -> npt.NDArray[np.gen
 
 
 def _scaled(frame: Any, spec: Spec) -> npt.NDArray[np.float64]:
-    """The features in a data frame, on the scale of the spec, [N, F]."""
+    """The features in a data frame, found by name of the column, scaled as the spec says, ``[N, F]``."""
     columns: Sequence[str] = spec.data.feature_columns or dataset_facts(spec.data, 1).feature_columns
     for name in columns:
         if name not in frame.columns:
-            near = closest(name, [str(column) for column in frame.columns])
+            near = closest_hint(name, [str(column) for column in frame.columns])
             raise SpecError(Argument("features"), None, f"has no column {name!r}{near}, a feature of the run")
     values = frame[list(columns)].to_numpy(np.float64)
     bounds = [(spec.data.scale or {}).get(name, (0.0, 1.0)) for name in columns]

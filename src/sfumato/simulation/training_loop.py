@@ -80,7 +80,7 @@ class Session:
         """
         made = TrainingInputs.of(plan)
         spec, data, parts, model = plan.spec, made.data, made.partition, made.model
-        learnt = data.learnt(spec.data.task)
+        learnt = data.targets_for(spec.data.task)
         layout = ParameterLayout.of(model)
         start = layout.read(model)
         test_features, test_targets = (
@@ -124,7 +124,7 @@ class Session:
         return TrainingPosition(self.protocol.initial(self.start), nobody)
 
     def continued(self, position: TrainingPosition) -> TrainingPosition:
-        """The position of a checkpoint with this rank's share of the devices' vectors only."""
+        """``position``, read from a checkpoint, with this rank's share of the devices' vectors only."""
         return replace(position, state=position.state.divided_among(self.protocol.ranks))
 
     def with_current_metrics(self, state: State, rounds: Iterable[LoggedRound]) -> Iterator[LoggedRound]:
@@ -193,7 +193,7 @@ class Session:
 
     @property
     def _scores(self) -> tuple[str, ...]:
-        """Names of the metrics columns with scores on the test set."""
+        """Names of the metrics columns that hold scores on the test set."""
         return *self.protocol.metrics, *self.plan.spec.metrics
 
     def _is_evaluated(self, done: int, *, last: bool) -> bool:
@@ -201,7 +201,7 @@ class Session:
         return done % self.plan.spec.evaluate_every == 0 or last
 
     def _score(self, state: State, examination: Evaluator) -> dict[str, float]:
-        """Column to score of the models of ``state``."""
+        """The scores of the models of ``state``, by name of the metrics column."""
         with intra_op_threads(1):
             return self.protocol.scores(state, examination)
 

@@ -55,6 +55,7 @@ class WatchedEpsilons:
         known = {(row.unit, row.observer): row for row in privacy.guarantees}
 
         def pair(unit: str, observer: str) -> Guarantee:
+            """The guarantee of ``unit`` towards ``observer``, such as ``device:0`` and ``edge:1``."""
             found = known.get((unit, observer))
             return found or pair_guarantee(plan, unit, observer, delta=privacy.delta)
 

@@ -29,16 +29,17 @@ TAG = "="
 """First character of union tags, which pydantic puts into error locations and users must not see."""
 
 
-def refuse(key: str, value: object, allowed: str) -> PydanticCustomError:
-    """The validation error to raise for ``value`` at ``key``; the message says what is ``allowed``.
+def refused_error(key: str, value: object, allowed: str) -> PydanticCustomError:
+    """The pydantic error, to be raised by a validator, that refuses ``value`` at ``key``; it says what is
+    ``allowed``.
 
     ``key`` is relative to the section that is checked; empty for the section itself.
     """
     return PydanticCustomError("refused", "{allowed}", {"key": key, "value": value, "allowed": allowed})
 
 
-def refuse_all(problems: Sequence[Refused]) -> PydanticCustomError:
-    """The validation error to raise for several refusals; of refusals at one key only the first counts."""
+def refused_errors(problems: Sequence[Refused]) -> PydanticCustomError:
+    """One pydantic error for all of ``problems``; of several at one key only the first counts."""
     first: dict[str, dict[str, Any]] = {}
     for problem in problems:
         first.setdefault(problem.key, problem._asdict())
@@ -51,8 +52,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def closest(word: str, known: Iterable[str]) -> str:
-    """The hint `` (did you mean 'x'?)`` with the most similar word of ``known``; "" without one."""
+def closest_hint(word: str, known: Iterable[str]) -> str:
+    """The hint `` (did you mean 'x'?)`` with the word of ``known`` most similar to ``word``; "" without
+    one.
+    """
     near = nearest(word, known)
     return "" if near is None else f" (did you mean {near!r}?)"
 
@@ -94,25 +97,27 @@ class Section(BaseModel):
         if type(self).refusals is Section.refusals:
             return self
         if (refused := first_refused(self.refusals())) is not None:
-            raise refuse(*refused)
+            raise refused_error(*refused)
         return self
 
     @model_validator(mode="before")
     @classmethod
     def _only_known_keys(cls, value: Any) -> Any:
-        """The section as a mapping, with a text taken as its ``kind``; an unknown key is refused."""
+        """``value``, the section as written, as a mapping, with a text taken as its ``kind``; refuses unknown
+        keys.
+        """
         keys = cls.keys()
         if isinstance(value, str) and "kind" in keys:
             return {"kind": value}
         if isinstance(value, Section):
             return value
         if not isinstance(value, dict):
-            raise refuse("", value, f"must be a section with keys {', '.join(keys)}")
+            raise refused_error("", value, f"must be a section with keys {', '.join(keys)}")
         for key in value:
             if key not in keys and key not in cls.model_fields:
                 known = ", ".join(keys)
                 near, meant = nearest(str(key), keys), key_meant(str(key))
-                hint = closest(str(key), keys)
+                hint = closest_hint(str(key), keys)
                 if meant is not None and meant.rpartition(".")[2] != near:
                     hint, near = f" (write {meant})", meant.rpartition(".")[2]
                 if value[key] is None and str(key).isdecimal():
@@ -149,7 +154,7 @@ class GroupwiseSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _list_apart(cls, value: Any) -> Any:
-        """The section as written, with a list in the number's place moved to its own key."""
+        """``value``, the section as written, with a list in the number's place moved to its own key."""
         one, many = cls.number_and_list
         if not isinstance(value, dict):
             return value
@@ -188,17 +193,18 @@ def _number_check(allowed: str, holds: Callable[[float], bool], *, whole: bool) 
             except ValueError:
                 number = None
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise refuse("", value, allowed + _percent_hint(value, holds, whole=whole))
+            raise refused_error("", value, allowed + _percent_hint(value, holds, whole=whole))
         finite = not isinstance(number, float) or math.isfinite(number)
         if not finite or not holds(number) or (whole and number != int(number)):
-            raise refuse("", value, allowed + _percent_hint(number, holds, whole=whole))
+            raise refused_error("", value, allowed + _percent_hint(number, holds, whole=whole))
         return int(number) if whole else float(number)
 
     return BeforeValidator(check)
 
 
 def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
-    """The hint `` (50 % is 0.5)`` where percent may be meant: written so, or above 1 where a share is wanted.
+    """The hint `` (50 % is 0.5)`` where ``value`` may mean percent: written so, or above 1 in place of a
+    share.
 
     Empty where it is not; ``holds`` and ``whole`` are as of `_number_check`.
     """

@@ -26,7 +26,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from sfumato.families import TREE, family_of, topologies_of
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.model import LOSSES, METRICS
 from sfumato.spec.other_words import loss_hint
 from sfumato.spec.privacy import NoiseByMultiplier, NoiseBySource, NoiseByTarget, NoNoise
@@ -232,7 +232,7 @@ def _task(spec: Spec) -> Refusals:
     data, task, loss, labels = spec.data, spec.data.task, spec.training.loss, spec.data.label_column
     known = LOSSES[task]
     if loss is not None and loss not in known and (":" not in loss or loss.startswith(":")):
-        near = loss_hint(loss, list(known)) or closest(loss, known)
+        near = loss_hint(loss, list(known)) or closest_hint(loss, known)
         yield (True, "training.loss", loss,
                f"must be {', '.join(known)}, or package.module:function, with task: {task}{near}")
     for metric in spec.metrics:

@@ -16,7 +16,7 @@ from sfumato.spec.base import (
     count_limit,
     in_range,
     one_or_list,
-    refuse,
+    refused_error,
 )
 from sfumato.spec.limits import LEAST, MAX_VOCABULARY, MOST, MOST_SIGMA
 from sfumato.spec.model import Task
@@ -194,10 +194,10 @@ class Data(Section):
     @field_validator("scale")
     @classmethod
     def _low_before_high(cls, scale: dict[str, Bounds] | None) -> dict[str, Bounds] | None:
-        """The bounds of ``scale``, refused where the low one is not below the high one."""
+        """``scale`` itself, (low, high) by column; refused where a low bound is not below the high one."""
         for column, (low, high) in (scale or {}).items():
             if low >= high:
-                raise refuse(column, [low, high], "must be [low, high], the lower number first")
+                raise refused_error(column, [low, high], "must be [low, high], the lower number first")
         return scale
 
     def refusals(self) -> Refusals:

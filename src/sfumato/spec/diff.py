@@ -9,7 +9,7 @@ from sfumato.spec.document import Spec
 
 
 def changed_values(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
-    """Dotted key to (value in ``before``, value in ``now``) where two specs differ, keys ascending.
+    """The values in ``before`` and in ``now`` by dotted key, for the keys where two specs differ, ascending.
 
     A value that one of them lacks is ``None``.
     """
@@ -22,7 +22,7 @@ def changed_values(before: Spec, now: Spec) -> dict[str, tuple[Any, Any]]:
 
 
 def differing_values(documents: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    """Dotted key to its value in each of ``documents``, for the keys in which these are not all equal.
+    """The values in each of ``documents`` by dotted key, for the keys in which these are not all equal.
 
     A value that a document lacks is ``None``.
     """

@@ -24,7 +24,7 @@ from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.families import GROUPS
 from sfumato.notebook import preformatted
-from sfumato.spec.base import TAG, Count, Section, Whole, refuse, refuse_all
+from sfumato.spec.base import TAG, Count, Section, Whole, refused_error, refused_errors
 from sfumato.spec.conflicts import TABLES, protocol_refusals
 from sfumato.spec.control import Control
 from sfumato.spec.data import Data
@@ -84,7 +84,7 @@ SPEC_HASH = "spec"
 def _folder_name(name: str) -> str:
     """``name``, refused where it cannot be the name of a folder."""
     if len(name) > MAX_NAME or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) is None:
-        raise refuse(
+        raise refused_error(
             "", name, f"must be at most {MAX_NAME} letters, digits and . _ + -, the first a letter or digit"
         )
     return name
@@ -144,7 +144,7 @@ class Spec(Section):
         try:
             with_new_keys(document)
         except SpecError as error:
-            raise refuse(error.place, error.value, error.allowed) from None
+            raise refused_error(error.place, error.value, error.allowed) from None
         return document
 
     @model_validator(mode="after")
@@ -152,7 +152,7 @@ class Spec(Section):
         """This spec, if it has no `section_conflicts`; otherwise one error for all of them is raised."""
         found = list(self.section_conflicts())
         if found:
-            raise refuse(*found[0]) if len(found) == 1 else refuse_all(found)
+            raise refused_error(*found[0]) if len(found) == 1 else refused_errors(found)
         return self
 
     def section_conflicts(self, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[Refused]:
@@ -193,7 +193,7 @@ class Spec(Section):
 
 
 def fingerprint(document: Mapping[str, Any]) -> str:
-    """SHA-256, 64 hexadecimal digits, of a spec as a mapping of plain values.
+    """SHA-256, 64 hexadecimal digits, of ``document``, a spec as a mapping of plain values.
 
     Left out are ``versions`` and the fingerprint that it may hold. Comments, the order of keys and the way
     numbers are written do not count; hashes of inputs do.

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sfumato.arguments import Argument, ErrorPlace
 from sfumato.errors import SpecError
 from sfumato.spec import overrides as changes
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.data import DATA_SUFFIXES, TABLE_SUFFIXES
 from sfumato.spec.document import SPEC_HASH, Spec, fingerprint
 from sfumato.spec.renamed_keys import as_written, with_new_keys
@@ -75,7 +75,7 @@ def dump_spec(spec: Spec) -> str:
 
 
 def builtin_names() -> list[str]:
-    """Names of the specs that come with the package, sorted."""
+    """A sorted list of the names of the specs that come with the package."""
     files = (resources.files("sfumato.spec") / "builtin").iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
@@ -88,14 +88,14 @@ def builtin_text(name: str) -> str:
     """
     names = builtin_names()
     if name not in names:
-        near = closest(name, [*names, *_files_beside(name)])
+        near = closest_hint(name, [*names, *_files_beside(name)])
         allowed = f"is neither a file nor a built-in spec{near}; built in: {', '.join(names)}"
         raise SpecError(printable_name(name), None, allowed)
     return (resources.files("sfumato.spec") / "builtin" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def _files_beside(name: str) -> list[str]:
-    """Paths of the YAML files in the folder of the file ``name``, for a hint."""
+    """Paths of the YAML files in the folder of the file ``name``, for a hint; empty if it cannot be read."""
     try:
         folder = Path(name).parent
         return [str(folder / path.name) for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
@@ -151,7 +151,7 @@ def _checked_spec(
         raise SpecError(before + (error.place or "spec"), error.value, error.allowed) from None
     _check_fingerprint(document, before)
     aliases = with_new_keys(document, lambda key: f"{before}{key}")
-    touched = changes.apply(document, overrides)
+    touched = changes.apply_overrides(document, overrides)
     aliases |= with_new_keys(document, changes.place_of_change)
     if folder is not None:
         _make_paths_absolute(document, folder)

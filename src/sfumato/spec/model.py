@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from sfumato.spec.base import Count, CountOrList, Flag, Section, closest, refuse
+from sfumato.spec.base import Count, CountOrList, Flag, Section, closest_hint, refused_error
 from sfumato.spec.limits import MAX_LAYERS
 from sfumato.spec.other_words import value_hint
 
@@ -60,10 +60,10 @@ class Model(Section):
     @field_validator("hidden")
     @classmethod
     def _few_layers(cls, hidden: int | tuple[int, ...]) -> int | tuple[int, ...]:
-        """The widths of hidden layers, refused where there are more than a model may have."""
+        """``hidden``, the widths of hidden layers; refused where there are more than a model may have."""
         if isinstance(hidden, tuple) and len(hidden) > MAX_LAYERS:
             allowed = f"must be at most {MAX_LAYERS} layers: deeper ones cannot be trained without shortcuts"
-            raise refuse("", len(hidden), allowed)
+            raise refused_error("", len(hidden), allowed)
         return hidden
 
     @field_validator("kind")
@@ -74,7 +74,7 @@ class Model(Section):
         if kind in BUILT_IN_MODELS or (colon and module and name):
             return kind
         known = ", ".join(BUILT_IN_MODELS)
-        near = value_hint(kind, list(BUILT_IN_MODELS)) or closest(kind, BUILT_IN_MODELS)
+        near = value_hint(kind, list(BUILT_IN_MODELS)) or closest_hint(kind, BUILT_IN_MODELS)
         if kind.endswith(".py"):
             near = f" (write {kind}:NAME, with the class or function in that file)"
-        raise refuse("", kind, f"must be one of {known}, or package.module:factory{near}")
+        raise refused_error("", kind, f"must be one of {known}, or package.module:factory{near}")

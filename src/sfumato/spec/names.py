@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from sfumato.spec.base import Section, refuse
+from sfumato.spec.base import Section, refused_error
 from sfumato.spec.refusals import Refusals
 from sfumato.user_text import decimal
 
@@ -99,7 +99,7 @@ def _party_name(name: object) -> object:
 def _refused_if_unfit(name: object, problem: str | None) -> object:
     """``name``, if ``problem`` is ``None``; otherwise a validation error with this phrase is raised."""
     if problem is not None:
-        raise refuse("", name, problem)
+        raise refused_error("", name, problem)
     return name
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
-from sfumato.spec.base import Section, closest
+from sfumato.spec.base import Section, closest_hint
 from sfumato.spec.document import kind_of, sections_at
 from sfumato.spec.limits import MAX_SEED, MAX_SEEDS
 from sfumato.spec.model import KIND_OF_KEY, Model
@@ -23,8 +23,8 @@ from sfumato.user_text import parse_yaml, plain
 from sfumato.user_text.files import printable_name
 
 
-def apply(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
-    """Apply ``key=value`` overrides to the spec ``raw``, in place, in their order.
+def apply_overrides(raw: dict[str, Any], overrides: Iterable[str]) -> list[str]:
+    """Apply overrides, texts ``key=value``, to the spec ``raw``, in place, in their order.
 
     Returns:
         The dotted keys that the overrides decided.
@@ -63,7 +63,7 @@ def _set_key(raw: dict[str, Any], path: list[str], value: Any, place: Argument) 
         here = printable_name(".".join(path[:depth]))
         kinds = sections_at(path[:depth])
         if key not in known:
-            raise SpecError(place, None, f"there is no section {here}{closest(key, known)}")
+            raise SpecError(place, None, f"there is no section {here}{closest_hint(key, known)}")
         inner, replaced = section.get(key), False
         if not kinds and not isinstance(inner, dict) and key != "transport" and key != "versions":
             raise SpecError(place, None, f"{here} is a value, not a section: set {here} as a whole")

@@ -70,7 +70,9 @@ class ClipSettings(GroupwiseSection):
     @model_validator(mode="before")
     @classmethod
     def _norm_of_layers(cls, value: Any) -> Any:
-        """With ``per_layer`` and no norm: the norm that the layers' norms add up to."""
+        """``value``, the section as written; with ``per_layer`` and no norm, the norm they add up to is put
+        in.
+        """
         layers = value.get("per_layer") if isinstance(value, dict) else None
         if not isinstance(layers, list | tuple) or {"norm", "norms"} & value.keys():
             return value

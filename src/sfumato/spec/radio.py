@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, count_limit, in_range, refuse
+from sfumato.spec.base import TAG, Count, Decibels, Positive, Section, count_limit, in_range, refused_error
 from sfumato.spec.limits import LEAST, MOST_METRES, MOST_PATHLOSS, MOST_SHADOWING_DB
 from sfumato.spec.refusals import Refusals
 
@@ -64,7 +64,7 @@ PFELS_GAIN = Gain(kind="exponential", mean=0.02, min=1e-4, max=0.1)
 def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
     """``bounds``, if they are two numbers, the smaller first; a validation error is raised otherwise."""
     if len(bounds) != 2 or bounds[0] > bounds[1]:
-        raise refuse("", list(bounds), "must be a list of two numbers, the smaller first")
+        raise refused_error("", list(bounds), "must be a list of two numbers, the smaller first")
     return bounds
 
 
@@ -141,14 +141,16 @@ class AirRadio(_Links):
     @model_validator(mode="before")
     @classmethod
     def _with_gain_of_preset(cls, value: Any) -> Any:
-        """The section as written, with the gain of its preset where it has none."""
+        """``value``, the section as written, with the gain of its preset where it has none."""
         if not isinstance(value, dict):
             return value
         gain = value.get("gain")
         if value.get("preset") is None:
             for key in ("gain", "snr_db"):
                 if key not in value:
-                    raise refuse(key, None, "is required without a preset (there are h2fdp, pfels, none)")
+                    raise refused_error(
+                        key, None, "is required without a preset (there are h2fdp, pfels, none)"
+                    )
         elif isinstance(gain, dict) and "kind" not in gain:
             return value | {"gain": PFELS_GAIN.model_dump() | gain}
         return value
@@ -169,7 +171,7 @@ class NoRadio(Section):
     @model_validator(mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
-        """An empty section for the name ``none``; anything else as it is."""
+        """An empty section if ``value`` is the name ``none``; anything else as it is."""
         return {} if value == "none" else value
 
 

@@ -53,7 +53,7 @@ def with_new_keys(document: dict[str, Any], place_of: Callable[[str], ErrorPlace
         place_of: dotted key to the place that an error names.
 
     Returns:
-        New dotted key to the alias that was found in its place.
+        The aliases that were found, by new dotted key.
 
     Raises:
         SpecError: an old key that is not read any more, or an alias beside its new key.
@@ -88,7 +88,7 @@ def as_written(place: str, aliases: Mapping[str, str]) -> str:
 
 
 def _section_at(document: Any, path: Iterable[str]) -> dict[str, Any] | None:
-    """The section at ``path`` of a document; ``None`` where there is none."""
+    """The section of ``document`` at ``path``, keys from the outermost on; ``None`` where there is none."""
     for key in path:
         document = document.get(key) if isinstance(document, dict) else None
     return document if isinstance(document, dict) else None

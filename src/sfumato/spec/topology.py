@@ -19,7 +19,7 @@ from sfumato.spec.base import (
     by_kind,
     count_limit,
     one_or_list,
-    refuse,
+    refused_error,
 )
 from sfumato.spec.limits import MAX_AGGREGATORS, MAX_DEVICES, MAX_GROUPS, MAX_LEVELS, MAX_WORKERS
 from sfumato.spec.moves import TopologyMoves
@@ -94,7 +94,9 @@ class Site(Section):
         yield (self.devices is None) == (self.sites is None), "", None, allowed
 
     def with_all_below(self, place: str) -> Iterator[tuple[str, Site]]:
-        """(dotted key, site) of this site, which is at ``place``, and of every site below it, depth first."""
+        """Yield (dotted key, site) of this site, which is at ``place``, and of every site below it, depth
+        first.
+        """
         yield place, self
         for number, site in enumerate(self.sites or ()):
             yield from site.with_all_below(f"{place}.sites[{number}]")
@@ -205,7 +207,10 @@ class TreeTopology(Section):
 
 
 def _sites_off_their_level(sites: tuple[Site, ...], below: int, place: str) -> Refusals:
-    """Refusals of sites with devices above the last of ``below`` levels, or with sites on it."""
+    """Refusals of sites with devices above the last of ``below`` levels, or with sites on it.
+
+    ``place``: dotted key of the list, for messages.
+    """
     for number, site in enumerate(sites):
         here = f"{place}[{number}]"
         had, wanted = ("devices", "sites") if below > 1 else ("sites", "devices")
@@ -367,7 +372,7 @@ class Trust(Section):
         for place, entry in enumerate(value if isinstance(value, list) else ()):
             if isinstance(entry, str):
                 allowed = "must be a whole number; parties are named in trust.trusted"
-                raise refuse(f"[{place}]", entry, allowed)
+                raise refused_error(f"[{place}]", entry, allowed)
         return value
 
     def refusals(self) -> Refusals:

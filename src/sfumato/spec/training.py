@@ -117,7 +117,7 @@ RateSchedule = Annotated[
 
 
 def _tag_of_learning_rate(value: object) -> str:
-    """The union tag of a learning rate: ``=number`` for a number, ``=schedule`` for a section."""
+    """The union tag of ``value``, a learning rate: ``=number`` for a number, ``=schedule`` for a section."""
     return TAG + ("schedule" if isinstance(value, dict | Section) else "number")
 
 

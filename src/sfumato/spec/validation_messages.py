@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from sfumato.errors import SpecError, SpecProblemsError
-from sfumato.spec.base import TAG, closest, nearest
+from sfumato.spec.base import TAG, closest_hint, nearest
 from sfumato.spec.document import Spec, field_of, kind_of, sections_at
 from sfumato.spec.other_words import section_hint, value_hint, word_hint
 from sfumato.spec.refusals import Refused
@@ -122,7 +122,7 @@ def _replace_unknown_key(document: dict[str, Any], problem: Problem) -> bool:
 
 
 def _problems_in(detail: ErrorDetails) -> list[Problem]:
-    """The problems that one entry of a validation error tells."""
+    """A list of the problems that one entry of a validation error tells."""
     if detail["type"] != "refused_several":
         return [_problem_of_detail(detail)]
     place = _dotted_key(detail["loc"])
@@ -210,7 +210,7 @@ def _closest_value(place: str, word: str, known: Sequence[str]) -> str:
     silent = _WITHOUT_NOISE.get(place, ())
     near = nearest(word, known)
     if near not in silent:
-        return closest(word, known)
+        return closest_hint(word, known)
     noisy = nearest(word, [value for value in known if value not in silent])
     other = "" if noisy is None else f", or {noisy!r}"
     return f" (did you mean {near!r}, by which nobody adds noise{other}?)"

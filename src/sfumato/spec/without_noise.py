@@ -64,10 +64,11 @@ def no_twin_error(error: SpecError) -> SpecError:
 
 
 def trains_alike_but_for_noise(noisy: Mapping[str, Any], silent: Mapping[str, Any]) -> bool:
-    """Whether two resolved specs are the same but for noise, so that their scores differ by noise alone.
+    """Whether the resolved specs ``noisy`` and ``silent`` train alike but for noise.
 
-    What only decides about noise and figures may differ: trust, δ, radio, names, versions. A key that one of
-    them lacks counts as its default, as earlier versions wrote fewer keys.
+    Then their scores differ by noise alone. What only decides about noise and figures may differ: trust, δ,
+    radio, names, versions. A key that one of them lacks counts as its default, as earlier versions wrote
+    fewer keys.
     """
     protocol = str(noisy["protocol"])
     if silent["protocol"] not in (protocol, _SILENT.get(protocol)):
@@ -83,18 +84,18 @@ def trains_alike_but_for_noise(noisy: Mapping[str, Any], silent: Mapping[str, An
 
 
 def _sent(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The hops whose messages are not simply sent one by one; over the air they are, but for noise."""
+    """How messages are sent, by hop, in the spec ``document``, where they are not simply sent one by one."""
     hops = document.get("transport") or {}
     return {hop: how for hop, how in hops.items() if how not in ("plain", "air")}
 
 
 def _inputs(document: Mapping[str, Any]) -> dict[str, Any]:
-    """SHA-256 of the inputs of a run, by name."""
+    """SHA-256 of the inputs of a run by name, from its spec ``document``."""
     return {name: value for name, value in (document.get("hashes") or {}).items() if name != SPEC_HASH}
 
 
 def _sections_agree(name: str, one: Any, other: Any) -> bool:
-    """Whether two sections are equal once every key that they lack has its default."""
+    """Whether ``one`` and ``other``, sections called ``name``, are equal once missing keys have defaults."""
     if one == other:
         return True
     try:

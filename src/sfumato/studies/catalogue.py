@@ -62,7 +62,7 @@ def catalogue(out: Path, *, paper: bool = False, quick: bool = False) -> Iterato
 
 
 def _done_in(plan: StudyPlan, name: str, out: Path) -> int:
-    """How many runs of a grid are in the folder, without the specs being read."""
+    """How many runs of the grid ``name`` have results in the folder; their specs are not read."""
     points = plan.folder(out) / name / POINTS_FOLDER
     trains, seeds = plan.study.grids[name].trains, plan.seeds_of(name)
     return sum(
@@ -75,13 +75,16 @@ def _done_in(plan: StudyPlan, name: str, out: Path) -> int:
 
 
 def done_runs(request: SweepRequest) -> set[tuple[str, int]]:
-    """Names of points and seeds whose results are in the folder; hashes are checked only by a later run."""
+    """Pairs (name of the point, seed) of the runs whose results are in the folder of ``request``.
+
+    Hashes are not checked.
+    """
     trains = not request.account_only
     return {(task.point.name, task.seed) for task in request.tasks if _is_done(task.folder, trains=trains)}
 
 
 def _is_done(folder: Path, *, trains: bool) -> bool:
-    """Whether the folder of a point and seed holds its result."""
+    """Whether the folder of a point and seed holds its result; ``trains``: that of a training."""
     try:
         result = read_json(folder / RESULT_FILE)
     except SfumatoError:

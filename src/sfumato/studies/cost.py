@@ -61,7 +61,7 @@ def study_steps(plan: StudyPlan) -> float:
 
 
 def _grid_steps(plan: StudyPlan, name: str) -> float:
-    """Device steps of a grid that trains."""
+    """Device steps of all runs of the grid ``name``, which trains."""
     section = plan.study.grids[name]
     alike: dict[str, list[Point]] = {}
     for point in grid(plan.sweep_axes(name)):
@@ -79,7 +79,7 @@ def _grid_steps(plan: StudyPlan, name: str) -> float:
 
 @cache
 def quickstart_steps() -> float:
-    """Device steps of the quickstart."""
+    """Device steps of one run of the spec ``quickstart``, the unit in which costs of studies are given."""
     return device_steps(load_spec("quickstart"))
 
 

@@ -72,7 +72,7 @@ class StudyPlan:
         return list(dict.fromkeys(axis.name for grid in self.study.grids for axis in self.axes(grid)))
 
     def axes(self, name: str) -> tuple[StudyAxis, ...]:
-        """The axes of the grid ``name``, with the values that this form keeps."""
+        """The axes of the grid ``name`` in order, with the values that this form keeps."""
         return tuple(map(self._kept, self.study.grids[name].over))
 
     def _kept(self, axis: StudyAxis) -> StudyAxis:
@@ -137,7 +137,9 @@ class StudyPlan:
         return list(dict.fromkeys(measure for measure, _ in self._asked(name)))
 
     def is_asked(self, name: str, measure: str, point: StudyPoint) -> bool:
-        """Whether a panel, a statement or a value of the paper uses the measure at this point of the grid."""
+        """Whether a panel, a statement or a value of the paper uses ``measure`` at ``point`` of the grid
+        ``name``.
+        """
         return any(one == measure and point.matches(where) for one, where in self._asked(name))
 
     def series_of(self, name: str, measure: str) -> set[str] | None:
@@ -152,7 +154,9 @@ class StudyPlan:
         return found | {term.series for term in terms if term.measure == measure}
 
     def _asked(self, name: str) -> list[tuple[str, Mapping[str, Any]]]:
-        """Measures of a grid, and the points that they are asked of."""
+        """Pairs of a measure of the grid ``name``, and the values of axes at the points that it is used
+        at.
+        """
         panels = self.study.panels
         asked = [(panel.grid, measure, panel.where) for panel in panels for measure in panel.measures]
         asked += [(value.grid, value.measure, value.where) for value in self.study.values]
@@ -182,7 +186,7 @@ class StudyPoint:
 
 
 def points_of(axes: Sequence[StudyAxis]) -> tuple[StudyPoint, ...]:
-    """Every point of a grid, in the order of a sweep."""
+    """Every point of the grid with these ``axes``, in the order of a sweep: the last axis varies fastest."""
     names = [axis.name for axis in axes]
     chosen = itertools.product(*(axis.settings for axis in axes))  # in the order of `grid`
     return tuple(

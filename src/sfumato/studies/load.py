@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sfumato.errors import SpecError
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.validation_messages import Problem, error_of_problems, problems_of
 from sfumato.studies.references import check_references
 from sfumato.studies.study import Study
@@ -21,7 +21,7 @@ _SUFFIX = ".yaml"
 
 
 def study_names() -> list[str]:
-    """Names of the studies that come with the package: ``PAPER/FIGURE``."""
+    """A sorted list of the names, ``PAPER/FIGURE``, of the studies that come with the package."""
     found = []
     for paper in sorted(_builtin().iterdir(), key=lambda entry: entry.name):
         if paper.is_dir():
@@ -49,7 +49,7 @@ def load_study(source: str | os.PathLike[str]) -> tuple[str, Study]:
         return given, _checked(text, given, None)
     path = Path(given)
     if not _is_file(path):
-        near = closest(given, names)
+        near = closest_hint(given, names)
         allowed = f"is neither a study nor a file{near}; `sfumato study` lists the studies"
         raise SpecError(printable_name(given), None, allowed)
     return path.name.removesuffix(_SUFFIX), _checked(read_text(path), str(path), path.parent)
@@ -91,7 +91,10 @@ def _checked(text: str, file: str, folder: Path | None) -> Study:
 
 
 def _make_spec_paths_absolute(raw: dict[str, Any], folder: Path) -> None:
-    """Make the files that grids name relative to the study's ``folder`` absolute, where they exist."""
+    """Make the files that grids name relative to the study's ``folder`` absolute, where they exist.
+
+    ``raw``: the study as a mapping, changed in place.
+    """
     grids = raw.get("grids")
     for grid in grids.values() if isinstance(grids, dict) else ():
         spec = grid.get("spec") if isinstance(grid, dict) else None

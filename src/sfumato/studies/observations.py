@@ -55,7 +55,9 @@ class FormulaTask:
 
 
 def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[FormulaTask]:
-    """The measures of the grid ``name`` that are computed from specs, at the points where they are used."""
+    """The tasks for measures of the grid ``name`` that are computed from specs, at the points that use
+    them.
+    """
     named = {point.folder_name: point for point in points_of(plan.axes(name))}
     return [
         FormulaTask(task, measure, _file(request.folder, task, measure))
@@ -120,7 +122,10 @@ def _frame(found: Measurements) -> pd.DataFrame:
 def _rows(
     plan: StudyPlan, name: str, measure: str, point: StudyPoint, task: Task, found: pd.DataFrame
 ) -> pd.DataFrame:
-    """The rows of one measure of one point and seed."""
+    """The rows of the table for one measure of one point and seed; ``found``: its values.
+
+    ``name``: of the grid.
+    """
     table = found.assign(study=plan.name, form=plan.form, quick=plan.quick, grid=name)
     table = table.assign(point=point.folder_name, seed=task.seed, measure=measure)
     for axis, setting in point.settings.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sfumato.errors import SpecError
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.refusals import Refused
 from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.study import Panel, PaperStatement, Study, StudyGrid, StudyTerm
@@ -76,7 +76,9 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
 
 
 def _of_point(study: Study, term: Any, place: str, *, whole: bool = True) -> Iterator[Refused]:
-    """A measure at a point; ``whole``: at exactly one."""
+    """Yield refusals of ``term``, a measure at a point, at the dotted key ``place``; ``whole``: at exactly
+    one.
+    """
     grid = yield from _known_grid(study, term.grid, place)
     if grid is None:
         return
@@ -109,7 +111,9 @@ def _known_grid(study: Study, name: str, place: str) -> Any:
     grid = study.grids.get(study.grid_name(name))
     if grid is None:
         listed = ", ".join(study.grids)
-        yield Refused(f"{place}.grid", name or None, f"must be one of {listed}{closest(name, study.grids)}")
+        yield Refused(
+            f"{place}.grid", name or None, f"must be one of {listed}{closest_hint(name, study.grids)}"
+        )
     return grid
 
 
@@ -144,7 +148,9 @@ def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterato
 
 
 def same_setting(one: Any, other: Any) -> bool:
-    """Whether two values of an axis are equal: 1 equals 1.0, but true does not equal 1."""
+    """Whether ``one`` and ``other``, values of an axis, are equal: 1 equals 1.0, but true does not
+    equal 1.
+    """
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

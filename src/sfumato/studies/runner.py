@@ -78,7 +78,7 @@ class StudyProgress:
 
 
 def describe_seconds(seconds: float) -> str:
-    """A duration as text: ``40 s``, ``12 min`` or ``3.5 h``."""
+    """A duration of ``seconds`` as text: ``40 s``, ``12 min`` or ``3.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -188,7 +188,9 @@ class _GridRun:
         return steps
 
     def compute(self, tasks: Sequence[FormulaTask]) -> list[tuple[FormulaTask, str]]:
-        """Compute the measures that follow from specs; returns those that failed, and why."""
+        """Compute the measures ``tasks``, which follow from specs; returns those that failed, each with the
+        reason.
+        """
         left = []
         for task in tasks:
             if task.is_done:

@@ -138,7 +138,7 @@ class Expect(Section):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """(low, high): the values that agree with the statement, ends included; ∞ where an end is open."""
+        """The lowest and the highest value that agree with the statement; ∞ where an end is open."""
         if self.about is not None and self.within is not None:
             return self.about - self.within, self.about + self.within
         low = -float("inf") if self.at_least is None else self.at_least
@@ -181,7 +181,7 @@ class PaperStatement(Section):
 
     @property
     def terms(self) -> tuple[StudyTerm | Monotone, ...]:
-        """All measured quantities that the statement uses."""
+        """A tuple of all measured quantities that the statement uses."""
         said = self.value, self.minus, self.relative_to, self.rises, self.falls
         return tuple(term for term in said if term is not None)
 

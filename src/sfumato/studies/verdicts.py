@@ -151,7 +151,9 @@ class _StatementJudge:
         return f" The best: {'; '.join(said)}." if said else ""
 
     def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
-        """All steps along the axis must go one way."""
+        """The verdict on a direction: all steps along the axis must go one way, up (``sign`` 1) or down
+        (-1).
+        """
         axis = self.plan.study.grids[self._name(along.grid)].axis(along.along)
         assert axis is not None
         rows = self._rows(along.grid, along.measure, along.series)
@@ -190,7 +192,10 @@ def _is_exact(statement: PaperStatement) -> bool:
 
 
 def _interval(values: Sequence[float], *, is_exact: bool) -> tuple[float, float]:
-    """The 95 % interval of the mean; of exact values their range; NaN where seeds are too few for one."""
+    """The ends of the 95 % interval of the mean of ``values``; of exact ones their range.
+
+    NaN where seeds are too few for an interval.
+    """
     if not values:
         return math.nan, math.nan
     if is_exact:
@@ -200,7 +205,7 @@ def _interval(values: Sequence[float], *, is_exact: bool) -> tuple[float, float]
 
 
 def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
-    """An interval beside the expected one."""
+    """The outcome of comparing the interval from ``low`` to ``high`` with the ``expected`` one."""
     if math.isnan(low) or math.isnan(high):
         return Outcome.NOT_SETTLED
     least, most = expected
@@ -212,7 +217,7 @@ def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
 
 
 def _words(outcome: Outcome, statement: PaperStatement, seeds: int) -> str:
-    """The outcome as a sentence."""
+    """The outcome as a sentence; ``seeds``: over how many it was measured."""
     if outcome is Outcome.AGREES:
         return "agrees."
     if outcome is Outcome.DIFFERS:

@@ -138,8 +138,9 @@ class PilotScan:
         seeds: int = 1,
         out: str | Path | None = None,
     ) -> PilotScan:
-        """The scan with every point of the grid of ``axes`` planned; arguments and errors as of
-        `plan_by_pilot`.
+        """The scan with every point of the grid of ``axes`` planned for ``targets``.
+
+        ``accuracy``, ``seeds``, ``out`` and the others, and errors, are those of `plan_by_pilot`.
         """
         if not 0 < accuracy <= 1:
             raise SpecError(Argument("accuracy"), accuracy, "must be above 0, at most 1")
@@ -168,7 +169,9 @@ class PilotScan:
         progress: bool = True,
         otherwise: Callable[[PointProgress], None] = lambda progress: None,
     ) -> PilotPlan:
-        """Train the points and choose the cheapest that is accurate enough; arguments as of `run_request`.
+        """Train the points, and choose the cheapest that is accurate enough.
+
+        ``device``, ``workers``, ``on``, ``progress`` and ``otherwise`` are those of `run_request`.
 
         Raises:
             SpecError: no point is accurate enough.

@@ -126,7 +126,11 @@ def is_trained(task: Path, spec: Spec) -> bool:
 
 
 def _read_result(folder: Path) -> dict[str, Any]:
-    """``result.json``; raises ``RunError`` if it is damaged, or if that cannot be checked."""
+    """The content of ``result.json`` in ``folder``.
+
+    Raises:
+        RunError: it is damaged, or that cannot be checked.
+    """
     manifest = read_manifest(folder)
     for name in (RESULT_FILE, POINT_FILE):
         if name not in manifest.files:

@@ -131,7 +131,8 @@ def _load(
 ) -> Spec:
     """The spec of ``point`` with the files that it names read into it.
 
-    Errors in the point's own values name the argument ``over``.
+    Errors in the point's own values name the argument ``over``. ``source``: as of `load_spec`; ``overrides``:
+    of all points.
     """
     try:
         return inlined(load_spec(source, (*overrides, *point.overrides)))
@@ -143,7 +144,10 @@ def _load(
 
 
 def _check_folder(folder: Path, tasks: Iterable[Task]) -> None:
-    """Raise `SpecError`, before anything is computed, if ``folder`` holds something else than this sweep."""
+    """Raise `SpecError`, before anything is computed, if ``folder`` holds something else than this sweep.
+
+    ``tasks``: of the sweep.
+    """
     if os.path.exists(folder) and not os.path.isdir(folder):  # never raise
         raise SpecError(Argument("out"), str(folder), "is a file; give a folder")
     if has_run_files(folder):

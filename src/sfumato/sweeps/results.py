@@ -85,13 +85,13 @@ class Sweep:
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """Observers with a column ``epsilon:OBSERVER`` in the table."""
+        """Names of the observers with a column ``epsilon:OBSERVER`` in the table."""
         names = (str(name) for name in self.table.columns)
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
     @property
     def notices(self) -> list[str]:
-        """Sentences on figures that cannot be compared: ε at different δ, energies of different radios."""
+        """Sentences on figures that cannot be compared: ε at different δ, or energies of different radios."""
         measured = self.table[self.table["energy_j"].notna()]
         return notices(self.table["delta"].dropna(), measured["radio"].dropna())
 
@@ -221,7 +221,8 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
     """Read what the points of ``request`` left in its folder into one table, written to ``sweep.parquet``.
 
     A row for each point and seed, as `Sweep` says; a failed one has its message in ``error``, and a point
-    whose spec was refused has one row without a seed.
+    whose spec was refused has one row without a seed. ``failures``: points and seeds that failed, with their
+    errors.
 
     Raises:
         RunError: the table cannot be written.

@@ -129,7 +129,8 @@ def run_points(
 ) -> Generator[PointProgress, None, None]:
     """Run the points of ``request`` that are not done yet; yields their progress.
 
-    ε of every point is computed first, so that errors are found early. Arguments as of `run_request`.
+    ε of every point is computed first, so that errors are found early. ``device`` and the others are those of
+    `run_request`.
 
     Raises:
         SpecError: another process is writing into the sweep's folder, there are too many workers, or no such
@@ -150,7 +151,10 @@ def run_points(
 def _run_points(
     request: SweepRequest, device: str, location: Location, workers: int | None, track: tuple[str, ...]
 ) -> Generator[PointProgress, None, None]:
-    """Run the remaining points in the sweep's folder, of which this process is the only writer."""
+    """Run the remaining points in the sweep's folder, of which this process is the only writer.
+
+    ``device``, ``workers`` and ``track``: as of `run_request`.
+    """
     refuse_folders(request.folder, (SWEEP_FILE, TABLE_FILE, REPORT_FILE, LOG_FILE, MANIFEST_FILE))
     files = {SWEEP_FILE: write_request(request)}
     files |= dict([share_script(request.folder)])
@@ -211,12 +215,14 @@ def written_spec(task: Task) -> dict[str, Any]:
 
 
 def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:
-    """The failures (point, seed, error) among the ``progress`` of all points."""
+    """A tuple of the failures (point, seed, error) among the ``progress`` of all points."""
     return tuple(Failure(one.point, one.seed, one.failure) for one in progress if one.failure)
 
 
 def collect_and_report(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
     """Collect the results of ``request`` into its table, and write its report.
+
+    ``failures``: points and seeds that failed, with their errors.
 
     Raises:
         SpecError: another process is writing into the sweep's folder.
@@ -228,7 +234,7 @@ def collect_and_report(request: SweepRequest, failures: Sequence[Failure]) -> Sw
 
 
 def _progress(task: Task, *, finished: bool) -> PointProgress:
-    """The progress of a task before its first round, or at its end."""
+    """The progress of ``task``: at its end if ``finished``, else before its first round."""
     return PointProgress(task.point.name, task.seed, finished=finished)
 
 

@@ -73,7 +73,10 @@ def _up_to(file: BinaryIO, most: int) -> bytes:
 
 
 def _require_regular(path: Path, place: str | None, mode: int) -> None:
-    """Raise `SpecError` unless ``mode`` (``st_mode``) is that of a regular file."""
+    """Raise `SpecError` about ``path`` unless ``mode`` (``st_mode``) is that of a regular file.
+
+    ``place``: what the error names in its stead; ``None``: the path.
+    """
     if stat.S_ISDIR(mode):
         raise _refusal(path, place, "is a folder; must be a file")
     if not stat.S_ISREG(mode):

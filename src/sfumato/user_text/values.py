@@ -82,7 +82,9 @@ class _Copier:
         raise _UnfitError(str(value), "must be text, a number, true or false, a list, or a section")
 
     def _copy_inside(self, value: Any, depth: int, step: str | int) -> Any:
-        """Copy an item one level below; ``step``, its key or index, is added to the path of an error."""
+        """Copy ``value``, an item one level below ``depth``; ``step``, its key or index, enters the path of
+        an error.
+        """
         try:
             return self.copy(value, depth + 1)
         except _UnfitError as error:
@@ -165,5 +167,5 @@ def _dict_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    """Raise `ValueError` for the JSON extensions NaN, Infinity and -Infinity."""
+    """Raise `ValueError` for ``name``, one of the JSON extensions NaN, Infinity and -Infinity."""
     raise ValueError(f"{name} is no JSON number")

@@ -121,7 +121,7 @@ class _StructureCounter:
             )
 
     def _size_of_alias(self, event: yaml.AliasEvent) -> tuple[int, int]:
-        """Number of values, and height in levels, of what an alias refers to.
+        """The number of values, and the height in levels, of what an alias refers to.
 
         Raises:
             _RefusedError: the alias is inside of it.

@@ -189,8 +189,8 @@ def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
 
 
 def _facts_not_determined(spec: Json, ledger: Json) -> list[str]:
-    """Describe the rates of records or persons and the weights of ``ledger.json`` that spec.yaml does not
-    determine; [] if none.
+    """Rates of records or persons, and weights, of ``ledger.json`` that spec.yaml does not determine, a text
+    each.
     """
     capped = (spec["training"].get("weights") or {}).get("kind", "uniform") != "uniform"
     drawn = "batches" in ledger or any("batches" in era for era in ledger.get("eras", ()))

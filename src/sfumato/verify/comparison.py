@@ -11,13 +11,14 @@ ROUNDING = 1e-9
 
 
 def nearly_equal(one: float, other: float) -> bool:
-    """Whether two figures differ by at most `ROUNDING` relative to the larger; ∞ equals only ∞."""
+    """Whether ``one`` and ``other`` differ by at most `ROUNDING` relative to the larger; ∞ equals only ∞."""
     largest = max(abs(one), abs(other), 1e-300)
     return one == other or (math.isfinite(largest) and abs(one - other) <= ROUNDING * largest)
 
 
 def mismatch_of(what: str, one: Any, other: Any) -> Iterator[str]:
-    """Yield one line unless ``one``, which the certificate says, (nearly) equals ``other``, which it must be.
+    """Yield one line unless ``one``, the certificate's figure, (nearly) equals ``other``, the recomputed
+    figure.
 
     ``what``: name of the figure in the line.
     """

@@ -93,7 +93,9 @@ def masses_on_grid(losses: LossCurve, reverse: LossCurve, interval: float) -> tu
 
 
 def _masses_above_zero(losses: LossCurve, interval: float) -> tuple[Array, float]:
-    """Masses at the grid points ``interval``, 2 ``interval``, … (nats) of losses above 0, and at infinity."""
+    """Masses of the losses above 0 at the points ``interval``, 2 ``interval``, … (nats), and the mass at
+    infinity.
+    """
     points = max(1, math.ceil(losses.most / interval)) + 1
     curve = np.clip(losses.curve(np.arange(points, dtype=np.float64) * interval), 0.0, 1.0)
     curve = curve[: max(2, np.count_nonzero(curve > NEXT_TO_NOTHING) + 1)]
@@ -105,7 +107,11 @@ def _masses_above_zero(losses: LossCurve, interval: float) -> tuple[Array, float
 
 @lru_cache(maxsize=16)
 def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int, Array, float]:
-    """`masses_on_grid` of one release of ``term``; ``forward``: losses of the world with the unit."""
+    """Losses of one release of ``term`` on a grid of ``interval`` nats; the results are those of
+    `masses_on_grid`.
+
+    ``forward``: whether they are those of the data set with the unit against that without it.
+    """
     curve = CURVES[term.kind]
     return masses_on_grid(curve(term, forward), curve(term, not forward), interval)
 
@@ -189,11 +195,11 @@ def epsilon_by_integral(losses: Sequence[EqualReleaseLosses], delta: float, inte
         logs = [(np.log(p), first + np.arange(len(p), dtype=np.float64), n) for first, p, _, n in losses]
 
     def cumulant(theta: float) -> float:
-        """Logarithm of the moment M(θ) of the composition."""
+        """Logarithm of the moment M(θ) of the composition at θ = ``theta``."""
         return math.fsum(n * _log_sum(log_p + theta * interval * at) for log_p, at, n in logs)
 
     def bound(log_theta: float) -> float:
-        """Chernoff's bound of ε: (1 − e^−x) e^−θx is at most θ^θ / (1 + θ)^(1 + θ)."""
+        """Chernoff's bound of ε at θ = exp(``log_theta``): (1 − e^−x) e^−θx ≤ θ^θ / (1 + θ)^(1 + θ)."""
         theta = math.exp(log_theta)
         largest = theta * log_theta - (1 + theta) * math.log1p(theta)
         return (cumulant(theta) + largest - math.log(delta)) / theta
@@ -245,9 +251,7 @@ def _log_sum(logs: Array) -> float:
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Approximate place and value of the minimum of ``function`` on [``low``, ``high``], to 0.02 in the
-    place.
-    """
+    """The place (to 0.02) and the value of the minimum of ``function`` on [``low``, ``high``]."""
     found = optimize.minimize_scalar(
         function, bounds=(low, high), method="bounded", options={"xatol": 0.02, "maxiter": 40}
     )

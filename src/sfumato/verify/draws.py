@@ -137,7 +137,9 @@ def squared_ratio(moves: float, variance: float) -> float:
 
 
 def squared_mu_of_release(release: Json, relation: str) -> float:
-    """μ² = (sensitivity / noise std)² of a release, from the figures of a certificate; ∞ without noise."""
+    """μ² = (sensitivity / noise std)² of a release under ``relation``, by the certificate; ∞ without
+    noise.
+    """
     return squared_ratio(stated_sensitivity(release, relation), read.figure(release["variance"]))
 
 
@@ -147,10 +149,19 @@ def is_amplified(draw: Draw, relation: str) -> bool:
 
 
 def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[float, ...]:
-    """How far a replaced unit's two data sets are from that without it, over how far from each other.
+    """How far the release of each of a replaced unit's two data sets is from that without the unit, as a
+    ratio.
 
-    Returns the largest ratio over all releases twice, once for each of the two data sets; () under other
-    relations than ``replace``, which compare with the data set without the unit, and if no release is moved.
+    The ratio is over how far the two releases are from each other. Both data sets have the same largest
+    ratio.
+
+    Args:
+        draws: whose releases are looked at.
+        relation: ``zero-out``, ``remove`` or ``replace``.
+
+    Returns:
+        The largest ratio over all releases, twice. () under another relation than ``replace``, which compares
+        with the data set without the unit, and if no release is moved.
     """
     if relation != "replace":
         return ()
@@ -160,7 +171,8 @@ def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[f
 
 
 def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
-    """The `Event` terms to compose for ``draws``, and the probability that nothing protects.
+    """The `Event` terms to compose for ``draws`` under ``relation``, and the probability that nothing
+    protects.
 
     That is 1, with no terms, where under ``remove`` the observer sees whether the unit takes part; else 0.
     """
@@ -172,7 +184,12 @@ def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], f
 def terms_of_draw(draw: Draw, relation: str, hidden: bool) -> list[Event]:
     """The `Event` terms of one draw: one a release if every device takes part, else one for all releases.
 
-    ``hidden``: whether the observer does not see who is drawn, so that the term is amplified.
+
+
+    Args:
+        draw: of the certificate.
+        relation: ``zero-out``, ``remove`` or ``replace``.
+        hidden: whether the observer does not see who is drawn, so that the term is amplified.
 
     Raises:
         UnknownKindError: the draw is neither ``all``, ``poisson`` nor ``fixed``.
@@ -193,7 +210,8 @@ def terms_without_replacement(draws: Sequence[Draw], relation: str) -> list[Even
 
     The other device may have a larger weight. The two messages are as far apart as the sum of both bounds, or
     as the other's bound alone where the unit sends zeros. Where denominators depend on who is drawn, what all
-    others contribute moves too. Draws that do not amplify are charged as if they were seen.
+    others contribute moves too. Draws that do not amplify are charged as if they were seen. ``relation``:
+    ``zero-out``, ``remove`` or ``replace``.
     """
     terms: list[Event] = []
     for draw in draws:
@@ -274,9 +292,10 @@ def stated_term(term: Json) -> Event:
 
 
 def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
-    """The event of a draw whose noise depends on who else is drawn, from the certificate's shares.
+    """The event of a draw whose noise depends on who else is drawn, from the shares stated in ``sampling``.
 
     What the probabilities lack to 1, the rounds without noise, tells nothing here: it is charged as failure.
+    ``square``: μ² with the least noise; ``count``: of releases.
     """
     if sampling["kind"] != "poisson":
         raise UnknownKindError(f"draw: this checker has no rule for scales of the kind {sampling['kind']!r}")
@@ -292,7 +311,8 @@ def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
 
 
 def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
-    """The two distance ratios that a Poisson draw states as ``apart``; () where it states none.
+    """The two ratios of distances that a Poisson draw states as ``apart``; an empty tuple where it states
+    none.
 
     They are needed where both neighbouring data sets share the part of the mixture without the unit.
     """
@@ -303,7 +323,9 @@ def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
 
 
 def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
-    """Whether stated terms equal derived ones, in the same order; figures up to the rounding of JSON."""
+    """Whether ``stated`` terms equal ``derived`` ones, in the same order; figures up to the rounding of
+    JSON.
+    """
     return len(stated) == len(derived) and all(
         (a.count, a.kind, len(a.detail)) == (b.count, b.kind, len(b.detail))
         and nearly_equal(a.square, b.square)

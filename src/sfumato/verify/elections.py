@@ -25,7 +25,7 @@ class ElectableZone(NamedTuple):
 
 
 def zone_that_may_elect(facts: CheckedTree, coalition: Sequence[Party]) -> ElectableZone | None:
-    """The only zone that may elect a member of the coalition as supernode; ``None`` without one.
+    """The only zone that may elect a member of ``coalition`` as its supernode; ``None`` if there is none.
 
     Raises:
         UnknownKindError: members are in several zones.

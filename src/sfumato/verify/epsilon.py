@@ -114,11 +114,11 @@ def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
 
 
 def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
-    """Values of Σ μ² over all releases of a ``visible`` term, and their probabilities, which add up to 1.
+    """Values of Σ μ² over all releases of a ``visible`` term, ascending, and their probabilities.
 
-    Where there are many values, one between two points of a grid is divided between them so that the mean
-    stays: what that changes is of the order of the grid's step squared, far below the rounding that a stated
-    ε may have.
+    The probabilities add up to 1. Where there are many values, one between two points of a grid is divided
+    between them so that the mean stays: what that changes is of the order of the grid's step squared, far
+    below the rounding that a stated ε may have.
     """
     told: dict[float, float] = {}
     for chance, ratio, rate, *_ in term.detail:
@@ -135,10 +135,12 @@ def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
 
 
 def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    """(values, probabilities) of the sum of two independent variables, each given so, values ascending.
+    """The distribution of the sum of two independent variables, whose distributions are ``one`` and
+    ``other``.
 
-    Where there are many pairs, on an even grid: every value is split between its two neighbours so that its
-    mean is kept, and negligible probabilities at the ends are left out.
+    Each is a pair of values, ascending, and their probabilities. Where there are many pairs, on an even grid:
+    every value is split between its two neighbours so that its mean is kept, and negligible probabilities at
+    the ends are left out.
     """
     first, last = one[0][0] + other[0][0], one[0][-1] + other[0][-1]
     if len(one[0]) * len(other[0]) <= MOST_PRODUCTS:
@@ -240,7 +242,7 @@ def _loss_range(term: Event) -> float:
 
 
 def merge_equal_terms(terms: Iterable[Event]) -> list[Event]:
-    """Equal terms as one `Event` with the sum of their counts, sorted.
+    """A sorted list of ``terms`` in which equal ones are one `Event` with the sum of their counts.
 
     Terms with count, rate or μ² of 0 are left out; a draw at rate 1 becomes a release without a draw.
     """

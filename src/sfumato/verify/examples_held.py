@@ -61,10 +61,11 @@ def examples_held(spec: Json) -> tuple[Array | None, str]:
 
 
 def pool_of_examples(data: Json, devices: int) -> Pool | None:
-    """Number of training examples, in all and by label (``None`` if not known), of a synthetic or built-in
-    set.
+    """The number of training examples of a synthetic or built-in set for ``devices`` devices: in all, and by
+    label.
 
-    ``None`` of any other data set, and where the spec names a column of groups or sites.
+    Numbers by label are ``None`` if not known. The result is ``None`` for any other data set, and where the
+    spec names a column of groups or sites.
     """
     source = str(data["source"])
     if data.get("group_column") is not None or data.get("site_column") is not None:
@@ -158,9 +159,10 @@ class _Partition:
     def _dirichlet(
         alpha: float, counts: Array, weights: npt.NDArray[np.int64], rng: np.random.Generator
     ) -> npt.NDArray[np.int64]:
-        """Examples by part and label, ``[parts, labels]``: each label shared out by Dirichlet(``alpha``).
+        """Examples by part and label, ``[parts, labels]``: each label is divided by Dirichlet(``alpha``).
 
-        A part that has its share of all examples, by ``weights``, gets no further label.
+        A part that has its share of all examples, by ``weights``, gets no further label. ``counts``: examples
+        of each label; ``weights``: devices of each part.
         """
         table, weight = np.zeros((len(weights), len(counts)), np.int64), int(weights.sum())
         for label in rng.permutation(np.flatnonzero(counts)):
@@ -171,7 +173,8 @@ class _Partition:
         return table
 
     def zones(self, zones: Json, count: int) -> npt.NDArray[np.int64] | None:
-        """For each device, the number of the share of the partition that it gets, by ``topology.zones``.
+        """For each of ``count`` devices, the number of the share of the partition that it gets, by
+        ``topology.zones``.
 
         ``None`` where the data decide.
         """

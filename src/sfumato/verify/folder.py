@@ -73,7 +73,7 @@ def _without_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> Any:
-    """Raise `ValueError` for the JSON extensions NaN, Infinity and -Infinity."""
+    """Raise a `ValueError` for ``name``, one of the JSON extensions NaN, Infinity and -Infinity."""
     raise ValueError(f"{name} is no JSON")
 
 

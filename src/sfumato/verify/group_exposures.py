@@ -64,11 +64,11 @@ class CheckedGroups(CheckedGroupStructure):
         return sums, unknown
 
     def exposable_sets(self, unit: int, coalition: Sequence[Party]) -> tuple[list[list[int]], bool]:
-        """Sets that may be exposed, each as a number of first releases by group; and whether these are all.
+        """Sets that may be exposed to ``coalition`` for ``unit``, each a number of first releases by group.
 
         Once a release is hidden, later ones determine nothing until workers start from the mean of several
         groups' models, or the structure changes. Where there are too many sets, only the smallest and the
-        largest are returned, with ``False``.
+        largest are returned, with ``False``. Returned with whether these are all sets.
         """
         seen = self.received_releases(coalition)
         reach = self.releases_upstream(unit, seen)
@@ -84,7 +84,14 @@ class CheckedGroups(CheckedGroupStructure):
     def squared_mu_of_set(
         self, exposed: Sequence[int], unit: int, coalition: Sequence[Party], relation: str
     ) -> float | None:
-        """Σ μ² of a set of exposed releases under ``relation``, or ``None`` where workers are drawn."""
+        """Σ μ² of a set of exposed releases under ``relation``; ``None`` where workers are drawn.
+
+        Args:
+            exposed: number of exposed releases by group.
+            unit: index of the worker.
+            coalition: the observers.
+            relation: ``zero-out``, ``remove`` or ``replace``.
+        """
         if self.ledger.get("cohort_per_group") or self.raw_inside:
             return None
         if any(float(rate) != 1 for rate in self.ledger["poisson_rate_per_group"]):
@@ -182,7 +189,8 @@ class CheckedGroups(CheckedGroupStructure):
         """Single messages that may be charged in place of the sum ``found``, and how many of each.
 
         They are the unit's own and those of workers that link, each with an equal part of the sum's noise. []
-        where workers are not drawn, masters add the noise, or single messages are received anyway.
+        where workers are not drawn, masters add the noise, or single messages are received anyway. ``row``:
+        as of `releases`.
         """
         group, _, own, linking = row
         drawn = float(self.ledger["poisson_rate_per_group"][group]) < 1 and not self.raw_inside
@@ -294,13 +302,15 @@ def _group_problems(
         return
 
     def order_of_stated(draw: Draw) -> tuple[float, ...]:
-        """How far others move the release, its noise, who may be drawn, how often."""
+        """A sort key of a stated draw: how far others move the release, its noise, who may be drawn, how
+        often.
+        """
         others, variance = (draw.releases[0][key] for key in ("propagated_sensitivity", "variance"))
         population = read.figure(draw.sampling.get("population", 0))
         return read.figure(others), -read.figure(variance), population, draw.count
 
     def order_of_wanted(one: tuple[ExpectedRelease, Json, int]) -> tuple[float, ...]:
-        """The same of the facts."""
+        """The same sort key of ``one``, a release by the facts with its draw and count."""
         return one[0].others, -float(one[0].noise.sum()), one[1].get("population", 0), one[2]
 
     mine, order = sorted(stated, key=order_of_stated), sorted(wanted, key=order_of_wanted)

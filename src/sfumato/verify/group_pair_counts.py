@@ -102,6 +102,8 @@ def _problems_of_circle(stated: Sequence[_Counted], there: Counter[Any]) -> Iter
 def _most_dealt_out(stated: Sequence[_Counted], there: Counter[Any]) -> int:
     """How many of the pairs ``there`` can be in rows that may count them, with no row beyond its count.
 
+    ``stated``: the rows; ``there``: number of pairs by place.
+
     Raises:
         ValueError: there are more pairs than SciPy's flows can count.
     """

@@ -124,7 +124,7 @@ class CheckedGroupStructure:
         return found
 
     def masters_in(self, coalition: Sequence[Party]) -> dict[int, bool]:
-        """Group to whether its master sees single messages in any era, for the masters in the coalition."""
+        """For the groups whose master is in ``coalition``, whether it sees single messages in any era."""
         found = {}
         for kind, _, group in coalition:
             if kind == "device":

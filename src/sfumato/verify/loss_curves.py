@@ -21,7 +21,7 @@ def chance_of_any(chance: float, times: int) -> float:
 
 
 def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
-    """δ(ε) = Φ(a) − e^ε Φ(a − μ) with a = μ/2 − ε/μ, of N(μ, 1) against N(0, 1).
+    """δ(ε) = Φ(a) − e^ε Φ(a − μ) with a = μ/2 − ε/μ, of N(μ, 1) against N(0, 1), for ``epsilon`` and ``mu``.
 
     Elementwise with broadcasting, at any real ε and μ from 0 to ∞, without cancellation; in [0, 1].
     """
@@ -106,10 +106,11 @@ def seen_draw_curve(term: Event, forward: bool) -> LossCurve:
 
 
 def poisson_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of (1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), or of the second against the first.
+    """The privacy curve of a release under a Poisson draw at rate q that nobody sees.
 
-    With e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With e^η = (e^−ε −
-    1 + q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
+    ``forward``: of (1 − q) N(0, 1) + q N(μ, 1) against N(0, 1), else of the second against the first. With
+    e^η = (e^ε − 1 + q)/q the first is q δ(η; μ) where e^ε > 1 − q, and 1 − e^ε below. With e^η = (e^−ε − 1 +
+    q)/q the second is (1 − (1 − q) e^ε) δ(−η; μ) where e^−ε > 1 − q, and 0 above.
     """
     q, mu = term.rate, term.mu
     moves = [(q, mu)]
@@ -187,11 +188,13 @@ def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward
 
 
 def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of a fixed number drawn unseen: with probability γ the unit takes another's place.
+    """The privacy curve of drawing a fixed number unseen: with probability γ the unit is drawn in place of
+    another device.
 
     Given all the others, A and A' are what is sent with the unit on the two neighbouring data sets, and B
     what is sent with that other device; or B is without the unit, where each is drawn by itself and the unit
-    is replaced. ``term.detail``: distances of A and of A' from B, over that of A from A'.
+    is replaced. ``term.detail``: distances of A and of A' from B, over that of A from A'. ``forward``: of the
+    data set with A against that with A', else the reverse.
     """
     one, other = term.detail
     return shared_part_curve([(term.rate, term.mu, term.mu * one, term.mu * other)], forward)
@@ -253,7 +256,8 @@ def visible_mixture_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of a release whose noise is random, where everybody sees which noise it has.
 
     ``term.detail`` lists the ways: probability, factor on μ², rate of a draw inside it, and, if the unit is
-    replaced there, the two ratios of `fixed_size_curve`.
+    replaced there, the two ratios of `fixed_size_curve`. ``forward``: of the first data set against the
+    second, else the reverse.
     """
     ways = []
     for chance, ratio, rate, *ratios in term.detail:

@@ -98,11 +98,18 @@ class EraFacts(CheckedTree):
         self._charged: dict[Any, list[ExpectedRelease]] = {}
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the flow bound charges in this era, cached; see `CheckedTree.flow`."""
+        """The releases of a round that flow charges for ``unit`` towards ``coalition``; see
+        `CheckedTree.flow`.
+
+        Results are kept.
+        """
         return self._computed_once("flow", super().flow, unit, coalition)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the cut bound charges in this era, cached; see `CheckedTree.cut`."""
+        """The releases of a round that cut charges for ``unit`` towards ``coalition``; see `CheckedTree.cut`.
+
+        Results are kept.
+        """
         return self._computed_once("cut", super().cut, unit, coalition)
 
     def _computed_once(
@@ -124,6 +131,10 @@ class EraFacts(CheckedTree):
         return self._charged[key]
 
     def squared_mu_of_round(self, unit: int, party: Party, relation: str) -> Array:
-        """Σ μ² over one round of a device towards a party, ``[2]``: by the flow and by the cut bound."""
+        """Σ μ² over one round of device ``unit`` towards ``party``, ``[2]``: by the flow and by the cut
+        bound.
+
+        ``relation``: ``zero-out``, ``remove`` or ``replace``.
+        """
         charged = self.flow(unit, [party]), self.cut(unit, [party])
         return np.array([math.fsum(one.squared_mu(relation) for one in releases) for releases in charged])

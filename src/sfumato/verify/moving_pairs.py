@@ -42,7 +42,7 @@ class CheckedMovingPairs:
         return who if who == "public" or tier == 0 else f"{who} {near}"
 
     def _squared_mu(self, unit: int, party: Party) -> float:
-        """Σ μ² over all rounds, under the smaller of the flow and the cut bound."""
+        """Σ μ² over all rounds of ``unit`` towards ``party``, by flow or cut, whichever gives less."""
         rounds = np.array([read.count(era.ledger["rounds"]) for era in self.eras])
         squares = np.stack([era.squared_mu_of_round(unit, party, self.relation) for era in self.eras])
         return float((rounds @ squares).min())
@@ -71,7 +71,9 @@ class CheckedMovingPairs:
                 yield from self._count_problems(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
 
     def key_of(self, unit: int, party: Party) -> Any:
-        """A hashable key of a device and an observer, equal for pairs that are charged alike in every era."""
+        """A hashable key of device ``unit`` and ``party``, equal for pairs that are charged alike in every
+        era.
+        """
         return self.places[unit], self._placement_of(unit, party), self._key_in_eras(unit, party)
 
     def unit_classes(self) -> Iterator[tuple[list[int], Counter[Any]]]:
@@ -89,7 +91,7 @@ class CheckedMovingPairs:
             yield units, Counter(self.key_of(units[0], party) for party in others)
 
     def _key_in_eras(self, unit: int, party: Party) -> Any:
-        """The keys of a pair in the trees of all eras, in order, as one hashable key."""
+        """The keys of ``unit`` and ``party`` in the trees of all eras, in order, as one hashable key."""
         return tuple(era.symmetry.key_of(unit, party) for era in self.eras)
 
     @staticmethod

@@ -139,7 +139,10 @@ def _is_of_device(row: Json) -> bool:
 
 
 def site_of_each_device(topology: Json, facts: Facts) -> dict[int, str]:
-    """Device index to name of its site, where spec.yaml names devices, or the leaves above them; else {}."""
+    """The name of its site for each device, by index, where spec.yaml names devices or leaves above them.
+
+    Empty where it names none. ``topology``: that section of spec.yaml.
+    """
     names = topology.get("device_names") or topology.get("worker_names")
     if names:
         return {device: str(name) for device, name in enumerate(names)}

@@ -17,7 +17,7 @@ def is_within_device(row: Json) -> bool:
 
 
 def kind_and_index(name: str) -> tuple[str, int]:
-    """Kind and index of a party's name, such as ("device", 3) of ``device:3``.
+    """The kind and the index in the name of a party, such as ("device", 3) of ``device:3``.
 
     Raises:
         ValueError: the name is written in another way, with leading zeros for example.
@@ -29,6 +29,6 @@ def kind_and_index(name: str) -> tuple[str, int]:
 
 
 def require_index_below(name: str, index: int, count: int) -> None:
-    """Raise `ValueError`, which names the party, unless ``index < count``."""
+    """Raise a `ValueError` that names the party ``name`` unless ``index`` is below ``count``."""
     if index >= count:
         raise ValueError(f"there is no party {name!r}")

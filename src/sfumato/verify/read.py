@@ -62,10 +62,18 @@ def flag(value: Any) -> bool:
 
 
 def figures(values: Sequence[Any]) -> Array:
-    """`figure` of every value, as a float64 array ``[values]``; a ValueError where one is no number."""
+    """`figure` of every value, as a float64 array ``[values]``.
+
+    Raises:
+        ValueError: a value is no number.
+    """
     return np.array([figure(value) for value in values], dtype=np.float64)
 
 
 def counts(values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """`count` of every value, as an int64 array ``[values]``; a ValueError where one is no whole number."""
+    """`count` of every value, as an int64 array ``[values]``.
+
+    Raises:
+        ValueError: a value is no whole number ≥ 0.
+    """
     return np.array([count(value) for value in values], dtype=np.int64)

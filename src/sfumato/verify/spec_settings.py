@@ -88,11 +88,11 @@ def worker_count(topology: Json) -> int:
 
 
 def unlike_spec(name: str, held: Any, wanted: Any) -> Iterator[str]:
-    """Yield a line if ``ledger.json`` holds another value than spec.yaml gives; numbers up to rounding.
+    """Yield a line if the value ``held`` in ``ledger.json`` differs from the one that spec.yaml gives.
 
     Args:
         name: of the fact, in the message.
-        held: value, or values, of ``ledger.json``.
+        held: value, or values, of ``ledger.json``; numbers are compared up to rounding.
         wanted: value, or values, by spec.yaml.
     """
     if isinstance(held, bool) or isinstance(wanted, str | bool):
@@ -184,7 +184,7 @@ def trusted_edges(spec: Json, leaves: int) -> npt.NDArray[np.bool_]:
 
 
 def places_of_named_sites(sites: Sequence[Json], tier: int = 1) -> dict[str, tuple[int, int]]:
-    """(tier, index) of every site that has a name, by name, at any depth; {} without names.
+    """The tier and the index in it of every named site, by name, at any depth; empty without names.
 
     ``sites``: the nodes of tier ``tier``, each with its own ``sites`` below.
     """
@@ -204,7 +204,7 @@ def may_drop_out(spec: Json) -> bool:
 
 
 def sort_members(listed: Any) -> list[list[int]]:
-    """Copies of the groups in ``listed``, each as the ascending indices of its workers."""
+    """Copies of the groups in ``listed``, each as an ascending list of its workers' indices."""
     return [sorted(read.counts(group).tolist()) for group in listed]
 
 

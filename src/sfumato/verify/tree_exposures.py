@@ -46,11 +46,15 @@ class CheckedTree(CheckedTreeNoise):
         return ExpectedRelease(facts["name"], vector, own, 0.0, noise, independent, bool(divides))
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the flow bound charges: one an aggregation that the unit sends to."""
+        """The releases of a round that flow charges for ``unit``: one for each aggregation that it sends to.
+
+        ``coalition``: the observers.
+        """
         return [self.release(step, unit, coalition) for step in self.sending_steps(self.leaf_of(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that the cut bound charges: one an average that the coalition receives.
+        """The releases of a round that cut charges for ``unit``: one for each average that ``coalition``
+        receives.
 
         Each is charged together with the hidden aggregations before it.
         """
@@ -59,9 +63,11 @@ class CheckedTree(CheckedTreeNoise):
     def releases_between(
         self, unit: int, coalition: Sequence[Party], exposed: Sequence[int]
     ) -> list[ExpectedRelease]:
-        """The releases of a round if the averages of the aggregations ``exposed`` are exposed and no others.
+        """The releases of a round if the averages of the aggregations ``exposed``, and no others, are
+        exposed.
 
-        Each is charged together with the hidden aggregations since the last exposed one.
+        Each is charged together with the hidden aggregations since the last exposed one. ``unit``: index of
+        the device; ``coalition``: the observers.
         """
         found, hidden = [], list[int]()
         for step in self.sending_steps(self.leaf_of(unit)):
@@ -73,9 +79,11 @@ class CheckedTree(CheckedTreeNoise):
         return found
 
     def exposable_sets(self, unit: int, coalition: Sequence[Party]) -> tuple[list[list[int]], bool]:
-        """Sets of aggregations of a round that may be charged as exposed; and whether these are all.
+        """Sets of aggregations of a round that may be charged as exposed, as indices; and whether these are
+        all.
 
-        Where there are too many, only the smallest and the largest set are returned, with False.
+        Where there are too many, only the smallest and the largest set are returned, with False. ``unit``:
+        index of the device; ``coalition``: the observers.
         """
         steps, seen = self.sending_steps(self.leaf_of(unit)), self.seen_steps(unit, coalition)
         hidden = [step for step in steps if step not in seen]
@@ -107,7 +115,8 @@ class CheckedTree(CheckedTreeNoise):
 
         Once an average is exposed, devices outside its node must not have started from a hidden one: no
         average of a tier above may have been hidden since the last exposed one. And a message that is sent
-        again at the end of a round moves by all that was hidden.
+        again at the end of a round moves by all that was hidden. ``unit``: index of the device;
+        ``coalition``: the observers.
         """
         steps, seen = self.sending_steps(self.leaf_of(unit)), self.seen_steps(unit, coalition)
         if list(exposed) != sorted(set(exposed) & set(steps)):

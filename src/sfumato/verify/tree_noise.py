@@ -41,7 +41,11 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return total / float(divisor[leaf]) ** 2
 
     def _variance_without_unit(self, step: int) -> Array:
-        """`_variance_of_devices` of every leaf, ``[leaves]``, without unit and coalition; cached."""
+        """`_variance_of_devices` of every leaf at aggregation ``step``, ``[leaves]``, without unit and
+        coalition.
+
+        Results are kept.
+        """
         if step not in self._noise_cache:
             leaves = [self._variance_of_devices(step, leaf, None, ()) for leaf in range(len(self.devices))]
             self._noise_cache[step] = np.array(leaves)
@@ -89,9 +93,10 @@ class CheckedTreeNoise(CheckedTreeStructure):
     def _variance_in_leaf_averages(
         self, step: int, unit: int, coalition: Sequence[Party], present: bool
     ) -> Array:
-        """Variance by owner in the average of every leaf, ``[leaves, 3]``; only devices' noise is in it yet.
+        """Variance by owner in the average of every leaf at aggregation ``step``, ``[leaves, 3]``.
 
-        Only what the coalition does not know counts; ``present``: the unit sends.
+        Only what the coalition does not know counts; ``present``: the unit sends. Only devices' noise is in
+        it yet.
         """
         mine = self.leaf_of(unit)
         below = np.zeros((len(self.devices), 3))
@@ -102,9 +107,10 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return below
 
     def noise_of_records(self, step: int, unit: int, coalition: Sequence[Party]) -> float:
-        """Noise variance in what the flow bound charges at ``step`` where single examples are clipped.
+        """Noise variance in what flow charges for ``unit`` at aggregation ``step``, where single examples are
+        clipped.
 
-        Unlike for devices, noise counts here whatever its law is.
+        Unlike for devices, noise counts here whatever its law is. ``coalition``: the observers.
         """
         tier, sent = self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:
@@ -112,7 +118,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return float(self.variance_unknown_to(step, unit, coalition, tier, sent).sum())
 
     def _if_composed(self, noise: Array) -> Array:
-        """``noise``, or zeros where the ledger says that its law cannot be composed."""
+        """``noise``, or zeros of its shape where the ledger says that its law cannot be composed."""
         return np.asarray(noise * ("noise_not_composed" not in self.ledger))
 
     def _draw_independent(self, step: int, leaf: int) -> bool:

@@ -58,10 +58,10 @@ class CheckedTreePairs:
 
     @staticmethod
     def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
-        """Standard deviations of the noise that a node adds at an aggregation ``step``, and of its channel's
+        """Std of the noise that node ``node`` of ``tier`` adds at an aggregation, and of its channel's noise
         (or 0).
 
-        ``node``: its index in ``tier``.
+        ``step``: the aggregation in ``ledger.json``.
         """
         channel = step["channel_noise_std"]
         own = read.figure(step["node_noise_std"][tier][node])

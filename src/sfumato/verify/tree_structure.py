@@ -76,7 +76,9 @@ class CheckedTreeStructure:
         return "node", tier, index
 
     def node_name(self, tier: int, index: int) -> str:
-        """The name of an aggregator: "cloud" on tier 0, else such as ``edge:2``."""
+        """The name of the aggregator with this ``index`` in ``tier``: ``cloud`` on tier 0, else such as
+        ``edge:2``.
+        """
         return "cloud" if tier == 0 else f"{self.names[tier]}:{index}"
 
     def leaf_of(self, device: int) -> int:
@@ -88,7 +90,9 @@ class CheckedTreeStructure:
         return int(self.class_per_device[device])
 
     def message_variance(self, step: int) -> Array:
-        """Variance of the noise that a device of each class adds to its weighted message, ``[classes]``."""
+        """Noise variance in the weighted message of a device of each class at aggregation ``step``,
+        ``[classes]``.
+        """
         std = np.array(self.steps[step]["device_noise_std_per_leaf"], dtype=np.float64)
         return np.asarray((std[self.class_leaf] * self.class_weight * self.class_noisy) ** 2)
 
@@ -98,16 +102,20 @@ class CheckedTreeStructure:
         return listed is None or read.flag(listed[leaf])
 
     def sending_steps(self, leaf: int) -> list[int]:
-        """Indices of the aggregations of a round to which the devices of a leaf send messages."""
+        """A list of the indices of a round's aggregations to which the devices of ``leaf`` send messages,
+        ascending.
+        """
         return [step for step in range(len(self.steps)) if self.sends(step, leaf)]
 
     def broadcasts(self, step: int, leaf: int) -> bool:
-        """Whether a leaf sends its own average to its devices although a tier above aggregates."""
+        """Whether ``leaf`` sends its own average to its devices at ``step``, although a tier above
+        aggregates.
+        """
         listed = self.steps[step].get("also_broadcasts_per_leaf")
         return listed is not None and read.flag(listed[leaf])
 
     def _nodes_with_known_average(self, step: int, coalition: Sequence[Party]) -> set[tuple[int, int]]:
-        """(tier, index) of the nodes whose average, as they send it at ``step``, the coalition has."""
+        """Pairs (tier, index) of the nodes whose average, as they send it at ``step``, ``coalition`` has."""
         found = {(tier, index) for kind, tier, index in coalition if kind == "node"}
         leaves = {self.leaf_of(index) for kind, _, index in coalition if kind == "device"}
         return found | {(self.depth - 1, leaf) for leaf in leaves if self.broadcasts(step, leaf)}
@@ -142,12 +150,14 @@ class CheckedTreeStructure:
         return index
 
     def node_of(self, party: Party) -> tuple[int, int]:
-        """(tier, index) of an observer that is an aggregator; of a device, those of the leaf above it."""
+        """The tier and the index of ``party``, an aggregator; for a device those of the leaf above it."""
         kind, tier, index = party
         return (self.depth - 1, self.leaf_of(index)) if kind == "device" else (tier, index)
 
     def lowest_common_tier(self, unit: int, party: Party) -> int:
-        """The tier of the lowest aggregator that is above both a device and an observer (0 is the root)."""
+        """The tier (0 is the root) of the lowest aggregator that is above both device ``unit`` and
+        ``party``.
+        """
         (tier, node), path = self.node_of(party), self.paths[self.leaf_of(unit)]
         return sum(self.ancestor(tier, node, t) == int(path[t]) for t in range(tier + 1)) - 1
 
@@ -193,15 +203,18 @@ class CheckedTreeStructure:
         return aggregating, True
 
     def seen_steps(self, unit: int, coalition: Sequence[Party]) -> list[int]:
-        """Indices of the aggregations of the unit's messages whose average the coalition receives."""
+        """Indices of the aggregations with messages of ``unit`` whose average ``coalition`` receives,
+        ascending.
+        """
         steps = self.sending_steps(self.leaf_of(unit))
         return [step for step in steps if self.sees_average(step, unit, coalition)]
 
     def sampling_seen_by(self, unit: int, coalition: Sequence[Party]) -> tuple[Json, float]:
-        """The draw of participants as ``coalition`` sees it, and the largest device weight over the unit's.
+        """The draw of participants in the leaf of ``unit`` as ``coalition`` sees it, and a ratio of weights.
 
         The draw has ``kind``, ``rate`` and ``hidden`` as in a certificate; a fixed one its ``population`` and
-        ``sample`` without the coalition. The ratio is 1 for all but fixed draws.
+        ``sample`` without the coalition. The ratio is the largest device weight over the unit's; 1 for all
+        but fixed draws.
         """
         draw, leaf = self.ledger["draw"], self.leaf_of(unit)
         first = self.names.index(draw["seen_by"].split(" of ")[0])
@@ -218,7 +231,7 @@ class CheckedTreeStructure:
         return sampled | {"population": left, "sample": min(sample, left)}, ratio
 
     def with_whoever_is_elected(self, unit: int, coalition: Sequence[Party]) -> list[Party]:
-        """The coalition, with one device added that may be its supernode where supernodes are elected.
+        """``coalition`` and, where supernodes are elected, one device that may be the supernode in it.
 
         If the unit's supernode is in the coalition it is some device of its leaf: the one with the most noise
         is added, whose own noise the coalition then knows.
@@ -237,7 +250,8 @@ class CheckedTreeStructure:
         return [*coalition, *loudest[:1]]
 
     def chances_of_office(self, coalition: Sequence[Party]) -> dict[int, float]:
-        """Leaf to the probability that it elects a member of the coalition as its supernode in a round.
+        """For each leaf, the probability that it elects a member of ``coalition`` as its supernode in a
+        round.
 
         Only leaves that have such members, and whose supernode is not itself in the coalition.
         """

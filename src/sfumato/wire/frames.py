@@ -53,7 +53,7 @@ def seal_frame(frame: Frame, identity: Identity) -> bytes:
 
 
 def parse_frame(data: bytes) -> Frame:
-    """Decode a frame without checking its signature or its session.
+    """Decode ``data``, the bytes of a frame, without checking its signature or its session.
 
     Raises:
         MessageError: it is truncated, malformed, or of another version.

@@ -34,14 +34,16 @@ class KeyStream:
         return self._encryptor.update(bytes(size))
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
-        """The next ``count`` words, uniform in uint64, ``[count]``."""
+        """The next ``count`` words of the stream, uniform in uint64, ``[count]``."""
         out = np.empty(count, dtype="<u8")
         if count:
             self.fill(out)
         return out
 
     def units(self, count: int) -> npt.NDArray[np.float64]:
-        """The next ``count`` numbers, uniform multiples of 2^-53 in [0, 1), ``[count]``."""
+        """The next ``count`` numbers of the stream, uniform multiples of 2^-53 in [0, 1), float64
+        ``[count]``.
+        """
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, bound: int) -> int:
@@ -53,7 +55,7 @@ class KeyStream:
                 return word % bound
 
     def permutation(self, items: Sequence[int]) -> list[int]:
-        """``items`` in a uniformly random order (Fisher and Yates)."""
+        """A list of ``items`` in a uniformly random order (Fisher and Yates)."""
         out = list(items)
         for last in range(len(out) - 1, 0, -1):
             other = self.below(last + 1)

@@ -95,7 +95,10 @@ class OwnedFile:
         return lock
 
     def _set_up(self, queries: Sequence[str]) -> str:
-        """Have every change written through, and say what is wrong with the file; empty if nothing is."""
+        """Have every change written through; returns what is wrong with the file, empty if nothing is.
+
+        ``queries``: SQL statements that every such file answers.
+        """
         try:
             self._file.execute("PRAGMA journal_mode = DELETE")
             self._file.execute("PRAGMA synchronous = EXTRA")
@@ -117,7 +120,10 @@ class OwnedFile:
             return self._file.execute(statement, tuple(values))
 
     def first(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        """The first row that the SQL ``query`` finds, with ``values`` for its placeholders; or ``None``.
+        """The first row that the SQL statement ``query`` finds, as a tuple of its columns; ``None`` if there
+        is none.
+
+        ``values``: for the placeholders in it.
 
         Raises:
             SessionMemoryError: the file cannot be read.

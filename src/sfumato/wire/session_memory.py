@@ -106,7 +106,19 @@ class FileMemory:
 
 
 def claim_in(file: OwnedFile, question: bytes, digest: bytes) -> bytes | None:
-    """Record in ``file`` that a question is answered; see `SessionMemory.claim` for arguments and result."""
+    """Record in ``file`` that a question is answered, if it was not answered before.
+
+    Args:
+        file: with a table of claims.
+        question: what may be answered once: 32 bytes.
+        digest: hash of what the answer is about: 32 bytes.
+
+    Returns:
+        ``None`` if it was not claimed before, else the digest of the first claim.
+
+    Raises:
+        SessionMemoryError: the claim could not be recorded or looked up: there must be no answer.
+    """
     made = file.execute("INSERT OR IGNORE INTO claims VALUES (?, ?)", (question, digest))
     if made.rowcount == 1:
         return None

@@ -67,7 +67,7 @@ def test_noise_is_enough_for_what_a_record_moves_once_rounded(clip: str, dimensi
     for leaf, device in ((0, 0), (1, 5), (2, 9)):
         who = np.array([device])
         longest, std = message_lengths(plan, 0, who, dimension)[0], plan.device_stds_of(0, who)[0]
-        how = ring.device(leaf, longest, std)
+        how = ring.device_rounding(leaf, longest, std)
         one = gradients * ring.shares[leaf] * ring.unit * ring.scale  # in steps
         gradient = np.full(dimension, np.floor(one / np.sqrt(dimension)))
         gradient[0] = np.floor(np.sqrt(one**2 - np.sum(gradient[1:] ** 2)))
@@ -88,7 +88,7 @@ def test_a_message_is_neither_shortened_nor_rounded_again(monkeypatch: pytest.Mo
     ring, who = integer_grid_of(plan, 0, 0, np.arange(15), dimension), np.array([0])
     coarse = replace(ring.grid, exponent=ring.grid.exponent + 17)  # as coarse as is allowed
     ring = replace(ring, grid=coarse)
-    how = ring.device(0, message_lengths(plan, 0, who, dimension)[0], 0.0)
+    how = ring.device_rounding(0, message_lengths(plan, 0, who, dimension)[0], 0.0)
     gain = 1 + 1.5  # two steps with momentum 0.5; 20 records, each in both batches
     longest = 20 * gain * ring.shares[0] * ring.unit * how.scale
     steps = np.full(dimension, np.floor(longest / np.sqrt(dimension)))

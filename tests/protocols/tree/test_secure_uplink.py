@@ -129,7 +129,7 @@ def test_noise_is_enough_for_what_rounding_adds() -> None:
     ring = integer_grid_of(plan, 0, 0, everybody, 5000)
     for leaf, device in ((0, 0), (1, 5), (2, 9)):
         bound, std = plan.bounds_of(0, np.array([device]))[0], plan.device_stds_of(0, np.array([device]))[0]
-        how = ring.device(leaf, bound, std)
+        how = ring.device_rounding(leaf, bound, std)
         assert how.noise_std / how.sensitivity >= std / bound * (1 + HEADROOM) * (1 - 1e-12)
         assert how.noise_std / how.sensitivity <= std / bound * 1.001
         assert how.noise_std > FEWEST_STEPS
@@ -141,7 +141,7 @@ def test_a_nodes_noise_is_enough_for_what_rounding_adds(placement: Any, tier: in
     ring = integer_grid_of(plan, 0, 0, np.arange(15), 5000)
     for leaf, device in ((0, 0), (1, 5), (2, 9)):
         node = leaf if tier else 0
-        how = ring.device(leaf, plan.bounds_of(0, np.array([device]))[0], 0.0)
+        how = ring.device_rounding(leaf, plan.bounds_of(0, np.array([device]))[0], 0.0)
         std = float(plan.releases.steps[0].node_std[tier][node]) * plan.message_scale(0)
         (release,) = plan.releases.exposures(device, (Party("public"),))[0].releases
         alone = std / (release.own_sensitivity * plan.message_scale(0) * (1 if tier == 0 else 3))

@@ -138,7 +138,9 @@ class FlowerRelays:
             raise RunError(f"Flower: {name} cannot be registered: {said[:200]!r}") from None
 
     def _link_options(self, port: int) -> list[str]:
-        """Of a SuperLink: TLS, and registered SuperNodes only; messages are in its memory, on no disk."""
+        """Options of a SuperLink on ``port``: TLS, registered SuperNodes only, messages in memory and on no
+        disk.
+        """
         return [
             *("--ssl-certfile", CERTIFICATE, "--ssl-keyfile", KEY, "--ssl-ca-certfile", AUTHORITY),
             *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
@@ -146,7 +148,7 @@ class FlowerRelays:
         ]
 
     def _node_options(self, child: int, link: int, port: int) -> list[str]:
-        """Of a SuperNode; ``link`` and ``port``: that of its SuperLink, and its own."""
+        """Options of the SuperNode of party ``child``."""
         return [
             *("--root-certificates", AUTHORITY, "--superlink", f"127.0.0.1:{link}"),
             *("--auth-supernode-private-key", self._names[child]),
@@ -155,7 +157,9 @@ class FlowerRelays:
         ]
 
     def _write_files(self, links: Mapping[int, int]) -> None:
-        """Write all that the processes need, and give it to their user."""
+        """Write all files that the processes need, and give them to their user; ``links``: port by
+        aggregator.
+        """
         app = resources.files("sfumato.deployment.flower") / "app"
         for name in _APP:
             (self._folder / "app" / name).write_bytes((app / name).read_bytes())
@@ -173,7 +177,7 @@ class FlowerRelays:
                 os.chown(path, self._user["user"], self._user["group"])
 
     def _options(self) -> dict[str, Any]:
-        """How a process of Flower is started."""
+        """Keyword arguments of `subprocess.Popen` with which processes of Flower are started."""
         folder = str(self._folder)
         places = {"HOME": folder, "FLWR_HOME": folder, "PATH": f"{self._programs}:/usr/bin:/bin"}
         return {**self._user, "env": _ENVIRONMENT | places, "cwd": folder, "start_new_session": True}
@@ -220,7 +224,7 @@ class FlowerRelays:
         return said
 
     def _wait_for(self, condition: Callable[[], bool], missing: str) -> None:
-        """Wait until a condition holds.
+        """Wait until ``condition()`` is true; ``missing``: what cannot be reached otherwise, for the error.
 
         Raises:
             RunError: it does not in time, or Flower's processes have ended.
@@ -234,7 +238,7 @@ class FlowerRelays:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody uses."""
+    """A list of ``count`` ports of the loopback address that nobody uses."""
     opened = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in opened]
     for one in opened:

@@ -189,7 +189,7 @@ def _subsets(free: int) -> Iterator[int]:
 
 
 def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
-    """Keep the partial sets that no other one makes superfluous, cheapest first.
+    """Keep the partial sets ``labels`` that no other one makes superfluous, cheapest first.
 
     One is superfluous if another costs no more, has at least the same groups open and no more groups reached.
     """
@@ -254,7 +254,17 @@ def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXA
 def cheaper_set(
     scene: ExposureProblem, price: Price, best: Exposed, *, exact_nodes: int = EXACT_NODES
 ) -> Exposed:
-    """`cheapest_set` where ``best``, which `flow_or_cut` found, is not known to be the cheapest."""
+    """Search for an exposed set that costs less than ``best``, as `cheapest_set` does.
+
+    Args:
+        scene: the target and what the coalition sees.
+        price: Rényi divergence of order 2 of one charged sum, in nats.
+        best: the cheaper of flow and cut, from `flow_or_cut`, which is not known to be the cheapest.
+        exact_nodes: largest number of groups times blocks for which all sets are searched.
+
+    Returns:
+        The cheapest set found, perhaps ``best`` itself, with a lower bound on the cost of every set.
+    """
     fine = int((scene.reach > 0).sum()) * len(scene.blocks) <= exact_nodes
     found = search_all_sets(scene, price, best.cost) if fine else SearchResult(None, False)
     best = _cheaper_of(scene, price, best, found.blocks)

@@ -49,7 +49,7 @@ class ExposureProblem:
     Attributes:
         kinds: of workers.
         blocks: of time.
-        alike: `alike_until` of the blocks.
+        alike: for every block, `GroupFacts.blocks_alike_until`.
         unit: the target's kind.
         seen: number of blocks of every group whose releases the coalition sees.
         reach: number of blocks of every group upstream of those, the target being no link; at least ``seen``.

@@ -59,7 +59,7 @@ class GroupDraw:
 
     @property
     def guaranteed(self) -> int:
-        """The fewest workers that a draw takes: 0 under Poisson sampling, else the fixed number."""
+        """The fewest workers that a draw takes: 0 under Poisson sampling, else the number drawn."""
         return 0 if self.kind == "poisson" else round(self.drawn)
 
     @property
@@ -177,7 +177,7 @@ class GroupFacts:
         _validate(self)
 
     def once(self, key: object, compute: Callable[[], _Computed]) -> _Computed:
-        """The result of ``compute``, called once for each ``key`` and kept with these facts."""
+        """The result of ``compute()``, called once for each ``key`` and kept with these facts."""
         if key not in self._cache:
             self._cache[key] = compute()
         found: _Computed = self._cache[key]
@@ -243,14 +243,14 @@ class GroupFacts:
 
     @cached_property
     def sums_of_blocks(self) -> Callable[[int], dict[Any, Any]]:
-        """A function of a kind of units that gives a dict in which their exposure problems keep results.
+        """A function of a kind of workers: the dict in which exposure problems of such units keep sums.
 
-        All problems of one kind share it; those of four kinds are kept.
+        The dicts of the last four kinds are kept.
         """
         return lru_cache(4)(lambda unit_kind: {})
 
     def message_norm(self, group: int) -> float:
-        """l2 bound on what one worker contributes to a release of ``group``."""
+        """l2 bound on what one worker contributes to a release of ``group`` (a number from 0)."""
         if self.kind == "ms-fedavg":
             return 1.0
         return self.clip[group] * (math.sqrt(self.merge_every) if self.in_intervals else 1.0)
@@ -271,7 +271,7 @@ class GroupFacts:
         return "devices" not in self.noise_owner
 
     def draw(self, group: int, era: int) -> GroupDraw:
-        """How ``group`` draws the workers of a step in era number ``era`` (from 0)."""
+        """How ``group`` draws the workers of a step in era number ``era`` (both from 0)."""
         return self.once(
             ("draw", group, era),
             lambda: GroupDraw.of(

@@ -133,7 +133,7 @@ class LinksInto(dict[int, list[Link]]):
         self._scene, self._price, self._era = scene, price, era
 
     def __missing__(self, group: int) -> list[Link]:
-        """Find the links into ``group`` and keep them."""
+        """Find the links into group number ``group``, a list that is kept under it."""
         self[group] = found = self._into(group)
         return found
 

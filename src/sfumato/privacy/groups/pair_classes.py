@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupPairs:
-    """Classes of pairs.
+    """The pairs of a unit and an observer in groups, sorted into classes that are charged alike.
 
     Attributes:
         releases: facts and exposures of the groups.
@@ -34,7 +34,11 @@ class GroupPairs:
 
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
-        """Classes of workers that symmetries exchange: the first kind of each, and its number of workers."""
+        """Classes of workers that symmetries of the groups exchange: pairs of a kind of workers and a number
+        of workers.
+
+        The kind is the first one of its class; the number counts the workers of all kinds in the class.
+        """
         alike = self._orbits_of_kinds
         _, firsts = np.unique(alike, return_index=True)
         return tuple(
@@ -58,7 +62,7 @@ class GroupPairs:
 
     @cached_property
     def symmetries(self) -> tuple[Symmetry, ...]:
-        """Symmetries of the groups from which all others found are composed."""
+        """A tuple of symmetries of the groups, of which all other symmetries found are products."""
         return with_stabilisers(self._generators, self.releases.kinds, self.parameters)
 
     @property
@@ -165,7 +169,12 @@ class GroupPairs:
     ) -> Iterator[tuple[Party, Relation, int, int]]:
         """List masters and devices but ``unit``, one for each position relative to it.
 
-        ``fold``: whether one of them stands for positions that see no more.
+        Trust makes no difference here.
+
+        Args:
+            unit: number of the device.
+            unit_kind: number of its kind of workers.
+            fold: whether one of them stands for positions that see no more.
 
         Yields:
             The observer, how it is placed towards the unit, how many observers it stands for, and in how many

@@ -49,7 +49,7 @@ class Position(NamedTuple):
         )
 
     def image(self, groups: Sequence[int], kinds: Sequence[int]) -> Position:
-        """The position to which a symmetry takes this one.
+        """The position to which a symmetry of the groups maps this one.
 
         ``groups`` and ``kinds``: the image of every group, and of every kind of workers, by number.
         """
@@ -61,9 +61,10 @@ class Position(NamedTuple):
         )
 
     def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
-        """``scene``, of a unit in another position of the orbit, for the unit in this position.
+        """The exposure problem of the unit in this position, mapped by a symmetry from ``scene``, that of
+        another position of its orbit.
 
-        ``images``: the image of every group under the symmetry that leads here.
+        ``images``: the image of every group under the symmetry that maps the other position to this one.
         """
         seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
         seen[list(images)], reach[list(images)] = scene.seen, scene.reach

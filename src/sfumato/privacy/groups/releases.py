@@ -57,7 +57,7 @@ from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 @dataclass(frozen=True)
 class GroupReleases(GroupFacts):
-    """The facts of a grouped protocol, and what they answer."""
+    """The declared releases of a grouped protocol, and which of them each coalition sees."""
 
     @cached_property
     def pairs(self) -> GroupPairs:
@@ -104,7 +104,7 @@ class GroupReleases(GroupFacts):
         return replace(views[0], single=single, summed=views[0].summed - single)
 
     def seen_steps(self, coalition: Sequence[Party]) -> IntArray:
-        """For every group, the last step whose release ``coalition`` sees, int64 ``[groups]``; 0 for none."""
+        """For every group the last step whose release ``coalition`` sees, int64 ``[groups]``; 0 for none."""
         seen = np.zeros(self.group_count, dtype=np.int64)
         for number, (era, first) in enumerate(zip(self.eras, self.era_steps, strict=True)):
             if first > self.steps:
@@ -262,12 +262,12 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` with one more worker in each of the unit's groups whose models it does not see.
+        """``coalition`` and one more worker of each group of ``unit`` whose models it does not see.
 
-        A unit of several groups starts from the mean of their models. Where ``coalition`` does not see all of
-        them, its records are charged as drawn at every local step. The larger coalition sees them all, so
-        every draw of mini-batches counts; its ε holds towards ``coalition``, which sees less. ``None`` where
-        that gains nothing, groups change, or a group has no worker to add.
+        A unit of several groups starts from the mean of their models. Towards an observer that does not see
+        all of them its records are charged as drawn at every local step; towards one that does, draws of
+        batches lower ε. That ε holds towards ``coalition`` too, which sees less. ``None``: no gain, groups
+        change, or nobody to add.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None
@@ -290,10 +290,11 @@ class GroupReleases(GroupFacts):
         return tuple(found)
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the pair's flow exposure, by draws of batches; empty if no records are drawn.
+        """The releases by which a record of ``unit`` is charged towards ``coalition``, by draws of batches.
 
-        A unit of several groups starts merging steps from a mean that may hold hidden models with its own
-        data: there its record counts as drawn. Noise at local steps is charged step by step.
+        They are those of flow; empty if records are not drawn. A unit of several groups starts merging steps
+        from a mean that may hold hidden models with its own data: there its record counts as drawn. Noise at
+        local steps is charged step by step.
         """
         if self.batches.rates is None:
             return ()
@@ -388,7 +389,7 @@ class GroupReleases(GroupFacts):
             yield from self.units_of(outside[self.kinds.of[outside] == kind], apart=apart)
 
     def units_of(self, workers: IntArray, *, apart: bool) -> Iterator[UnitClass]:
-        """Yield one class for ``workers``, whom observers meet alike; ``apart``: one a kind of site."""
+        """Yield one class of ``workers`` with alike observers; with ``apart`` one a kind of site."""
         return unit_classes(
             int(workers[0]),
             len(workers),

@@ -32,7 +32,7 @@ def generators(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[Symmetr
 
     Args:
         kinds: of workers, with their groups.
-        colours: the parameters of every group; symmetries keep them.
+        colours: for each group a value (of clip, noise, draw); only groups of equal values are exchanged.
 
     Returns:
         Symmetries that connect all groups in the same position; () if no two are found to be.

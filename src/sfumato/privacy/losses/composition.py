@@ -293,7 +293,13 @@ def _wrapped(masses: Array, size: int) -> Array:
 
 @lru_cache(maxsize=32)  # compositions of ever more rounds share their releases
 def _tilted_losses(part: GridLosses, tilt: float, interval: float) -> tuple[GridLosses, float]:
-    """``part`` with each probability p replaced by q = p e^(θl) / M(θ), θ = ``tilt``; and ln M(θ)."""
+    """``part`` with each probability p replaced by q = p e^(θl) / M(θ), θ = ``tilt``; and ln M(θ).
+
+    Args:
+        part: the losses of one release.
+        tilt: θ.
+        interval: of the grid, in nats.
+    """
     step = tilt * interval
     logs = step * np.arange(1 - len(part.masses), 1, dtype=np.float64)
     top, weights = step * (part.first + len(part.masses) - 1), part.masses

@@ -202,7 +202,8 @@ def _mills(x: Array) -> Array:
 def _gap(x: Array, mu: Array, beyond: Array) -> Array:
     """M(x) − M(x + μ) of Mills' ratio, elementwise; ``beyond`` is M(x + μ).
 
-    For μ below 1e-5 by −M′ = 1 − x M(x) at the midpoint, with a relative error below μ².
+    For μ below 1e-5 by −M′ = 1 − x M(x) at the midpoint, with a relative error below μ². ``x`` and ``mu`` ≥ 0
+    have the same shape, which is that of the result.
     """
     found: Array = _mills(x) - beyond
     tiny = mu < _SMALL_MU
@@ -234,7 +235,9 @@ def _climb(start: Array, step: Callable[[Array], Array], *, at_least: float) -> 
 
 
 def _mapped(function: Callable[[Array, Array], Array], x: float | Array, y: float | Array) -> float | Array:
-    """``function`` of flat arrays applied to x and y broadcast; a float where neither is an array."""
+    """``function`` applied to ``x`` and ``y`` as flat arrays, in their broadcast shape; a float for two
+    floats.
+    """
     first, second = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
     with np.errstate(over="ignore", under="ignore"):
         result = function(first.ravel(), second.ravel())

@@ -39,7 +39,12 @@ def _stretches_of_grid(part: GridLosses, interval: float) -> tuple[Array, Array,
 
 @lru_cache(maxsize=16)  # tilted losses are on the grid of those that are not
 def starts_of_stretches(first: int, size: int) -> npt.NDArray[np.int64]:
-    """Places where the stretches of ``size`` points begin; the first of the points is ``first``. ``[S]``"""
+    """Places in an array of grid points where the stretches begin, int64 ``[S]``; the first place is 0.
+
+    Args:
+        first: grid number of the first point, in intervals from 0.
+        size: number of points.
+    """
     ends = _ends_of_stretches()
     some = ends[np.searchsorted(ends, first, side="right") : np.searchsorted(ends, first + size)]
     return np.append(0, some - first)
@@ -62,7 +67,9 @@ class Moments:
         self._known = dict[float, float]()
 
     def log_of(self, power: float) -> float:
-        """Bound ln Σ p e^(power l): every mass of a stretch counts at the end that makes it largest."""
+        """An upper bound on ln Σ p e^(power · l), over losses l with masses p: a stretch's mass counts at the
+        end where the term is largest.
+        """
         if power not in self._known:
             logs, least, most = self._stretches
             exponents = logs + power * (most if power > 0 else least)
@@ -73,5 +80,5 @@ class Moments:
 
 @lru_cache(maxsize=64)
 def moments_of(part: GridLosses, interval: float) -> Moments:
-    """The moments of ``part``, kept."""
+    """The moments of ``part``, on a grid of ``interval`` nats; the last results are kept."""
     return Moments(part, interval)

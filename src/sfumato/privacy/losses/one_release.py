@@ -238,7 +238,7 @@ def losses_of_batches(square: float, sampling: Sampling, interval: float) -> Pai
     """The privacy losses, in both directions, of one release whose sender draws batches of records.
 
     Args:
-        square: squared ratio of the whole sensitivity to the noise.
+        square: μ², squared ratio of the whole sensitivity to the noise std.
         sampling: of kind ``batches``.
         interval: of the grid, in nats.
     """
@@ -334,7 +334,7 @@ def losses_of_public_scales(square: float, sampling: Sampling, interval: float) 
     """The privacy losses, in both directions, of one release whose noise has a public random scale.
 
     Args:
-        square: squared ratio of sensitivity to noise where there is least noise.
+        square: μ², squared ratio of sensitivity to noise std, in the outcome with least noise.
         sampling: with ``scales``.
         interval: of the grid, in nats.
     """

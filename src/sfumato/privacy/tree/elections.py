@@ -154,7 +154,7 @@ class TreeBounds(Protocol):
 
     @property
     def facts(self) -> TreeFacts:
-        """Facts of the tree."""
+        """The facts of the tree that the accountant uses."""
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> Exposure:
         """The flow bound of ``unit`` towards ``coalition``: all that its view is computed from is charged."""

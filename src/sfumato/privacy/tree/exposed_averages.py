@@ -79,7 +79,10 @@ def cheapest_exposure(
 
 
 def _stated(exposure: Exposure, steps: Sequence[int], distance: float) -> Exposure:
-    """``exposure`` as the ``min-cost`` bound that exposes aggregations ``steps`` (from 0), with this gap."""
+    """``exposure`` as the ``min-cost`` bound, which exposes the aggregations ``steps`` of a round (from 0).
+
+    ``distance``: how many times the cheapest set's divergence that of this set is at most (`Exposure.gap`).
+    """
     exposed = tuple(number + 1 for number in steps)
     return replace(exposure, bound_name="min-cost", exposed=exposed, gap=distance)
 
@@ -191,6 +194,9 @@ class _Stretches:
             number: of the aggregation.
             tier: whose average; one past the last tier: the unit's own message.
             sent: with the node's own noise, or as it is received.
+
+        Returns:
+            Both, a coordinate; they are equal where nobody drops out.
         """
         facts = self.pair.facts
         if tier == facts.depth:

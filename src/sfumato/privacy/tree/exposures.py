@@ -207,7 +207,12 @@ class PairExposures:
         return Exposure(bound_name, (self._drawn(tuple(releases), numbers),), roughly=self.tree.roughly)
 
     def release(self, number: int, hidden: Sequence[int] = ()) -> Release:
-        """The release charged for exposed aggregation ``number``, with the ``hidden`` ones before it."""
+        """The release charged for exposed aggregation ``number``, with the ``hidden`` ones before it.
+
+        Args:
+            number: of the aggregation in a round, from 0.
+            hidden: numbers of the aggregations since the exposed one before it.
+        """
         found = self.tree.release(self.unit, self._under(self.facts.steps[number].tier), number)
         return self._with_hidden(found, number, hidden) if hidden else found
 
@@ -231,16 +236,23 @@ class PairExposures:
         return self.tree.view(self._under(self.facts.steps[number].tier), number)
 
     def unknown_variance(self, number: int, tier: int, sent: bool, present: bool = True) -> float:
-        """Variance of the noise that no member knows in the average of the node of ``tier`` above the unit.
+        """Variance, a coordinate, of the noise in an average that no member of the coalition knows.
 
-        Of aggregation ``number``. ``sent``: with the node's own noise; ``present``: whether the unit sends.
+        Args:
+            number: of the aggregation in a round, from 0.
+            tier: whose node above the unit forms the average.
+            sent: ``True``: the average as the node sends it, with its own noise; ``False``: as it is
+                received.
+            present: whether the unit sends at this aggregation.
         """
         return self.tree.variance_unknown_to(self.unit, self._under(tier), number, tier, sent, present)
 
     def finest_sum(self, number: int) -> tuple[int, bool]:
-        """The finest seen sum with the unit's message: its tier, and whether its node's own noise is in it.
+        """The finest sum with the unit's message that the coalition sees in aggregation ``number``.
 
-        One past the last tier: the unit's own message; nothing seen: as the aggregating node sends it.
+        Returns:
+            The tier of its node, and whether that node's own noise is in it. One past the last tier stands
+            for the unit's own message. If nothing is seen: the average as the aggregating node sends it.
         """
         lowest, view = self.facts.steps[number].tier, self._view(number)
         for tier in range(self.facts.depth - 1, lowest - 1, -1):
@@ -301,10 +313,10 @@ class PairExposures:
         )
 
     def _drawn_noise(self, numbers: Sequence[int]) -> tuple[DrawnNoise, ...]:
-        """List others' noise under Poisson participation where everything that is drawn is sent and counts.
+        """List other devices' noise in aggregations ``numbers`` of a round, under Poisson participation.
 
-        With thresholds or dropouts, rounding after the noise, or noise of the channel that depends on who is
-        drawn, nobody else's noise counts.
+        It counts where everything that is drawn is sent and added up. With thresholds or dropouts, rounding
+        after the noise, or noise of the channel that depends on who is drawn, nobody else's noise counts.
         """
         facts = self.facts
         if facts.draw_kind != "poisson" or not facts.draw_rate < 1:
@@ -329,7 +341,8 @@ class PairExposures:
         return tuple(DrawnNoise(count, variances) for variances, count in counts.items() if count > 0)
 
     def _with_hidden(self, seen: Release, number: int, hidden: Sequence[int]) -> Release:
-        """``seen`` together with the hidden aggregations that it sums up, behind its own noise alone.
+        """``seen``, of aggregation ``number``, with the ``hidden`` ones in its sum, behind its own noise
+        alone.
 
         Noise of a hidden aggregation is in the inputs of whoever started from it, so it is no shield for what
         they did then: with the hidden noise given, the sum moves by at most ``own + others``.

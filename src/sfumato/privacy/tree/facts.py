@@ -171,7 +171,7 @@ class TreeFacts(TreeShape):
         return self.device_classes or DeviceClasses.alike(self.devices)
 
     def class_of(self, device: int) -> int:
-        """The class, an index into the arrays of `classes`, of ``device`` (a number from 0)."""
+        """The class of ``device`` (a number from 0), as an index into the arrays of `classes`."""
         of_device = self.classes.of_device
         return self.leaf_of(device) if of_device is None else int(of_device[device])
 

@@ -104,10 +104,11 @@ class WorstObservers(TreePairs):
             yield _standing_for(pairs[0], pairs[-1], sum(p.pair_count for p in pairs), len(pairs))
 
     def _left_without(self, unit: int, number: int) -> list[float]:
-        """Variances of the devices' noise in the average of the unit's leaf that a peer does not know.
+        """Variances of the devices' noise in the average of the unit's leaf that a peer does not know, for
+        each aggregation.
 
-        For each aggregation of a round two, in this order: if the unit sends, and if it does not. ``number``:
-        of the peer's class of devices.
+        There are two for each aggregation of a round: if the unit sends, and if it does not. ``number``: of
+        the peer's class of devices.
         """
         facts, leaf, mine = self.facts, self.facts.leaf_of(unit), self.facts.class_of(unit)
         members = Counter([number])
@@ -245,7 +246,8 @@ def _standing_for(worst: PairClass, least: PairClass, pairs: int, kinds: int) ->
 
 @dataclass(frozen=True)
 class FoldedPairs:
-    """Classes of pairs, or fewer where there are more than `MOST_CLASSES`.
+    """Classes of pairs of a unit and an observer; above `MOST_CLASSES` of them, similar classes are put
+    together.
 
     Attributes:
         pairs: of the tree.

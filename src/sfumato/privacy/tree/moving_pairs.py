@@ -37,7 +37,7 @@ _OWN = -1
 
 @dataclass(frozen=True, eq=False)
 class RoundKinds:
-    """What a pair meets in one round, computed once for all pairs of a kind.
+    """The releases charged for a pair in one round, computed once for all pairs of the same kind.
 
     Attributes:
         releases: of the round.
@@ -162,7 +162,9 @@ class RoundKinds:
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 
     def _mu_squared_of_pair(self, unit: int, party: Party) -> list[list[float]]:
-        """μ² of one round of a pair: of the flow and the cut bound, each under zero-out and under replace."""
+        """μ² of one round of ``unit`` towards ``party``: a row for flow and one for cut, zero-out first, then
+        replace.
+        """
         relations: tuple[Neighbours, Neighbours] = ("zero-out", "replace")
         found = self.exposures(unit, (party,))
         return [[total_mu_squared(one.releases, how) for how in relations] for one in found]
@@ -170,7 +172,7 @@ class RoundKinds:
 
 @dataclass(frozen=True, eq=False)
 class MovingPairs:
-    """Classes of pairs over several rounds.
+    """The pairs of a unit and an observer where devices move, sorted into classes that are charged alike.
 
     Attributes:
         kinds: of pairs, in one round of each era.

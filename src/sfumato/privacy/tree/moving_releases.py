@@ -74,7 +74,7 @@ class MovingReleases(TreeReleases):
         return tuple(after - before for before, after in pairwise([*starts, self.rounds]))
 
     def _compute_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
-        """The flow and the cut exposure, each with one draw and its releases for every era."""
+        """The flow and the cut exposure of ``unit`` towards ``members``, each with one draw for every era."""
         met = [(era.kinds.exposures(unit, members), count) for era, count in self._played]
         return tuple(
             Exposure(
@@ -109,10 +109,11 @@ class MovingReleases(TreeReleases):
         return found
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the pair's flow exposure in every era, by draws of batches; counts are of the run.
+        """The releases by which a record of ``unit`` is charged, one entry for each draw of batches.
 
         Every local step draws anew, and no device remembers anything of an earlier round, so the draws of one
-        round say nothing of those of another.
+        round say nothing of those of another. Counts are of the whole run. Empty if records are not drawn
+        into batches.
         """
         members = tuple(dict.fromkeys(coalition))
         return tuple(

@@ -17,7 +17,7 @@ from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 @dataclass(frozen=True)
 class TreePairs:
-    """Classes of pairs.
+    """The pairs of a unit and an observer in a tree, sorted into classes that are charged alike.
 
     Attributes:
         facts: of the tree.
@@ -116,9 +116,12 @@ class TreePairs:
         return covering(self.listed(unit, apart=apart), self.pair_count(unit))
 
     def listed(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """Yield the pairs of `of` without its check that they stand for all pairs.
+        """Yield one pair of every class of equivalent ordered pairs, as `of` does, but without its check of
+        the counts.
 
-        ``unit``, ``apart``: as of `of`.
+        Args:
+            unit: only pairs of this device; ``None``: of all.
+            apart: whether sites whose records are drawn unequally often are classes of their own.
         """
         if unit is not None:
             yield from self._pairs_of(UnitClass(unit, 1))
@@ -194,7 +197,7 @@ class TreePairs:
                 yield self._peer_of(unit, number, units * peers)
 
     def _peer_of(self, unit: int, number: int, pairs: int) -> PairClass:
-        """The pairs, ``pairs`` in number, with another device of class ``number`` as a peer."""
+        """The class of the ``pairs`` pairs of ``unit`` with another device of class ``number`` as a peer."""
         peer = next(int(d) for d in self.facts.classes.members(number, 2) if d != unit)
         return PairClass(unit, Party("device", 0, peer), PEER, pairs)
 

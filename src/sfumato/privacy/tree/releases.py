@@ -32,7 +32,7 @@ from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 @dataclass(frozen=True)
 class TreeReleases(TreeFacts):
-    """The facts of a tree protocol, and what every declaration answers from them.
+    """The declared releases of a tree protocol, and which of them each coalition sees.
 
     Attributes:
         searched_under: the relation under which the cheapest exposed set is searched for; ``None``: flow and
@@ -58,7 +58,10 @@ class TreeReleases(TreeFacts):
         return TreePairs(self)
 
     def quick_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """Flow and cut exposure without the exact law of elections; an ε from them is sound but larger."""
+        """The flow and the cut exposure of ``unit`` towards ``coalition``, quick even with elections.
+
+        The exact distribution of who is elected is left out, so an ε from them is sound but may be larger.
+        """
         return self._composed(self._flow_and_cut(unit, tuple(dict.fromkeys(coalition)), True))
 
     def exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
@@ -78,7 +81,7 @@ class TreeReleases(TreeFacts):
         return lru_cache(self._most_kept)(self._compute_exposures)
 
     def _compute_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
-        """Compute what `exposures` keeps; each of ``members`` is named once."""
+        """Compute the exposures of ``unit`` that `exposures` keeps; each of ``members`` is named once."""
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole.exposures(unit, members), self.rounds)
         found = self._flow_and_cut(unit, members)
@@ -89,7 +92,13 @@ class TreeReleases(TreeFacts):
         return self._composed(found)
 
     def distinct_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """`exposures` without cut where it is flow, and without the cheapest where it is one of these."""
+        """The exposures of ``unit`` towards ``coalition`` that differ in what is charged.
+
+        Cut is left out where it charges the same as flow, and the cheapest where it is one of these two.
+
+        Raises:
+            ValueError: the coalition contains the unit, which knows its own data.
+        """
         if self.searched_under is None or self.elections or self._whole is not None:
             return self.exposures(unit, coalition)
         members = _members_without(unit, coalition)
@@ -160,15 +169,23 @@ class TreeReleases(TreeFacts):
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> None:
         """Always ``None``: in a tree no larger coalition bounds a record better than the coalition itself.
 
-        Messages are trained from models that exposed averages determine.
+        Messages are trained from models that exposed averages determine, for every ``unit`` and
+        ``coalition``.
         """
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the pair's flow exposure, by draws of batches; empty if no records are drawn.
+        """The releases by which a record of ``unit`` is charged, one entry for each draw of batches.
 
-        A round that is sent again at its end is one draw: its steps are in several messages. Noise at local
-        steps is charged step by step, whatever is sent. A device that rounds a message before anybody noises
-        it does so on a grid that all its data choose.
+        Where a round is sent again at its end, all its messages share one draw. Noise that the device adds at
+        local steps is charged step by step, whatever is sent. Where a device rounds a message before anybody
+        adds noise, the grid depends on all its data.
+
+        Args:
+            unit: number of the device whose record it is.
+            coalition: observers that pool what they know.
+
+        Returns:
+            The releases of the flow exposure; empty if records are not drawn into batches.
         """
         if self.batches.rates is None:
             return ()
@@ -186,7 +203,7 @@ class TreeReleases(TreeFacts):
 
     @cached_property
     def _with_one_owner(self) -> dict[str, TreeReleases]:
-        """The same facts with the noise of devices only, and of channels only."""
+        """Copies of these facts by kind of owner: with the noise of ``devices`` only, of ``channel`` only."""
 
         def only(what: str) -> TreeReleases:
             steps = tuple(
@@ -270,7 +287,7 @@ class TreeReleases(TreeFacts):
         return False
 
     def leaves_like(self, leaf: int) -> BoolArray:
-        """Mask of the leaves that a symmetry of the tree exchanges with ``leaf``, and it, ``[leaves]``."""
+        """Mask ``[leaves]`` of ``leaf`` and of the leaves that a symmetry of the tree exchanges with it."""
         alike: BoolArray = self.leaf_classes == self.leaf_classes[leaf]
         return alike
 

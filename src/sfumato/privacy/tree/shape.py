@@ -231,11 +231,13 @@ class DeviceClasses:
         return scaled
 
     def kind(self, number: int) -> tuple[float, bool]:
-        """The weight of the devices of class ``number``, and whether they add noise."""
+        """The weight of the devices of class ``number`` relative to a weight of 1, and whether they add
+        noise.
+        """
         return float(self.weight[number]), bool(self.noisy[number])
 
     def bounds(self, bound: FloatArray) -> FloatArray:
-        """For each class, the l2 bound of a device's message, ``[classes]``.
+        """For each class of devices, the l2 bound of one device's message, ``[classes]``.
 
         ``bound``: of a message of weight 1, for each leaf, ``[leaves]``.
         """

@@ -75,9 +75,10 @@ def diagnose(
 def _bound_columns(
     state: AdaptiveState, found: _Dispersion, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """Compute the columns ``b1``, ``b2``, ``phi``, ``gap_start``, ``gap_drift`` and ``gap_noise`` of a round.
+    """Compute the columns of a round about bounds, by name: ``b1``, ``b2``, ``phi`` and the terms of the gap.
 
-    NaN where local epochs are counted, which have no known number of steps.
+    The terms are ``gap_start``, ``gap_drift`` and ``gap_noise``. NaN where local epochs are counted, which
+    have no known number of steps.
 
     Args:
         state: of the protocol before the round.

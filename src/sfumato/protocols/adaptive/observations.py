@@ -66,7 +66,9 @@ class RoundObservations:
             self.edges = vectors.clone()
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Do nothing; `Listener` asks for this method, and averages are computed from what is sent."""
+        """Do nothing: averages are computed from what is sent. The arguments are those of
+        `Listener.received`.
+        """
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
         """Keep ``values`` ``[edges, M]``, the models that edges send to their devices; ignore other tiers.

@@ -178,7 +178,7 @@ class AdaptiveProtocol:
         return after, replace(stats, extra={**stats.extra, **extra})
 
     def _settings_columns(self, state: AdaptiveState) -> dict[str, float]:
-        """Give the settings that were chosen for round ``state.round``, as columns of the metrics.
+        """The settings that were chosen for round ``state.round``, by name of their columns in the metrics.
 
         NaN for the mean number of participants of trusted (or untrusted) edges where there are no such edges.
         """
@@ -201,7 +201,7 @@ class AdaptiveProtocol:
         return state.inner.model
 
     def artifacts(self, state: AdaptiveState) -> dict[str, Tensor]:
-        """Always {}: a finished run in a tree keeps no tensors beside the global model."""
+        """Always an empty dict: a finished run in a tree keeps no tensors beside the global model."""
         return {}
 
     def realised_facts(self, state: AdaptiveState) -> dict[str, Any]:

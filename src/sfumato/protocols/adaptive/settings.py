@@ -60,10 +60,14 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
 
 
 def candidates(plan: TreePlan, control: Control) -> tuple[IntArray, IntArray]:
-    """The numbers of participants to choose from, ascending: for trusted edges, and for untrusted ones.
+    """The numbers of participants that control may choose from: for trusted edges, and for untrusted ones.
 
-    From the fewest that are allowed to ``control.max_devices`` or the devices of the largest edge of that
-    trust, whichever is less; [1] if no edge has that trust.
+    Each is an ascending int64 array, from the fewest that are allowed to ``control.max_devices`` or the
+    devices of the largest edge of that trust, whichever is less; [1] if no edge has that trust.
+
+    Args:
+        plan: of the run.
+        control: the section of its spec.
     """
     trusted, devices, least = plan.tree.tiers[-1].trusted, plan.tree.devices, least_participants(plan)
     most = control.max_devices or int(devices.max())
@@ -292,5 +296,5 @@ class SettingsChoice:
             charge: μ² of the round, ``[len(chosen), observers]``.
             chosen: numbers of the round's participants.
         """
-        pair = self.budget.pair(*account.tightest(charge, chosen))
+        pair = self.budget.pair_in_words(*account.tightest(charge, chosen))
         return f"{SPENT}, first that of {pair}"

@@ -95,7 +95,7 @@ class GroupedProtocol:
         Workers in the same groups have the same one: one row for each of `Groups.classes`, by the groups of
         the last round played.
         """
-        return self._last_operations(state).merged(state.models)
+        return self._last_operations(state).mean_of_groups(state.models)
 
     def rounds_expected(self, state: GroupedState) -> int:
         """The number of rounds in the spec."""

@@ -108,12 +108,13 @@ class GroupOperations:
         if not merge:
             return models, torch.from_numpy(assignments.groups)
         own = self.plan.groups.classes.class_of[assignments.workers]
-        return self.merged(models), torch.from_numpy(own)
+        return self.mean_of_groups(models), torch.from_numpy(own)
 
-    def merged(self, models: Tensor) -> Tensor:
-        """For each class of workers in the same groups, the mean of its groups' models, ``[classes, P]``.
+    def mean_of_groups(self, models: Tensor) -> Tensor:
+        """The models that workers of several groups start from: the mean of their groups' models, ``[classes,
+        P]``.
 
-        ``models``: of the groups, ``[M, P]``.
+        One row for each class of workers in the same groups. ``models``: of the groups, ``[M, P]``.
         """
         classes = self.plan.groups.classes
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
@@ -313,7 +314,7 @@ class GroupOperations:
         return Sums(self.plan.groups.count, self.parameters, grid, self.ranks)
 
     def values(self, sums: Sums) -> Tensor:
-        """The sums of each group's messages, float64 ``[M, P]``, added up over all ranks; called once."""
+        """``sums`` of each group's messages as float64 ``[M, P]``, added up over all ranks; called once."""
         return sums.values().to(self.device)
 
     def averages(self, sums: Tensor) -> Tensor:

@@ -39,15 +39,24 @@ class GroupedState:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other ranks (processes) hold parts of `gathered`, which only DP-OGL+ has."""
+        """Whether other ranks (processes) hold parts of the state: the rows of `gathered`, which only DP-OGL+
+        has.
+        """
         return self.gathered is not None and self.gathered.is_shared
 
     def whole(self) -> Self:
-        """The state on rank 0 with what workers learned inside an interval; every rank must call it."""
+        """The whole state on rank 0, as a checkpoint needs it; every rank must call it.
+
+        The rows of `gathered` that other ranks hold (inside an interval of DP-OGL+) are sent to rank 0.
+        """
         return self if self.gathered is None else replace(self, gathered=self.gathered.whole())
 
     def divided_among(self, ranks: Ranks) -> Self:
-        """This rank's share: what workers learned inside an interval is divided among ``ranks``."""
+        """This rank's share of a state that every rank has.
+
+        The rows of `gathered` (inside an interval of DP-OGL+) are divided among ``ranks``; all else stays
+        whole.
+        """
         return self if self.gathered is None else replace(self, gathered=self.gathered.divided_among(ranks))
 
     def pack(self) -> dict[str, Any]:

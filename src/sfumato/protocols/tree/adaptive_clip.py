@@ -130,7 +130,7 @@ class AdaptiveClipProtocol:
         return state.inner.model
 
     def artifacts(self, state: AdaptedState) -> dict[str, Tensor]:
-        """Always {}: a finished run in a tree keeps no tensors beside the global model."""
+        """Always an empty dict: a finished run in a tree keeps no tensors beside the global model."""
         return {}
 
     def realised_facts(self, state: AdaptedState) -> dict[str, Any]:

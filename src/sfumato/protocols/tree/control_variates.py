@@ -83,6 +83,8 @@ def share_taking_part(plan: TreePlan) -> float:
     return float((average_weights(plan.tree)[-1] * of_leaf).sum())
 
 
-def own_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """A copy whose devices' variates can be written to while the old state stays; ``None`` gives ``None``."""
+def writable_copy(variates: ControlVariates | None) -> ControlVariates | None:
+    """A copy of ``variates`` whose devices' variates can be written to without changing the original; or
+    ``None``.
+    """
     return None if variates is None else replace(variates, devices=variates.devices.copy())

@@ -8,7 +8,7 @@ from sfumato.schedule.tree import TreePlan
 
 
 def ranks_of_sums(ranks: Ranks, plan: TreePlan, listener: Listener | None) -> Ranks:
-    """The ranks (processes) over which a round's sums of messages are added up.
+    """The ranks (processes) over which the sums of a round's messages have to be added up.
 
     Args:
         ranks: of the run, each with the devices that it trained.

@@ -90,6 +90,7 @@ def step_noise(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> StepNoise | 
         return None
 
     def key_of(device: int, step: int) -> bytes:
+        """The key of the noise of ``device``, a place in ``addresses``, at ``step`` (from 0)."""
         return key_at(spec.seed, Stream.STEP_NOISE, *addresses[device], step)
 
     return StepNoise(multiplier * clip.norm, key_of)
@@ -105,6 +106,7 @@ def dropout_draws(spec: Spec, addresses: Sequence[tuple[int, ...]]) -> DropoutDr
     """
 
     def generator_of(device: int, step: int) -> np.random.Generator:
+        """The generator of the masks of ``device``, a place in ``addresses``, at ``step`` (from 0)."""
         return generator(spec.seed, Stream.DROPOUT, *addresses[device], step)
 
     return DropoutDraws(generator_of)

@@ -54,11 +54,11 @@ class ResentRound:
         return cls(torch.zeros(int(resends.sum()), parameters, device=device), place, flat)
 
     def of(self, rows: IntArray) -> ResentRound:
-        """The part of it that is of the participants at ``rows`` ``[p]``; the sums are shared, not copied."""
+        """The part for the participants at ``rows`` ``[p]``; it shares the sums, which are not copied."""
         return replace(self, place=self.place[rows])
 
     def add_(self, chunk: UpdateChunk, *, again: bool) -> None:
-        """Add the updates of ``chunk`` to the sums of those of its devices that resend.
+        """Add the updates of ``chunk`` to the sums of those of its devices whose messages are sent again.
 
         With ``again``, at the round's end, each sum, clipped, replaces the device's update in ``chunk``.
         """

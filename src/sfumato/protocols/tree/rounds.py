@@ -30,8 +30,8 @@ from sfumato.protocols.sums import Sums
 from sfumato.protocols.tree.control_variates import (
     ControlVariates,
     length_of_steps,
-    own_copy,
     share_taking_part,
+    writable_copy,
 )
 from sfumato.protocols.tree.gathering import ranks_of_sums
 from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
@@ -121,7 +121,7 @@ class TreeProtocol:
         origin = RoundOrigin(begin)
         values = origin.offset.repeat(plan.tree.leaf_count, 1)
         resent = ResentRound.begin(plan, leaf_of, self._parameters, self._device)
-        variates = own_copy(state.variates)
+        variates = writable_copy(state.variates)
         uplink, memory = self._uplink, None if state.memory is None else state.memory.copy()
         if memory is not None:
             uplink = uplink_of(plan, self._device, len(begin), memory, self.ranks)
@@ -201,7 +201,7 @@ class TreeProtocol:
         return state.model
 
     def artifacts(self, state: TreeState) -> dict[str, Tensor]:
-        """Always {}: a finished run in a tree keeps no tensors beside the global model."""
+        """Always an empty dict: a finished run in a tree keeps no tensors beside the global model."""
         return {}
 
     def realised_facts(self, state: TreeState) -> dict[str, Any]:
@@ -250,8 +250,9 @@ class TreeProtocol:
         return PilotNorms(what, found, min(rounds, training.rounds))
 
     def _pilot_batches(self, chosen: IntArray, number: int, *, first_step_only: bool) -> BatchPlan:
-        """Draw batches of ``chosen`` in round ``number`` of a pilot, from a stream of its own; or only one
-        step's.
+        """Draw the batches of ``chosen`` in round ``number`` of a pilot, from a stream of its own.
+
+        ``first_step_only``: whether those of one step only are needed.
         """
         since = max(a.local_steps for a in self._plan.aggregations)
         steps = 1 if first_step_only else since
@@ -390,7 +391,8 @@ class TreeProtocol:
 
 
 def _unclipped(indicators: Indicators | None, average: Tensor) -> dict[str, float]:
-    """Give the column of the noised share of unclipped messages, from the global average; {} if the norm is
-    fixed.
+    """The metrics column of the noised share of unclipped messages, by name; empty if the norm is fixed.
+
+    ``average``: the global average ``[M + 1]``, the indicators' last.
     """
     return {} if indicators is None else {UNCLIPPED: indicators.unclipped(float(average[-1]))}

@@ -30,9 +30,10 @@ KNOWN_MOVES = (
 
 
 def moved_sentence(network: Network) -> list[str]:
-    """A sentence on how many devices ever change their edge, and that every ε is for exactly these moves.
+    """A list with one sentence, on how many devices ever change their edge and that every ε is for exactly
+    these moves.
 
-    [] where neither edges nor trust change.
+    Empty where neither edges nor trust change.
     """
     if not network.trees:
         return []

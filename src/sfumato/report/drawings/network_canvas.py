@@ -110,7 +110,9 @@ class Canvas:
         self.marks.setdefault(kind, []).append((x, y, hover, inside, party or title))
 
     def link(self, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """Add a line between two points; ``kind`` is what goes over it and sets its style."""
+        """Add a line from ``start`` to ``end``, (x, y) on the canvas; ``kind`` is what goes over it and sets
+        its style.
+        """
         self.links.setdefault(kind, []).append((*start, *end))
 
     def word(self, x: float, y: float, words: str, **style: Any) -> None:

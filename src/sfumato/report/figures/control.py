@@ -44,12 +44,17 @@ _CONTROL_VARIABLES = (
 
 
 def control_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure over rounds for each variable that adaptive control changed; [] without adaptive control."""
+    """A figure over rounds for each variable that adaptive control changed; empty without adaptive control.
+
+    ``series``: the runs of the page, each of one or more seeds.
+    """
     return [figure for kind in _CONTROL_VARIABLES if (figure := _control_figure(series, kind)) is not None]
 
 
 def stop_reasons(one: Series) -> list[str]:
-    """A sentence for each finished run (seed) of a series on why adaptive control ended it; else []."""
+    """A list with a sentence for each finished run (seed) of a series on why adaptive control ended it; empty
+    where it ended none.
+    """
     said = []
     for run in one.runs:
         ended = run.ledger.get("realised", {}).get("ended") if run.finished else None
@@ -60,7 +65,8 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def budget_sentence(series: Series) -> list[str]:
-    """One sentence that all ε of a run with adaptive control are budgets; [] without such control or noise.
+    """A list with one sentence, that all ε of a run with adaptive control are budgets; empty without such
+    control or noise.
 
     A second one says how much ε towards the cloud the rounds spent, where it is less than the budget.
     """
@@ -75,9 +81,10 @@ def budget_sentence(series: Series) -> list[str]:
 
 
 def looked_at(one: Series) -> list[str]:
-    """Sentences on the inputs that adaptive control chooses by, and whether every ε still holds.
+    """A list of sentences on the inputs by which adaptive control makes its choices, and on whether every ε
+    still holds.
 
-    [] without adaptive control.
+    Empty without adaptive control.
     """
     control = one.first.spec_dict.get("control")
     if not control:
@@ -117,7 +124,10 @@ def _rounds_sentence(run: RunFolder, ended: str) -> str:
 
 
 def kept_choices(series: Sequence[Series]) -> list[str]:
-    """A sentence on each variable that adaptive control never changed, with its value: it has no figure."""
+    """A sentence on each variable that adaptive control never changed, with its value: it has no figure.
+
+    ``series``: the runs of the page. Empty without adaptive control.
+    """
     said = []
     for kind in _CONTROL_VARIABLES:
         found = _curves_of_choice(series, kind)
@@ -130,7 +140,9 @@ def kept_choices(series: Sequence[Series]) -> list[str]:
 
 
 def noise_factor_sentence(one: Series) -> list[str]:
-    """A sentence on the factors by which adaptive control multiplied the noise of a run; else []."""
+    """A list with a sentence on the factors by which adaptive control multiplied the noise of a run; empty
+    where it did not.
+    """
     factors = noise_factors(one)
     return [f"In this run adaptive control multiplied this noise by {factors}."] if factors else []
 

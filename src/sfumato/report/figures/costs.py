@@ -45,7 +45,9 @@ def grows_evenly(one: Series, *columns: str) -> bool:
 
 
 def costs_are_alike(series: Sequence[Series], *columns: str) -> bool:
-    """Whether the sum of the metrics ``columns`` is nearly the same in all rounds of all runs."""
+    """Whether the sum of the metrics ``columns`` is nearly the same in all rounds of all runs in
+    ``series``.
+    """
     if not all(grows_evenly(one, *columns) for one in series):
         return False
     each = [one.total(*columns).value / max(1, one.rounds_played) for one in series]
@@ -121,7 +123,8 @@ def _rounds_that_cost(values: FloatArray) -> str:
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """Traffic, energy, delay, wall time, diagnostics; what was not measured is left out.
+    """A list of figures of traffic, energy, delay, wall time and diagnostics of the runs in ``series``; what
+    was not measured is left out.
 
     Of a single run, what grows evenly or stays the same is left out too: `even_costs_table` has it.
     """
@@ -228,7 +231,8 @@ _COST_MEASURES = (
 
 
 def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure of the headline score for every cost that was measured in a run with evaluations.
+    """A figure of the headline score against every cost that was measured, over the runs in ``series`` that
+    have evaluations.
 
     Costs that grow evenly, by the same in every run, are left out: their figures would be that of accuracy
     over rounds with another axis.

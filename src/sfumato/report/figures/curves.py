@@ -55,7 +55,9 @@ class RunCurve(NamedTuple):
 
     @property
     def released(self) -> BoolArray:
-        """Which values are of released models, ``[rounds]``; all, where the curve is not over rounds."""
+        """A mask ``[rounds]`` of the values that are of released models; all, where the curve is not over
+        rounds.
+        """
         return np.asarray((self.curve.rounds % self.every == 0) | (self.every == 1))
 
     @property
@@ -209,7 +211,8 @@ def _mean_in_the_end(score: Headline, curves: Sequence[RunCurve]) -> str:
 
 
 def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:
-    """The Plotly y axis of a score. That of accuracy has percent as ticks.
+    """The Plotly y axis, a JSON object, of ``score`` drawn as ``curves``. That of accuracy has percent as
+    ticks.
 
     It goes from 0 to 1 if there is only one accuracy, and begins at 0 if all are low.
     """
@@ -252,7 +255,9 @@ def personal_figure(series: Sequence[Series], twin: Series | None = None) -> Fig
 
 
 def curve_traces(one: RunCurve) -> list[Json]:
-    """The band and the line of a curve, with markers if there are few rounds, and dots between releases."""
+    """A list of Plotly traces: the band and the line of a curve, with markers if there are few rounds, and
+    dots between releases.
+    """
     hue = colour(one.number)
     released = one.released
     curve = one.curve.only(released)

@@ -45,10 +45,10 @@ class _EpsilonLine(NamedTuple):
 
 
 def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
-    """ε so far over rounds, a line for every run and watched observer; a figure for each kind of unit and
-    relation.
+    """A list of figures of the ε spent so far over rounds, one for each kind of unit and relation, with a
+    line for every run of ``series`` and watched observer.
 
-    [] without any finite ε. Infinite values are drawn in a strip above the finite ones.
+    Empty without any finite ε. Infinite values are drawn in a strip above the finite ones.
     """
     lines = [
         _EpsilonLine(
@@ -83,7 +83,7 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def endless_observers(one: Series) -> list[str]:
-    """The watched observers towards whom the worst unit of a run never has a finite ε."""
+    """A list of the watched observers towards whom the worst unit of a run never has a finite ε."""
     curves = {observer: one.worst(EPSILON_PREFIX + observer)[1] for observer in one.observers}
     return [observer for observer, values in curves.items() if len(values) and np.isinf(values).all()]
 

@@ -90,19 +90,22 @@ def colour(index: int) -> str:
 
 
 def transparent(hex_colour: str, alpha: float) -> str:
-    """The colour ``#rrggbb`` as CSS ``rgba(...)`` with this opacity, from 0 to 1."""
+    """The colour ``hex_colour`` (``#rrggbb``) as CSS ``rgba(...)`` with opacity ``alpha``, from 0 to 1."""
     red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
 
 
 def epsilon_shade(epsilon: float, ends: tuple[float, float] = EPSILON_ENDS) -> float:
-    """The place of ε on the colour scale: its logarithm to base 10, cut to ``ends``; NaN for NaN."""
+    """The place of ``epsilon`` on the colour scale: its logarithm to base 10, cut to ``ends`` (two ε); NaN
+    for NaN.
+    """
     low, high = ends
     return min(max(math.log10(max(epsilon, 1e-9)), low), high)
 
 
 def epsilon_ends(values: Iterable[float]) -> tuple[float, float]:
-    """The ends of a colour scale for one figure: those of its finite ε where they cover less than a decade.
+    """The two ends of a colour scale for one figure: the least and largest positive, finite ε in ``values``
+    where these cover less than a decade.
 
     `EPSILON_ENDS` where they cover more, or are all alike.
     """
@@ -184,7 +187,9 @@ def ticks_at_points(values: Sequence[float], limits: Sequence[float], *, is_log:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between ``low`` and ``high``; with few of them their 2- and 5-fold too."""
+    """A list of 1, 2 and 5 times the powers of ten, between ``low`` and ``high``; of the powers alone where
+    that makes more than nine.
+    """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1, 2, 5), (1,)):
         ticks = [step * 10.0**power for power in powers for step in steps]
@@ -195,12 +200,14 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def tick_label(value: float) -> str:
-    """A number as the text of a tick, without trailing zeros."""
+    """``value`` as the text of a tick, without trailing zeros."""
     return f"{value:g}" if 1e-3 <= value < 1e5 else text.number(value)
 
 
 def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
-    """A Plotly axis for these ε; logarithmic if the positive, finite ones span more than a factor of 30."""
+    """A Plotly axis with ``title`` for the ε ``values``; logarithmic if the positive, finite ones span more
+    than a factor of 30.
+    """
     known = list(values)
     return {"title": {"text": title}, "rangemode": "tozero"} | (
         log_axis(known) if needs_log_axis(known) else {}
@@ -276,7 +283,8 @@ class BoundingLine(NamedTuple):
 
 
 def evenly_spaced_rows(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
-    """The rows of equally long columns; if they are more than ``most``, that many evenly spaced ones.
+    """A list of the rows of equally long ``columns``; if they are more than ``most``, that many evenly spaced
+    ones.
 
     The first and the last row are always among them.
     """

@@ -16,7 +16,10 @@ _HEIGHT = 380
 
 
 def plotted_runs(folders: Sequence[Path]) -> go.Figure:
-    """The score over rounds and, where a watched ε is finite, ε over rounds, of runs or of their seeds."""
+    """A Plotly figure of the score over rounds and, where a watched ε is finite, of ε over rounds.
+
+    ``folders``: run folders; folders of the seeds of one run are drawn as one run.
+    """
     series = load_series(folders)
     figures = [*score_figures(series), *epsilon_figures(series)]
     endless = [trace["name"] for figure in figures for trace in figure.data if "yaxis" in trace]

@@ -117,7 +117,8 @@ def _told_towards(one: Series, *kinds: ObserverKind) -> str:
 
 
 def largest_epsilons_in_words(series: Sequence[Series]) -> list[str]:
-    """Sentences on the largest finite ε of every run and towards whom it is; [] for many runs.
+    """Sentences on the largest finite ε of every run in ``series`` and towards whom it is; empty for many
+    runs.
 
     They also say who has none (∞). Runs of which the same is said but for the value share one sentence.
     """

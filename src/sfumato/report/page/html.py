@@ -206,7 +206,7 @@ def replaced_in_text(pattern: re.Pattern[str], new: Callable[[re.Match[str]], st
 
 
 def placeholder(words: str) -> str:
-    """HTML with plain text, in place of a figure that has no data."""
+    """HTML with the plain text ``words``, in place of a figure that has no data."""
     return f'<p class="empty">{text.escape(words)}</p>'
 
 

@@ -27,8 +27,8 @@ _OF_RECEIVERS = "In a real network the noise is the receivers' own, and nobody d
 
 
 def seed_sentence(series: Sequence[Series]) -> list[str]:
-    """A sentence that the noise of simulations follows from their seeds; [] without noise, and for real
-    parties.
+    """A list with the sentence that the noise of simulations follows from their seeds; empty without noise,
+    and for real parties.
     """
     simulated = [one for one in series if not one.first.deployed and has_noise(one.first.spec_dict)]
     return [noise_from_seed("this" if len(series) == 1 else "a")] if simulated else []
@@ -52,7 +52,9 @@ def _about_test_examples(series: Sequence[Series]) -> list[str]:
 
 
 def not_accounted(series: Sequence[Series]) -> list[str]:
-    """Sentences on what no ε of these runs covers, such as the seed of a simulation or wall time."""
+    """A list of sentences on what no ε of the runs in ``series`` covers, such as the seed of a simulation or
+    wall time.
+    """
     simulated = [one for one in series if not one.first.deployed]
     lines = [f"{_MEASURED} {_BY_SIMULATOR}" if simulated else _OF_MODELS]
     lines += _about_test_examples(series)

@@ -21,7 +21,9 @@ _BARE = re.compile(r"\b([Tt]owards|that|like) (cloud|public)\b")
 
 
 def with_words_for_parties(sections: Sequence[str], word: str) -> list[str]:
-    """The HTML ``sections`` with parties in words, and devices called ``word``, in text outside ``<pre>``."""
+    """A list: the HTML ``sections`` with parties in words, and devices called ``word``, in text outside
+    ``<pre>``.
+    """
 
     def renamed(found: re.Match[str]) -> str:
         return f"{word.capitalize() if found[1] == 'D' else word}{found[2]}"

@@ -72,7 +72,8 @@ def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
 
 
 def write_page(series: Sequence[Series], out: Path) -> Path:
-    """Write the report of loaded runs to ``out``; in a run folder it is added to the manifest.
+    """Write the report of the loaded runs ``series`` to the file ``out``; in a run folder it is added to the
+    manifest.
 
     Returns ``out``.
     """
@@ -81,7 +82,7 @@ def write_page(series: Sequence[Series], out: Path) -> Path:
 
 
 def page_of(series: Sequence[Series], place: Path) -> str:
-    """The report of runs as one HTML text, for a page in the folder ``place``."""
+    """The report of the runs ``series`` as one HTML text, for a page in the folder ``place``."""
     figures = PlacedFigures()
     matrices = [matrix_of(one) for one in series]
     summaries = [summarise(one) for one in series]

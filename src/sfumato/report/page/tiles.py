@@ -124,7 +124,9 @@ def energy_tile(one: Series, energy_j: float) -> Tile:
 
 
 def of_which_class(score: Headline, one: Series) -> str:
-    """The class that an F1 of two classes is of, in words after a space: the second; else ""."""
+    """The words, with a space before, that name the class whose F1 ``score`` is, the second of two classes;
+    "" for other scores.
+    """
     labels = list(one.test_labels or {})
     return f" of {labels[1]}" if score.column == "f1" and len(labels) == 2 else ""
 

@@ -74,7 +74,7 @@ def training_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
 
 
 def sentence_of_participation(training: Mapping[str, Any]) -> str:
-    """A sentence on which devices take part in a round."""
+    """A sentence on which devices take part in a round; ``training``: that section of a resolved spec."""
     part = stated_participation(training)
     if part["kind"] == "poisson":
         rates = part.get("rates") or [part["rate"]]
@@ -166,7 +166,7 @@ def _only_global(noise: Mapping[str, Any], training: Mapping[str, Any]) -> bool:
 
 
 def names_of_levels(depth: int) -> list[str]:
-    """Names of the aggregations of a tree of this depth, from the top down: "global aggregation", then those
-    of levels below.
+    """A list with the names of the aggregations of a tree of ``depth`` tiers, from the top down: "global
+    aggregation", then those of levels below.
     """
     return ["global aggregation", "one level below", *(f"{n} levels below" for n in range(2, depth))][:depth]

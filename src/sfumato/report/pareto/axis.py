@@ -31,14 +31,14 @@ _STRIP = 0.16  # of the axis, for infinities
 
 
 def title_of(name: str) -> str:
-    """The title of an objective on the page; ``epsilon:cloud`` becomes "ε towards the cloud"."""
+    """The title on the page of the objective ``name``; ``epsilon:cloud`` becomes "ε towards the cloud"."""
     if name.startswith(EPSILON_PREFIX):
         return f"ε {towards_in_words(name.removeprefix(EPSILON_PREFIX))}"
     return SCORES[name].name if name in SCORES else _NAMES[name]
 
 
 def title_with_value(name: str, value: str) -> str:
-    """The title of an objective with its ``value`` as text: ``ε = 8 towards the cloud``."""
+    """The title of the objective ``name`` with its ``value`` as text: ``ε = 8 towards the cloud``."""
     title = title_of(name)
     if not name.startswith(EPSILON_PREFIX):
         return f"{title} of {value}"

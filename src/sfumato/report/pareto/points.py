@@ -75,7 +75,7 @@ class ParetoPage:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Names of the objectives of which at least one point has a value."""
+        """A tuple of the names of the objectives of which at least one point has a value."""
         names = dict.fromkeys(name for point in self.points for name in point.objectives)
         order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(value_of(point, n)) for point in self.points))
@@ -125,7 +125,7 @@ def cost_of(point: SweptPoint, name: str) -> float:
 
 
 def is_higher_better(name: str) -> bool:
-    """Whether an objective is a score of which more is better."""
+    """Whether the objective ``name`` is a score of which more is better."""
     return name in SCORES and SCORES[name].higher_is_better
 
 
@@ -147,7 +147,7 @@ def planes(swept: ParetoPage) -> list[tuple[str, str]]:
 
 
 def varied_objectives(swept: ParetoPage) -> list[str]:
-    """Names of the score, and of the objectives that differ between points and do not repeat another's
+    """A list of names: the score, and the objectives that differ between points and do not repeat another's
     values.
     """
     return [

@@ -47,7 +47,9 @@ class Interval(NamedTuple):
 
     @classmethod
     def of(cls, found: Mapping[str, float]) -> Interval:
-        """The estimate and its interval, from an attack's JSON with ``value``, ``low`` and ``high``."""
+        """The estimate and its interval, from ``found``, a JSON object of an attack with ``value``, ``low``
+        and ``high``.
+        """
         return cls(float(found["value"]), float(found["low"]), float(found["high"]))
 
 
@@ -88,7 +90,7 @@ class AttackCurve:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> AttackCurve:
-        """The curve of one entry of ``results`` in the file of an attack."""
+        """The curve of ``row``, one entry of ``results`` in the JSON file of an attack."""
         bound, rates = row["bound"], tuple(Interval.of(row["tpr_at"][rate]) for rate in _LOW_RATES)
         stated = float(bound["epsilon"]), float(bound["delta"]), str(bound["neighbours"])
         trials = bool(row["exceeds_bound"]), int(row["members"]), int(row["others"])

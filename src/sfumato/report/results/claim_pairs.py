@@ -44,8 +44,8 @@ class PairNames(NamedTuple):
     def towards(self, claim: Claim) -> str:
         """The observer of a claim in a sentence, such as ``towards their own edge``.
 
-        For one round with what its ε supposes of the draw: who sees it is charged as of a device that is
-        drawn, others for the chance that it is.
+        A claim on one round is followed by what its ε assumes of the draw: an observer that sees the draw is
+        charged for a device that is drawn, others for the probability of being drawn.
         """
         towards = self.labels.column(claim.unit, claim.observer).towards
         charged = _CHARGED[claim.draw] if claim.one_round else ""

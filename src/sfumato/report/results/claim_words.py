@@ -49,7 +49,7 @@ def by_source(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
 
 
 def held_in_words(claim: Claim) -> tuple[str, str]:
-    """What is said of a claim that holds, and of one that does not.
+    """Two phrases for ``claim``: what is said of a claim that holds, and of one that does not.
 
     The rigorous ε over groups is the least of several upper bounds, so that a smaller claim is not refuted.
     """

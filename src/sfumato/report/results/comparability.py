@@ -86,7 +86,7 @@ def _rows_of(one: Series) -> list[Guarantee]:
 
 
 def have_comparable_epsilons(series: Sequence[Series]) -> bool:
-    """Whether the ε of several runs are of one kind of unit, under one relation and at one δ.
+    """Whether the ε of all runs in ``series`` are of one kind of unit, under one relation and at one δ.
 
     Only then they are ranked, or drawn against a score. The relation of a run without a finite ε is none.
     """
@@ -97,7 +97,7 @@ def have_comparable_epsilons(series: Sequence[Series]) -> bool:
 
 
 def data_of(one: Series) -> str:
-    """The source of a run's data, as its spec names it; of a file its name."""
+    """The name of a run's data: ``data.source`` of its spec, of a file only the file's name."""
     source = str(section_of(one.first.spec_dict, "data").get("source", ""))
     return PurePath(source).name if PurePath(source).is_absolute() else source
 
@@ -114,14 +114,17 @@ def by_score_and_data(series: Sequence[Series]) -> dict[tuple[Headline, str], li
 
 
 def on_data(series: Sequence[Series], data: str) -> str:
-    """The text `` on DATA``, with its space, if the runs of a report are on different data; else ""."""
+    """The text `` on DATA``, with its leading space and ``data`` as DATA, if the runs in ``series`` are on
+    different data; else "".
+    """
     return f" on {data}" if len({data_of(one) for one in series}) > 1 else ""
 
 
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """Sentences on all figures of runs that cannot be compared: on units, relations, data, then `notices`.
+    """A list of sentences on all figures of ``series`` that cannot be compared: on units, relations, data,
+    then `notices`.
 
-    [] where all can.
+    Empty where all can be compared.
     """
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
@@ -158,20 +161,20 @@ def _whose_differs(series: Sequence[Series], property_of: Callable[[Series], str
 
 
 def asks_for_energy(series: Sequence[Series]) -> bool:
-    """Whether the spec of some run asks for energy and time."""
+    """Whether the spec of any run in ``series`` asks for energy and time."""
     return any(stated_radio(run.spec_dict) is not None for one in series for run in one.runs)
 
 
 def unasked_columns(series: Sequence[Series]) -> tuple[str, ...]:
-    """Names of metrics of energy and delay if no run's spec asks for them, so that they are not shown;
-    else ().
+    """A tuple with the names of the metrics of energy and delay if no spec of ``series`` asks for them, so
+    that they are not shown; else empty.
     """
     return () if asks_for_energy(series) else RADIO_COSTS
 
 
 def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:
-    """(size, name) of the units for energies of these runs, smallest first, as `formatting.quantity` takes
-    them.
+    """The units for energies of the runs in ``series``, each (size, name), smallest first, as
+    `formatting.quantity` takes them.
 
     Of joules by a link budget, of multiples of the receiver's noise by gains; ``None`` where their radio
     models differ.
@@ -183,7 +186,9 @@ def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None
 
 
 def energy_text(spec: Mapping[str, Any], energy_j: float) -> str:
-    """An energy as text: joules, or relative to the receiver's noise where a radio is given by gains."""
+    """``energy_j`` as text: joules, or relative to the receiver's noise where the radio of ``spec`` is given
+    by gains.
+    """
     if radio_model(spec) == "link budget":
         return text.quantity(energy_j, text.JOULES)
     return f"{text.number(energy_j)} × noise"

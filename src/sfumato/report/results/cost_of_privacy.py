@@ -37,7 +37,7 @@ _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it ar
 def costs_of_noise(series: Sequence[Series]) -> list[CostOfNoise]:
     """What each run with noise loses in its score to one of the same spec but for noise.
 
-    [] where no such two runs are among ``series``.
+    Empty where no such two runs are among ``series``.
     """
     silent = [one for one in series if not has_noise(one.first.spec_dict)]
     found = []
@@ -170,7 +170,8 @@ def _clipping_left_out(costs: Sequence[CostOfNoise]) -> str:
 
 
 def values_in_mean(one: Series, column: str) -> int:
-    """`OVER` where ``column`` is an accuracy with many values that jump, so that the last is luck; else 1.
+    """How many last values of ``column`` to average: `OVER` for an accuracy of many values that vary, so that
+    one alone is chance; else 1.
 
     Models that are not released between two rounds are no values of the same kind: 1 there.
     """
@@ -196,7 +197,8 @@ def _differ_in_noise_only(one: Series, other: Series) -> bool:
 
 
 def twins_beside(series: Sequence[Series]) -> list[Series]:
-    """For each run the most recent finished one in a folder beside it, of the same spec but for noise.
+    """A list: for each run in ``series`` with noise, the most recent finished run in a folder beside it whose
+    spec differs only in having no noise.
 
     Their names say in which folder they are. Runs without noise have none. Of many runs none is looked for,
     as each may read many folders; what lies in one folder is read once.

@@ -16,7 +16,8 @@ from sfumato.spec.load import load_spec
 
 
 def protocol_warnings(spec: Mapping[str, Any]) -> list[str]:
-    """For DP-OGL+ one text: whom it protects from whom, and which protocol to use instead; else [].
+    """A list; for DP-OGL+ with one text: whom it protects from whom, and which protocol to use instead. Else
+    empty.
 
     ``spec``: resolved.
     """
@@ -24,7 +25,9 @@ def protocol_warnings(spec: Mapping[str, Any]) -> list[str]:
 
 
 def lead_of_run(run: RunFolder) -> list[str]:
-    """For a run of DP-OGL+ a verdict on its protection, with the ε of the sound protocol DP-OGL; else []."""
+    """A list; for a run of DP-OGL+ with a verdict on its protection and the ε of the sound protocol DP-OGL.
+    Else empty.
+    """
     if not protocol_warnings(run.spec_dict):
         return []
     return [f"{DP_OGL_PLUS_VERDICT}{_epsilon_of_sound_protocol(run)}. {sentence(DP_OGL_PLUS_REASON)}"]
@@ -58,7 +61,9 @@ def rounds_to_a_release(one: Series) -> int:
 
 
 def note_between_releases(series: Sequence[Series]) -> str:
-    """A sentence, after a space, on rounds whose models have no noise and are not released; else ""."""
+    """A sentence, after a space, on those rounds of ``series`` whose models have no noise and are not
+    released; else "".
+    """
     every = max(rounds_to_a_release(one) for one in series)
     if every == 1:
         return ""

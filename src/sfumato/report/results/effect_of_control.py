@@ -27,10 +27,10 @@ _EQUAL = 0.0005  # of a ratio, that a percentage with one decimal does not show
 
 
 def effect_of_control(one: Series) -> list[str]:
-    """Sentences on what a run with adaptive control saves against the same run without, and on what noise
-    costs there.
+    """A list of sentences on what a run with adaptive control saves against the same run without, and on what
+    noise costs there.
 
-    [] where no finished run without control lies beside it.
+    Empty where no finished run without control lies beside it.
     """
     other = _without_control_beside(one)
     if other is None:
@@ -57,8 +57,8 @@ def unknown_effect(one: Series) -> str:
 
 
 def commands_without_control(one: Series) -> tuple[str, str]:
-    """A sentence and shell commands, for the folder above the run's, that train it without control, then
-    that without noise, and compare all.
+    """Two texts: a sentence, and shell commands for the folder above the run's. These train the run without
+    control, then without control and noise, and compare all.
 
     With control a run without noise would have another schedule, so what noise costs is told without it.
     Energy and time are shown of a run whose spec names a radio, so the command names the one that control

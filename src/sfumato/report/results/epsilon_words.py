@@ -34,7 +34,7 @@ def epsilon_in_words(kind: str, value: float) -> str:
 
 
 def several_in_words(whose: str, values: Sequence[float]) -> str:
-    """A sentence on what several ε mean for one unit; "" without any.
+    """A sentence on what several ε, ``values``, mean for one unit; "" without any.
 
     ``whose`` data: ``a device's``. The ε at which an observer becomes almost certain come last, together.
     """
@@ -109,7 +109,9 @@ def sure_in_words(value: float, before: float) -> str:
 
 
 def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
-    """A sentence on the largest ε after the run, where it exceeds what was guaranteed before; else []."""
+    """A list with a sentence on the largest ε after the run, where this exceeds the ε guaranteed before the
+    run; else empty.
+    """
     larger = [
         (after, privacy.guarantees[place])
         for place, after in privacy.after_run.items()

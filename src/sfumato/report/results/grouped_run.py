@@ -93,7 +93,7 @@ class GroupedRun:
         return len(self.drawn_workers) == self.releases.device_count
 
     def groups_of(self, worker: int) -> tuple[int, ...]:
-        """Indices of the groups that ``worker`` is in, in any round."""
+        """A tuple of the indices of the groups that ``worker`` is in, in any round."""
         return tuple(self.plan.union_of_eras.groups_of(worker).tolist())
 
     @cached_property

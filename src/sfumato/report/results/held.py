@@ -61,7 +61,8 @@ NOT_KNOWN = HeldCounts()
 
 
 def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> HeldCounts:
-    """What devices hold, from the probability with which each draws one of its records into a local step.
+    """How many records or persons each device holds, from the probability with which it draws each of them
+    into a local step.
 
     Args:
         rates: of every device; ``None`` where records are not drawn one by one.
@@ -81,6 +82,8 @@ def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> Hel
 
 
 def held_in_run(run: RunFolder, unit: str) -> HeldCounts:
-    """What devices of a run hold, by the probabilities in its ledger; ``unit``: as of `held_by`."""
+    """How many records or persons each device of a run holds, from the probabilities in its ledger; ``unit``:
+    as of `held_by`.
+    """
     rates = (run.ledger.get("batches") or {}).get("rate_per_device")
     return held_by(rates, run.spec_dict["training"].get("batch_size"), unit)

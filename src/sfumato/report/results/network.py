@@ -161,7 +161,9 @@ def parties_in_words(names: str) -> str:
 
 
 def towards_in_words(observer: str) -> str:
-    """The phrase that follows an ε in a sentence: "towards the cloud"; ``own-edge`` and ``edge``, too."""
+    """The phrase that follows an ε in a sentence for ``observer``: "towards the cloud"; also for ``own-edge``
+    and ``edge``.
+    """
     return f"towards {_OBSERVERS.get(observer, parties_in_words(observer))}"
 
 

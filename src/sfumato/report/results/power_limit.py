@@ -10,7 +10,8 @@ from sfumato.report.results.spec_sections import stated_participation
 
 
 def power_limit_sentences(one: Series) -> list[str]:
-    """Sentences on the messages that would have exceeded their device's power limit; [] without such.
+    """A list of sentences on the messages that would have exceeded their device's power limit; empty without
+    such.
 
     PFELS sets the amplitude so that the limit holds on average over what compression keeps (docs/errata.md,
     P7).

@@ -233,7 +233,9 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
 
 
 def unprotected_finding(matrix: Matrix) -> list[str]:
-    """One text on who has no guarantee towards observers that they do not trust; [] if all have one."""
+    """A list with one text on who has no guarantee towards observers that they do not trust; empty if all
+    have one.
+    """
     others = _without_guarantee(matrix, trusted=False)
     if not others:
         return []
@@ -242,10 +244,10 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
 
 
 def warnings_of_run(one: Series, matrix: Matrix) -> list[str]:
-    """All warnings about a run: on its protocol, on units without a guarantee, then those of
+    """A list of all warnings about a run: on its protocol, on units without a guarantee, then those of
     `Series.findings`.
 
-    ``matrix``: of the first run.
+    ``matrix``: the guarantees of its first seed.
     """
     verdict = protocol_warnings(one.first.spec_dict)
     return [*verdict, *unprotected_finding(matrix), *one.findings.all]
@@ -299,7 +301,7 @@ def _named(matrix: Matrix, titles: Sequence[str]) -> str:
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:
-    """A sentence for each reason why pairs have no guarantee; [] if all pairs have one.
+    """A sentence for each reason why pairs have no guarantee; an empty list if all pairs have one.
 
     Observers that the unit trusts do not count.
     """

@@ -20,11 +20,12 @@ _Point = tuple[Series, Summary]
 
 
 def score_by_epsilon(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
-    """Sentences on how the score changes with each step of ε towards the cloud, whether by chance, and on
-    what these ε mean.
+    """A list of sentences on how the score changes with each step of ε towards the cloud, whether by chance,
+    and on what these ε mean.
 
-    [] for runs that differ in more than noise, that are judged by different scores or on different data,
+    Empty for runs that differ in more than noise, that are judged by different scores or on different data,
     whose ε cannot be compared, or of which fewer than two or more than six have a finite ε of their own.
+    ``series``: the runs of the page; ``summaries``: one for each of them.
     """
     scores = set(by_score_and_data(series))
     if len(scores) > 1 or not have_comparable_epsilons(series) or not _differ_in_noise_only(series):

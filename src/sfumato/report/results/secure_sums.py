@@ -37,7 +37,10 @@ def least_of_sums(spec: Mapping[str, Any], network: Network) -> str:
 
 
 def drops_in_words(spec: Mapping[str, Any], network: Network) -> str:
-    """A sentence on devices that drop out, and whose noise is counted then; "" where none does."""
+    """A sentence on devices that drop out, and whose noise is counted then; "" where none does.
+
+    ``spec``: resolved; ``network``: that it describes.
+    """
     rates = [f"{rate:g}" for rate in _faults(spec).drop_rates if rate]
     if not rates:
         return ""

@@ -98,7 +98,7 @@ class Series:
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """Observers watched in any seed, in the order of first appearance."""
+        """A tuple of the observers watched in any seed, in the order of first appearance."""
         return tuple(dict.fromkeys(o for run in self.runs for o in run.observers))
 
     def curve(self, column: str, *, cumulative: bool = False) -> Curve:
@@ -169,7 +169,8 @@ def mean(values: Iterable[float]) -> Mean:
 
 
 def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
-    """Load run folders; folders ``seed-K`` in one folder, or the folder that contains them, are one series.
+    """Load ``run_folders``, a tuple with one `Series` for each; folders ``seed-K`` in one folder, or the
+    folder that contains them, are one series.
 
     Raises:
         SpecError: no folder was given, or one of them is not a run.

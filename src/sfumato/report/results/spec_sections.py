@@ -43,7 +43,9 @@ def adds_noise(spec: Mapping[str, Any]) -> bool:
 
 
 def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
-    """Whether messages of some hop are added in the air, where the receiver has noise of its own."""
+    """Whether messages of some hop of the resolved ``spec`` are added in the air, where the receiver has
+    noise of its own.
+    """
     return spec.get("protocol") in AIR_PROTOCOLS or "air" in section_of(spec, "transport").values()
 
 

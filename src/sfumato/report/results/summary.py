@@ -236,12 +236,12 @@ def unit_of_run(run: RunFolder) -> str:
 
 
 def of_main_unit(rows: Sequence[Guarantee]) -> Sequence[Guarantee]:
-    """The guarantees about devices; where there are none, all."""
+    """The guarantees among ``rows`` about devices; where there are none, all ``rows``."""
     return [row for row in rows if row.unit_kind == "device"] or rows
 
 
 def epsilons_towards_workers(series: Series) -> list[float]:
-    """All ε towards single other workers in runs over groups; [] otherwise."""
+    """A list of all ε towards single other workers in runs over groups; empty for other runs."""
     family = series.network.family
     return _towards_devices(series) if family is not None and family.devices_observe else []
 

@@ -55,7 +55,8 @@ def _is_about(row: Guarantee, observer: str) -> bool:
 
 
 def epsilon_lines(series: Series) -> list[str]:
-    """A line with the largest ε towards every watched observer, over the seeds; [] where none is watched.
+    """A line with the largest ε towards every watched observer, over the seeds; an empty list where none is
+    watched.
 
     With adaptive control it has the budgets, which are the guarantees, and what of them was spent.
     """

@@ -186,7 +186,8 @@ def of_files(*, played: bool) -> Assumed:
 
 
 def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
-    """Assumptions about persons as units: how their rows are drawn, and that one value is one person.
+    """A tuple of assumptions about persons as units: how their rows are drawn, and that one value is one
+    person.
 
     Args:
         column: that names the person of a row.
@@ -230,7 +231,8 @@ def set_aside(data: Mapping[str, Any]) -> list[str]:
 
 
 def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:
-    """Sentences on what no ε of the statement covers: what is released anyway, test rows, rounding.
+    """A tuple of sentences on what no ε of the statement covers: what is released anyway, test rows,
+    rounding.
 
     Args:
         data: section of the resolved spec.

@@ -122,7 +122,7 @@ class Statement:
         return about_simulation(int(self.spec.get("seed", 0))) if self._played == "simulated" else ""
 
     def observer(self, row: Guarantee) -> str:
-        """The observer of a guarantee in words."""
+        """The observer of ``row``, a guarantee, in words."""
         return words.observer_phrase(row, self.peer, self.place)
 
     @property
@@ -160,17 +160,19 @@ class Statement:
 
     @property
     def draws(self) -> tuple[str, ...]:
-        """Where the secret draws of a deployed run came from; empty for others."""
+        """Where the secret draws of a deployed run came from, a tuple of texts; empty for others."""
         return () if self.run is None else self.run.draws
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """Sentences on what no ε of the statement covers; see `assumptions.not_covered`."""
+        """A tuple of sentences on what no ε of the statement covers; see `assumptions.not_covered`."""
         return assumed.not_covered(self.spec["data"], exact=bool(self.draws))
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Warnings about the spec or the run, as texts; one about its protocol, if any, comes first."""
+        """Warnings about the spec or the run, a tuple of texts; one about its protocol, if any, comes
+        first.
+        """
         return (*protocol_warnings(self.spec), *self.privacy.findings)
 
     @cached_property
@@ -212,7 +214,7 @@ class Statement:
 
     @property
     def not_protected(self) -> tuple[str, ...]:
-        """Sentences on what is not protected."""
+        """A tuple of sentences on what is not protected."""
         clip = clip_kind_of(self.spec)
         row = row_in_words(self.spec) if "record" in self.units else ""
         stated = f"That a record is {row} is what the spec says; no program can check it."
@@ -221,7 +223,7 @@ class Statement:
 
     @cached_property
     def assumptions(self) -> tuple[Assumed, ...]:
-        """What is assumed of observers, noise, files and the rows of a person."""
+        """A tuple of what is assumed of observers, noise, files and the rows of a person."""
         return (
             *assumed.OF_OBSERVERS,
             *assumed.of_ciphers(
@@ -249,7 +251,7 @@ class Statement:
 
     @property
     def unchecked(self) -> tuple[Assumed, ...]:
-        """What the verification of the run took on trust."""
+        """A tuple of what the verification of the run took on trust."""
         return assumed.unchecked_as_assumed(() if self.run is None else self.run.unchecked)
 
     @cached_property
@@ -278,12 +280,12 @@ class Statement:
 
     @cached_property
     def noise(self) -> dict[str, Any]:
-        """Who adds noise with which multipliers, as of `noise_of`."""
+        """Who adds noise with which multipliers, a JSON object, as of `noise_of`."""
         return noise_of(self.spec, self.network)
 
     @cached_property
     def training(self) -> dict[str, Any]:
-        """Rounds, steps and participation, as of `training_of`."""
+        """Rounds, steps and participation, a JSON object, as of `training_of`."""
         return training_of(self.spec, self.network)
 
     @property
@@ -329,7 +331,7 @@ class Statement:
         return bool(self.spec["topology"].get("moves") or {})
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole statement as a JSON mapping."""
+        """The whole statement as a JSON object."""
         raw = self.privacy.raw_to_trusted_edge
         return {
             "format": STATEMENT_FORMAT,

@@ -47,5 +47,7 @@ def between_contents(epsilon: float, delta: float, relation: str) -> PrivacyBoun
 
 
 def chance_of_more(delta: float) -> float:
-    """An upper bound, 2δ, on the probability that the odds of an observer rise by more than twice e^ε."""
+    """An upper bound, 2δ for ``delta`` = δ, on the probability that the odds of an observer rise by more than
+    twice e^ε.
+    """
     return min(1.0, 2.0 * delta)

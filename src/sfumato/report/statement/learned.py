@@ -27,7 +27,10 @@ _A_BIT_MORE = 1 + 1e-9  # than 1: 1 / 2e-5 is a little less than 50,000 in float
 
 
 def learned_html(statement: Statement, delta: str) -> str:
-    """HTML: what each kind of observer may learn about a unit of each kind, and a line for every site."""
+    """HTML: what each kind of observer may learn about a unit of each kind, and a line for every site.
+
+    ``delta``: the δ of every ε, as text.
+    """
     rows = sorted(statement.largest, key=lambda row: -row.worst.epsilon)
     parts = [_gains_html(statement, one, delta) for one in statement.promises]
     who = observers_explained([row.worst for row in rows], statement.place)

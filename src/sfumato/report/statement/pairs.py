@@ -43,7 +43,7 @@ class RelatedPairs:
         return max((row.epsilon for row in self.guarantees if row.epsilon < math.inf), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of ``largest`` in the JSON of a statement."""
+        """The entry of ``largest`` in the JSON of a statement, a JSON object."""
         worst = self.worst
         return {
             "unit": worst.unit_kind,
@@ -74,7 +74,7 @@ class SiteEpsilons:
     epsilon: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of ``sites`` in the JSON of a statement; ∞ is "inf"."""
+        """The entry of ``sites`` in the JSON of a statement, a JSON object; ∞ is "inf"."""
         epsilons = {whom: json_number(value) for whom, value in self.epsilon.items()}
         return {"site": self.site, "unit": self.unit, "epsilon": epsilons}
 

@@ -347,12 +347,16 @@ def observer_phrase(row: Guarantee, peer: str, place: str) -> str:
 
 
 def holder_phrase(kind: str, place: str) -> str:
-    """The party that holds the data of one unit of ``kind``, in words: "the site itself", for example."""
+    """The party that holds the data of one unit of ``kind``, in words: "the site itself", for example.
+    ``place``: what a party with data is called.
+    """
     return f"the {place} itself" if kind == "device" else f"the {place} that holds the data"
 
 
 def observers_explained(rows: Sequence[Guarantee], place: str) -> list[str]:
-    """A sentence on what each kind of observer in ``rows`` is and receives."""
+    """Sentences on what each kind of observer in ``rows`` is and receives. ``place``: what a party with data
+    is called.
+    """
     kinds = {row.relation.kind for row in rows}
     others = "peer" in kinds or "other-device" in kinds
     said = {

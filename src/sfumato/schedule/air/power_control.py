@@ -81,7 +81,7 @@ class AirTransmission:
 
 @dataclass(frozen=True, eq=False)
 class AirPlan:
-    """The air as the devices' uplink.
+    """How devices send over the air: power control, channels, and the noise that follows.
 
     Attributes:
         spec: of the plan.
@@ -132,7 +132,9 @@ class AirPlan:
 
     @cached_property
     def is_steady(self) -> BoolArray:
-        """Which leaves have the alignment of `envelope` in every round, whoever takes part, ``[leaves]``."""
+        """A mask ``[leaves]`` of those that have the alignment of `envelope` in every round, whoever takes
+        part.
+        """
         return self.max_alignment <= self._power_range[0] * (1 + ROUNDING)
 
     @cached_property
@@ -177,7 +179,7 @@ class AirPlan:
         return np.ones_like(self.participants) if alone else self.participants
 
     def max_noise_multiplier(self) -> float:
-        """The largest noise multiplier of a device that its power limit allows on the weakest channel.
+        """The largest noise multiplier that a device's power limit allows it on the weakest channel.
 
         Only with a fixed ``air.beta``.
         """
@@ -280,7 +282,7 @@ class AirPlan:
 
     @cached_property
     def _power_range(self) -> tuple[float, float]:
-        """The least and the largest alignment, over all the channel may do, at which power may be the limit.
+        """The least and the largest alignment that power limits allow, over all that the channel may do.
 
         (∞, ∞) with a fixed beta; (0, ∞) with another radio, or a model of unknown size.
         """

@@ -59,7 +59,9 @@ def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
 
 
 def compression_notes(spec: Spec) -> tuple[str, ...]:
-    """Write the note to the user about compression, in trees and in groups; empty without compression."""
+    """A tuple with one note to the user about compression, in trees and in groups; empty without
+    compression.
+    """
     if spec.compression is None or spec.compression.ratio == 1:
         return ()
     return (
@@ -76,9 +78,9 @@ def _largest_gain(spec: Spec) -> float:
 
 # fmt: off
 def air_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what does not go with sending over the air.
+    """The settings that cannot be combined with sending over the air, as rows (applies, key, value, allowed).
 
-    A row whose ``applies`` is true is a refusal.
+    If ``applies`` of a row is true, the spec is refused with an error about ``key``.
     """
     air, clip, noise = spec.air or Air(), spec.privacy.clip, spec.privacy.noise
     denominator = spec.training.denominator
@@ -158,7 +160,10 @@ def check_power(plan: NoisePlan, air: AirPlan) -> None:
 
 
 def air_notes(plan: AirPlan) -> tuple[str, ...]:
-    """Write the notes to the user about sending over the air, given the plan that says who takes part."""
+    """The notes to the user about sending over the air, one sentence each.
+
+    ``plan``: of the devices' uplink; it says who takes part.
+    """
     std = plan.channels.noise_std
     notes = [
         f"the receivers' noise (standard deviation {std:g} a coordinate) is taken on trust: whoever hears "

@@ -53,7 +53,11 @@ class RoundSettings:
 
 
 def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
-    """The aggregations of a round of ``steps`` steps: ``local`` of edges, evenly spaced, and a global one."""
+    """The aggregations of a round in order: ``local`` of edges, evenly spaced over the steps, and a global
+    one.
+
+    ``steps``: number of local steps of the round, at least 1.
+    """
     ends = [round((j + 1) * steps / (local + 1)) for j in range(local + 1)]
     starts = [0, *ends]
     return tuple(Aggregation(end, 0 if j == local else 1, end - starts[j]) for j, end in enumerate(ends))
@@ -164,9 +168,10 @@ def _smallest_edge(plan: TreePlan) -> str:
 
 # fmt: off
 def control_refusals(plan: TreePlan) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what adaptive control does not go with.
+    """The settings that cannot be combined with adaptive control, as rows (applies, key, value, allowed).
 
-    Control is for H2FDP and its baselines. A row whose ``applies`` is true is a refusal.
+    If ``applies`` of a row is true, the spec is refused with an error about ``key``. Control is for H2FDP and
+    its baselines.
     """
     spec, training, control = plan.spec, plan.spec.training, plan.spec.control
     if control is None:

@@ -27,7 +27,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BudgetedPair:
-    """An observer that units of one kind are held against.
+    """The budget of units of one kind towards one observer.
 
     Attributes:
         kind: of the units' leaf, as `leaf_kinds` numbers them.
@@ -187,7 +187,7 @@ class Budget:
                 return column if np.isfinite(held.budget) else None
         return None
 
-    def pair(self, unit: int, column: int) -> str:
+    def pair_in_words(self, unit: int, column: int) -> str:
         """Name what row ``unit`` (a device) and ``column`` of the filter are about:
         ``device:N towards PARTY``.
 

@@ -53,8 +53,10 @@ def settings_of_run(folder: Path) -> tuple[RoundSettings, ...]:
 
 
 def _settings_of_round(kept: Mapping[str, Any]) -> RoundSettings:
-    """Read the settings of one round from its JSON object; KeyError, TypeError or ValueError if it is
-    damaged.
+    """Read the settings of one round from ``kept``, its JSON object in the ledger.
+
+    Raises:
+        KeyError, TypeError, ValueError: the object is damaged.
     """
     trusted, untrusted = (
         tuple(map(int, n)) if isinstance(n, list) else int(n) for n in (kept["trusted"], kept["untrusted"])

@@ -236,9 +236,13 @@ def _shares_of_devices(towards: str, rounds: TreeRounds) -> FloatArray:
 
     The cloud and the public receive only sums over the participants of an edge. The noise of ``n`` of them,
     each with multiplier ``d``, hides one contribution to their sum as a trusted edge's multiplier ``d √n``
-    does. Without sampling, T rounds with ``n_t`` participants are charged for the sum over t of
-    ``1 / (d² n_t)``, and those of a trusted edge with multiplier 1 for T. Both are equal where ``d²`` is the
-    mean of ``1 / n_t`` over the rounds. Other observers may receive the message of one device: d is 1.
+    does. Without sampling, T rounds with ``n_t`` participants are charged for the sum over t of ``1 / (d²
+    n_t)``, and those of a trusted edge with multiplier 1 for T. Both are equal where ``d²`` is the mean of
+    ``1 / n_t`` over the rounds. Other observers may receive the message of one device: d is 1.
+
+    Args:
+        towards: the observer that the target of ε is about.
+        rounds: of the run, with its trees.
     """
     if towards not in ("cloud", "public"):
         return np.ones(rounds.tree.leaf_count)
@@ -325,6 +329,11 @@ def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge],
 
 def _factor_in_groups(pairs: Sequence[PairCharge], noise: NoiseByTarget, delta: float) -> float:
     """The least factor on all noise at which each of ``pairs``, at least one, meets the target of ``noise``.
+
+    Args:
+        pairs: charges, at least one.
+        noise: the target of ε.
+        delta: δ in (0, 1).
 
     Raises:
         SpecError: every noise meets it, or none.

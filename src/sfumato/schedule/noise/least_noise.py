@@ -38,7 +38,7 @@ FOR = "privacy.noise.for"
 
 
 class Verdict(NamedTuple):
-    """How a trial stands to its targets.
+    """Whether the noise of a trial is enough for its targets, and how it has to change.
 
     Attributes:
         is_enough: whether every target holds.
@@ -105,7 +105,9 @@ def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> Fl
 
 
 def _middle_of(too_little: FloatArray, enough: FloatArray) -> FloatArray:
-    """A size to try between ``too_little`` (0: none known) and ``enough`` (infinite: none known)."""
+    """The size to try next between ``too_little`` (0: none known) and ``enough`` (∞: none known), ``[1]``
+    each.
+    """
     if np.isinf(enough):
         return 2.0 * too_little
     middle = np.sqrt(too_little * enough)
@@ -141,9 +143,13 @@ def pairs_towards(
 
 
 def charge_of(declared: DeclaredReleases, spec: Spec, unit: int, observer: Party) -> PairCharge:
-    """What the accountant charges to the unit that the spec protects (`main_unit`), of device ``unit``.
+    """How the accountant charges one unit of device ``unit`` towards ``observer``.
 
-    Towards ``observer``, for the releases ``declared``.
+    Args:
+        declared: the releases with the noise that is judged.
+        spec: it says whether the unit is the device, a record or a person (`main_unit`).
+        unit: number of the device.
+        observer: one party.
     """
     kind, neighbours = main_unit(spec), spec.privacy.neighbours
     by_filter = spec.control is not None

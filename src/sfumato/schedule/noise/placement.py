@@ -107,6 +107,12 @@ def h2fdp_noise(
     per_step = spec.privacy.clip is not None and spec.privacy.clip.kind == "step"
 
     def multiplier(steps: int, releases: int) -> float:
+        """The noise multiplier of a message.
+
+        Args:
+            steps: number of local steps that the message holds.
+            releases: L, number of the owner's releases in all rounds.
+        """
         stated = 2.0 * rounds[-1].step / momentum_gain(steps, training.momentum) if per_step else 2.0
         sigma = noise.c2 * share * math.sqrt(releases * math.log(1 / spec.privacy.delta)) / noise.epsilon
         return sigma * stated
@@ -179,7 +185,10 @@ def raw_sensitivity(
 
 
 def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
-    """Write ``plan`` as entries of ``privacy.noise.sources``, one for all owners of the same multipliers.
+    """``plan`` as a tuple of entries of ``privacy.noise.sources``, one for all owners of the same
+    multipliers.
+
+    ``tree``: gives the owners' names.
 
     Raises:
         SpecError: a multiplier is outside the range that a spec allows.
@@ -206,7 +215,7 @@ def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
 
 
 def from_sources(tree: Tree, noise: NoiseBySource) -> NoisePlan:
-    """Read the multipliers of every source from the entries of ``privacy.noise.sources``.
+    """Read the multipliers of every owner of noise in ``tree`` from the entries of ``privacy.noise.sources``.
 
     Raises:
         SpecError: an owner does not exist, appears twice, or lists the wrong number of multipliers.
@@ -267,8 +276,8 @@ def _parse_noisy_devices(numbers: str, devices: int, *, place: str, owner: str) 
     return chosen
 
 
-def law_of(spec: Spec) -> NoiseLaw:
-    """The noise distribution of the spec: Gaussian or its own mechanism's, and why it is not composed if so.
+def noise_law_of(spec: Spec) -> NoiseLaw:
+    """The distribution of the spec's noise, and the reason if the accountant cannot compose it.
 
     No code that the spec names is run.
     """

@@ -69,9 +69,9 @@ class FactorsFound:
     ways: tuple[Ways, ...] = ()
 
     def are_met_by(self, ways: Sequence[Ways]) -> bool:
-        """Whether a later trial charges every pair what this one charges with its noise times its factor.
+        """Whether every pair is charged in a later trial as in this trial with its noise times its factor.
 
-        Then 1 is enough in the later trial, and shared factors are still as near to what pairs need.
+        Then the later trial is enough for every pair, and no pair has more noise than it was to have.
 
         Args:
             ways: of charging each pair in the later trial.

@@ -130,6 +130,8 @@ def _choose_aggregators(tree: Tree, placement: Placement, seed: int) -> Iterator
 def _choose_clients(tree: Tree, chosen: float | tuple[int, ...]) -> BoolArray:
     """Mask of the devices that add noise, ``[devices]``: the first of each zone, or the places listed.
 
+    ``chosen``: a share in (0, 1] of every zone's devices, or their places in the zone, from 0.
+
     Raises:
         SpecError: a place that the smallest zone lacks, or one named twice.
     """

@@ -26,9 +26,10 @@ def noises_messages(spec: Spec) -> bool:
 
 
 def group_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what groups do not have, or is not derived for them.
+    """The settings that groups do not have, or that nothing is derived for, as rows (applies, key, value,
+    allowed).
 
-    A row whose ``applies`` is true is a refusal.
+    If ``applies`` of a row is true, the spec is refused with an error about ``key``.
     """
     training, noise, protocol = spec.training, spec.privacy.noise, spec.protocol
     clip_kind = None if spec.privacy.clip is None else spec.privacy.clip.kind

@@ -291,7 +291,10 @@ def _one_per_group(one: float, many: Sequence[float] | None, groups: Groups, pla
 
 
 def _noise_owner_name(group: int, trusted: bool) -> str:
-    """The name under ``privacy.noise.sources`` of the party that noises the sums of ``group``."""
+    """The name under ``privacy.noise.sources`` of the party that noises the sums of ``group``.
+
+    ``trusted``: whether its master is trusted, and so adds the noise; otherwise its devices do.
+    """
     return f"master:{group}" if trusted else f"master:{group}/devices"
 
 

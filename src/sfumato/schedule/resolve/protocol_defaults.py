@@ -113,10 +113,11 @@ def _single_cluster_refusals(spec: Spec) -> Refusals:
 
 
 def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
-    """``spec`` with all devices under one edge where a tree's protocol is ``pedpfl``, and notes for the user.
+    """``spec`` with all devices under one edge if its protocol is ``pedpfl`` on a tree, and notes for the
+    user.
 
     Devices keep their order and so their data, distances and fading: only who averages them changes. Local
-    steps and the edge's period stay.
+    steps and the edge's period stay. Otherwise ``spec`` as it is, and no notes.
 
     Raises:
         SpecError: the tree is deeper, or something is said about single edges of it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.families import TREE, family_of
-from sfumato.schedule.noise.placement import law_of
+from sfumato.schedule.noise.placement import noise_law_of
 from sfumato.spec.document import Spec
 from sfumato.spec.refusals import Refusals
 
@@ -11,9 +11,10 @@ from sfumato.spec.refusals import Refusals
 
 
 def drift_correction_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what FedProx and SCAFFOLD do not go with.
+    """The settings that cannot be combined with FedProx or SCAFFOLD, as rows (applies, key, value, allowed).
 
-    A row whose ``applies`` is true is a refusal (docs/accounting.md, "Drift correction").
+    If ``applies`` of a row is true, the spec is refused with an error about ``key`` (docs/accounting.md,
+    "Drift correction").
     """
     training, clip, kind = spec.training, spec.privacy.clip, spec.training.drift_correction.kind
     if kind == "none":
@@ -39,7 +40,11 @@ def drift_correction_refusals(spec: Spec) -> Refusals:
 
 
 def mechanism_refusals(spec: Spec) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what a user's own mechanism does not go with."""
+    """The settings that cannot be combined with a user's own mechanism, as rows (applies, key, value,
+    allowed).
+
+    If ``applies`` of a row is true, the spec is refused with an error about ``key``.
+    """
     if spec.privacy.mechanism is None:
         return
     kind, requested = spec.privacy.mechanism.kind, spec.privacy.requested_noise.kind
@@ -48,5 +53,5 @@ def mechanism_refusals(spec: Spec) -> Refusals:
            f"goes with plain transport only; {other_transport} has a mechanism of its own")
     yield (spec.control is not None, "privacy.mechanism", kind,
            "must be left out with control, whose privacy filter is for Gaussian noise")
-    yield (requested in ("target", "formula") and law_of(spec).why_not_composed, "privacy.noise", requested,
-           f"must be a multiplier: the epsilon of {kind} is not known")
+    yield (requested in ("target", "formula") and noise_law_of(spec).why_not_composed, "privacy.noise",
+           requested, f"must be a multiplier: the epsilon of {kind} is not known")

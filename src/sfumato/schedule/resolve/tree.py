@@ -73,7 +73,7 @@ def resolve_tree(spec: Spec) -> TreePlan:
 
 
 def _with_tree_and_defaults(spec: Spec) -> tuple[Spec, Tree, Told]:
-    """``spec`` with what its protocol stands for, its tree with trust marked, and notes for the user."""
+    """``spec`` with its protocol's defaults, its tree with trust marked, and notes for the user."""
     if spec.model.kind == "mlp" or (spec.privacy.clip is not None and spec.privacy.clip.per_layer):
         from sfumato.schedule.model_size import check_model_size
 

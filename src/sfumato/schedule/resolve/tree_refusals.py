@@ -16,7 +16,10 @@ ONLY_PLAIN = {
 
 
 def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what compressed messages in trees do not go with."""
+    """The settings that compressed messages in trees exclude, as rows (applies, key, value, allowed).
+
+    If ``applies`` of a row is true, the spec of ``rounds`` is refused with an error about ``key``.
+    """
     spec, aggregates_once = rounds.spec, len(rounds.aggregations) == 1
     compression = spec.compression
     if compression is None:
@@ -42,7 +45,10 @@ def tree_compression_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what edges with periods of their own exclude."""
+    """The settings that edges with periods of their own exclude, as rows (applies, key, value, allowed).
+
+    If ``applies`` of a row is true, the spec of ``rounds`` is refused with an error about ``key``.
+    """
     spec, training = rounds.spec, rounds.spec.training
     if not (training.edge_at_global or any(aggregation.of_edge for aggregation in rounds.aggregations)):
         return
@@ -56,9 +62,10 @@ def edge_schedule_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def local_work_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of two settings of local work.
+    """Settings of local work that nothing is derived for, as rows (applies, key, value, allowed).
 
     They are local epochs with clipped steps or examples, and ``resend`` in a tree without exactly two tiers.
+    If ``applies`` of a row is true, the spec of ``rounds`` is refused with an error about ``key``.
     """
     training, clip = rounds.spec.training, rounds.spec.privacy.clip
     clips_steps = clip is not None and clip.kind != "update"
@@ -79,7 +86,10 @@ def _secure_hop(rounds: TreeRounds, most: float = math.inf) -> str | None:
 
 
 def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what secure aggregation in trees excludes."""
+    """The settings that secure aggregation in trees excludes, as rows (applies, key, value, allowed).
+
+    If ``applies`` of a row is true, the spec of ``rounds`` is refused with an error about ``key``.
+    """
     spec, compression = rounds.spec, rounds.spec.compression
     if "secure-aggregation" not in rounds.hops:
         return
@@ -100,10 +110,10 @@ def secure_aggregation_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of failing supernodes where a round aggregates
-    repeatedly.
+    """Refuse failing supernodes in rounds of several aggregations, as rows (applies, key, value, allowed).
 
-    A supernode serves for a whole round, so there can be only one aggregation.
+    A supernode serves for a whole round, so there can be only one aggregation. If ``applies`` of a row is
+    true, the spec of ``rounds`` is refused with an error about ``key``.
     """
     faults, aggregations = rounds.spec.faults, len(rounds.aggregations)
     rate = None if faults is None else faults.supernode_failure_rate
@@ -113,7 +123,10 @@ def supernode_failure_refusals(rounds: TreeRounds) -> Refusals:
 
 
 def scaffold_refusals(rounds: TreeRounds) -> Refusals:
-    """Refusals as rows (applies, key, value, allowed) of what SCAFFOLD in trees does not go with."""
+    """The settings that SCAFFOLD in trees excludes, as rows (applies, key, value, allowed).
+
+    If ``applies`` of a row is true, the spec of ``rounds`` is refused with an error about ``key``.
+    """
     is_scaffold = rounds.spec.training.drift_correction.kind == "scaffold"
     yield (is_scaffold and len(rounds.aggregations) > 1, "training.drift_correction", "scaffold",
            "must be none here: it goes with one aggregation a round, from whose models control variates "

@@ -98,7 +98,7 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
     weight = {leaf: declared.unit_weight(path, 0) ** 2 for leaf, path in enumerate(declared.paths)}
 
     def loudest(leaf: int, most: int) -> list[int]:
-        """The ``most`` loudest devices of a zone, the unit apart."""
+        """The ``most`` devices of zone ``leaf`` whose noise has the largest variance, the unit apart."""
         found: list[int] = []
         for c in sorted(declared.classes.of_leaf(leaf), key=lambda c: -float(loudness[c])):
             found += [int(d) for d in declared.classes.members(c, most + 1) if d != unit]
@@ -178,7 +178,8 @@ def _candidate_coalitions(
 def _largest_epsilon(
     plan: TreePlan, unit: int, coalitions: Sequence[tuple[Party, ...]], delta: float
 ) -> tuple[float, int]:
-    """The largest ε of ``unit`` towards any of ``coalitions``, and the place of the first that has it.
+    """The largest ε of ``unit`` at ``delta`` towards any of ``coalitions``, and the place of the first that
+    has it.
 
     The last one, with the most members in the unit's zone, is composed first: most others are surely below.
     """

@@ -82,7 +82,10 @@ def explain(
 
 
 def _describe_gap(gap: float) -> str:
-    """A phrase on how far a set of releases may be from the cheapest one."""
+    """A phrase on how far a set of releases may be from the cheapest one.
+
+    ``gap``: the largest ratio of its divergence to the cheapest set's, at least 1 (`Exposure.gap`).
+    """
     if gap == 1:
         return "certified: no exposed set has a smaller divergence"
     if math.isinf(gap):

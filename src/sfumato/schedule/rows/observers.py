@@ -10,7 +10,7 @@ from sfumato.network.tree import MOST_SITES
 from sfumato.privacy.declared_releases import DeclaredReleases, PairCharge
 from sfumato.privacy.observers import ObserverKind, PairClass, Party, Relation
 from sfumato.schedule.base import Parties, Plan
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 from sfumato.spec.document import Spec
 from sfumato.spec.limits import MAX_COALITION
 from sfumato.spec.other_words import unit_hint
@@ -51,7 +51,7 @@ def _known_names(name: str, parties: Parties) -> str:
     if not names:
         return ""
     more = [f"{len(names) - MOST_SITES:,} more"] if len(names) > MOST_SITES else []
-    return f"; named are {', '.join([*names[:MOST_SITES], *more])}{closest(name, names)}"
+    return f"; named are {', '.join([*names[:MOST_SITES], *more])}{closest_hint(name, names)}"
 
 
 def parse_protected(
@@ -126,7 +126,8 @@ def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER
 
 
 def parse_coalition(names: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> tuple[Party, ...]:
-    """The parties that ``names`` joins by commas, each once, in the order written.
+    """The parties in ``names``, party names joined by commas, each once, in the order written; ``place`` is
+    named in errors.
 
     Raises:
         SpecError: there is no such party, or there are more than ``MAX_COALITION``.

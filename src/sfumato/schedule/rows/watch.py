@@ -29,7 +29,7 @@ _MOST_SAMPLED_POINTS = 20
 
 @dataclass(frozen=True)
 class MonitoredPair:
-    """The worst unit for one observer, after the whole run."""
+    """The unit with the largest ε towards one observer, after the whole run."""
 
     observer: str
     unit: str
@@ -143,7 +143,9 @@ def worst_pair(
     bounded: bool = False,
     kind: str | None = None,
 ) -> MonitoredPair | None:
-    """The pair with the largest ε that an entry of ``watch`` means; ``None`` for a kind that nobody is of.
+    """The pair with the largest ε towards an observer that ``name``, an entry of ``watch``, stands for.
+
+    ``None`` where ``name`` is a kind of observer, and there is none of that kind.
 
     Args:
         plan: of the run.

@@ -12,7 +12,16 @@ from sfumato.sweeps.point_result import result_of
 
 
 def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
-    """ε of the worst unit towards a kind of observer, from the account; [] without such an observer."""
+    """A list with the ε of the worst unit towards a kind of observer, from the account; empty without such an
+    observer.
+
+    Args:
+        folder: of the point.
+        observer: the kind, by its name in the account, such as ``cloud``.
+
+    Raises:
+        RunError: the folder has no accounts any more.
+    """
     result = result_of(folder.path)
     if result is None:
         raise RunError(f"{folder.path}: has no accounts any more; run the study again")
@@ -34,10 +43,12 @@ def epsilon_of_claim(folder: PointFolder, which: str) -> Measurements:
 
 
 def _claims(folder: PointFolder, which: str) -> list[Claim]:
+    """The claims in a folder that ``which``, ``TEXT@OBSERVER``, selects."""
     source, _, observer = which.partition("@")
     claims = map(Claim.from_dict, read_json(folder.path / PRIVACY_FILE).get("claims", ()))
     return [claim for claim in claims if source in claim.source and claim.observer == observer]
 
 
 def _largest(found: list[float]) -> Measurements:
+    """One measurement of the largest number of ``found``; none if that is empty or has a NaN."""
     return [Measurement(max(found))] if found and not any(map(math.isnan, found)) else []

@@ -18,7 +18,9 @@ def _of_column(read: FromFolder, column: str) -> FromFolder:
 
 
 def _until(column: str) -> FromFolder:
-    """What a run has spent until it reaches an accuracy, which is the argument."""
+    """The measure of what a run has spent in ``column`` until it reaches an accuracy, which is the
+    argument.
+    """
     return lambda folder, level: finished_run.total_until(folder, column, level)
 
 

@@ -12,42 +12,42 @@ from sfumato.studies.measures.base import Measurement, Measurements, PointFolder
 
 
 def last_percent(folder: PointFolder, column: str) -> Measurements:
-    """The last measured value of a share, in percent."""
+    """The last measured value of ``column`` of the metrics, a share, in percent."""
     return _one(100 * last_measured(metric_by_round(folder.run, column)))
 
 
 def last_value(folder: PointFolder, column: str) -> Measurements:
-    """The last measured value."""
+    """The last measured value of ``column`` of the metrics."""
     return _one(last_measured(metric_by_round(folder.run, column)))
 
 
 def best_percent(folder: PointFolder, column: str) -> Measurements:
-    """The largest measured value of a share, in percent."""
+    """The largest measured value of ``column`` of the metrics, a share, in percent."""
     return _one(100 * float(metric_by_round(folder.run, column).max()))
 
 
 def mean_value(folder: PointFolder, column: str) -> Measurements:
-    """The mean of a column over rounds."""
+    """The mean over rounds of ``column`` of the metrics."""
     return _one(float(metric_by_round(folder.run, column).mean()))
 
 
 def mean_percent(folder: PointFolder, column: str) -> Measurements:
-    """The mean of a share over rounds, in percent."""
+    """The mean over rounds of ``column`` of the metrics, a share, in percent."""
     return _one(100 * float(metric_by_round(folder.run, column).mean()))
 
 
 def total(folder: PointFolder, column: str) -> Measurements:
-    """The sum of a column over rounds."""
+    """The sum over rounds of ``column`` of the metrics."""
     return _one(sum_of_measured(np.asarray(metric_by_round(folder.run, column), dtype=np.float64)))
 
 
 def percent_by_round(folder: PointFolder, column: str) -> Measurements:
-    """Every measured value of a share, in percent, with its round."""
+    """Every measured value of ``column`` of the metrics, a share, in percent, with its round."""
     return [Measurement(100 * one.value, at=one.at) for one in by_round(folder, column)]
 
 
 def by_round(folder: PointFolder, column: str) -> Measurements:
-    """Every measured value with its round."""
+    """Every measured value of ``column`` of the metrics, with its round."""
     measured = metric_by_round(folder.run, column).dropna()
     return [Measurement(value, at=float(at)) for at, value in zip(measured.index, measured, strict=True)]
 

@@ -29,6 +29,9 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
         spec: of H2FDP's default experiment.
         term: ``b1``, ``b2``, ``start``, ``drift`` or ``noise``; after a colon the constants of the loss:
             ``noise:BETA,SIGMA,ZETA,ZETA_C,G,GAP``.
+
+    Raises:
+        SpecError: the model is not a built-in one.
     """
     name, _, written = term.partition(":")
     beta, sigma, between, within, gradient, largest_gap = map(float, written.split(","))
@@ -53,7 +56,8 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
 
 
 def rule_of_table_three(spec: Spec, _: str) -> Measurements:
-    """ε by the rule of HDP's Table III: that of one noiser over the root of the number of noisers.
+    """ε by the rule of HDP's Table III: the ε of one party that adds noise, over the square root of how many
+    add noise.
 
     That of one noiser is by the old conversion from Rényi DP. The second argument is not used.
 
@@ -85,9 +89,9 @@ def energy_at_clip(spec: Spec, written: str) -> Measurements:
 
 
 def privacy_binds(spec: Spec, written: str) -> Measurements:
-    """The percentage of rounds in which PFELS's privacy formula (20), and not power, limits the amplitude.
+    """Percentage of rounds in which PFELS's privacy formula (20), and not power, limits the amplitude.
 
-    Arguments as of `energy_at_clip`.
+    ``spec`` and ``written``: as of `energy_at_clip`.
     """
     air, sent = _transmissions(spec, written)
     return [
@@ -96,7 +100,10 @@ def privacy_binds(spec: Spec, written: str) -> Measurements:
 
 
 def _transmissions(spec: Spec, written: str) -> tuple[AirPlan, list[AirTransmission]]:
-    """The air of a star, and who sends how loud in every round."""
+    """How the devices of a star send over the air, and who sends how loud in every round.
+
+    ``written``: as of `energy_at_clip`.
+    """
     parameters, rounds = map(int, written.split(","))
     plan = resolve_tree(spec)
     if plan.air is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sfumato.errors import SpecError
-from sfumato.spec.base import closest
+from sfumato.spec.base import closest_hint
 
 PERCENTAGE_POINTS = "points"
 
@@ -93,7 +93,7 @@ def measure_named(name: str) -> tuple[Measure, str]:
     """
     key, _, argument = name.partition(":")
     if key not in MEASURES:
-        raise SpecError("measure", name, f"must be one of {', '.join(MEASURES)}{closest(key, MEASURES)}")
+        raise SpecError("measure", name, f"must be one of {', '.join(MEASURES)}{closest_hint(key, MEASURES)}")
     measure = MEASURES[key]
     if measure.takes_argument != bool(argument):
         allowed = f"needs an argument: {key}:..." if measure.takes_argument else f"takes no argument: {key}"

@@ -88,7 +88,10 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
 
 
 def _spread(values: Sequence[float], series: str, epoch: int) -> Measurements:
-    """Mean and standard deviation over workers that have an observer; infinite without a guarantee."""
+    """Mean and standard deviation of ``values`` over workers that have an observer (not NaN), at ``epoch``.
+
+    Infinite without a guarantee. ``series``: names the mean; `SPREAD` is added for the deviation.
+    """
     known = np.array([value for value in values if not math.isnan(value)])
     if not len(known):
         return []
@@ -112,12 +115,12 @@ class _Workers:
 
     @property
     def releases(self) -> GroupReleases:
-        """What is released."""
+        """The declared releases of the groups."""
         return self.run.releases
 
     @property
     def delta(self) -> float:
-        """Of every ε."""
+        """δ of every ε."""
         return self.run.delta
 
     @property
@@ -126,7 +129,9 @@ class _Workers:
         return self.releases.device_count
 
     def of_pair(self, unit: int, observer: int) -> Mapping[str, float]:
-        """ε of a pair after the last epoch, and how many releases it charges, by series."""
+        """By series, ε of ``unit`` towards ``observer`` after the last epoch, and how many releases it
+        charges.
+        """
         kinds = self.releases.kinds
         key = int(kinds.of[unit]), int(kinds.of[observer])
         if key not in self._pairs:
@@ -144,7 +149,10 @@ class _Workers:
         return exact | _unconverted(self.releases, counts, self.delta) | claimed
 
     def claimed_after(self, epochs: int, threat_model: int) -> Mapping[str, list[float]]:
-        """Claimed PwP of every worker after so many epochs, by series; NaN where nobody is curious."""
+        """The claimed PwP of every worker after ``epochs`` epochs, by series; NaN where nobody is curious.
+
+        ``threat_model``: 1 or 2, as of `per_worker_over_epochs`.
+        """
         declared = self.releases.after(epochs)
         kinds, found = declared.kinds, dict[str, list[float]]()
         mine = [set(groups[0]) for groups in kinds.groups]
@@ -164,12 +172,12 @@ class _Workers:
 
 
 def _another(declared: GroupReleases, kind: int, unit: int) -> int:
-    """A worker of the same groups."""
+    """Number of another worker than ``unit`` of kind number ``kind``: it is in the same groups."""
     return next(int(worker) for worker in np.flatnonzero(declared.kinds.of == kind) if worker != unit)
 
 
 def _claims(declared: GroupReleases, unit: int, observer: int, delta: float) -> dict[str, float]:
-    """What Theorem 1 claims for a pair, by series; nothing where it claims nothing."""
+    """What Theorem 1 claims for ``unit`` towards ``observer`` at ``delta``, by series; empty if nothing."""
     if not paper_sources(declared) or not claims_pair(declared, unit, observer):
         return {}
     counts = paper_counts(declared, unit, observer)
@@ -181,7 +189,11 @@ def _claims(declared: GroupReleases, unit: int, observer: int, delta: float) -> 
 
 
 def _unconverted(declared: GroupReleases, counts: Sequence[PaperCount], delta: float) -> dict[str, float]:
-    """What Theorem 1 counts for a pair, and its divergence before the conversion, by series."""
+    """By series, the releases that Theorem 1 counts for a pair, and its divergence before the conversion to
+    ε.
+
+    ``delta``: of the ε that is claimed.
+    """
     return {
         COUNTED: float(sum(count.charged for count in counts)),
         BEFORE: paper_divergence(declared, counts, delta),

@@ -17,7 +17,10 @@ _ROW = 58
 
 
 def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
-    """Figures of what was measured beside what the paper states, one for each unit with several values."""
+    """Figures of measured values beside those that the paper states, one for each unit with several values.
+
+    ``verdicts``: on the statements.
+    """
     found = []
     for unit, words in _UNITS.items():
         shown = [verdict for verdict in verdicts if verdict.unit == unit and math.isfinite(verdict.value)]
@@ -27,7 +30,7 @@ def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
 
 
 def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
-    """A row for each statement: its expected interval, the paper's figure, and what was measured."""
+    """A figure with a row for each of ``shown``: expected interval, the paper's value, the measured one."""
     places = list(range(len(shown)))
     ends = [
         value

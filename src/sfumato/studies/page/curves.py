@@ -93,7 +93,10 @@ def bar_figure(data: PanelData) -> Figure:
 
 
 def _figure(data: PanelData, lines: Sequence[_Line], traces: list[Json], layout: Json, kind: str) -> Figure:
-    """The figure of lines or bars; ``layout``: what its kind adds to the layout."""
+    """The figure of lines or bars; ``layout``: what its kind adds to the layout.
+
+    ``traces``: of Plotly.
+    """
     return Figure(
         title=data.panel.title,
         caption=_caption(data, lines),
@@ -129,7 +132,14 @@ def _lines(data: PanelData) -> list[_Line]:
 def _places(
     data: PanelData, points: Sequence[StudyPoint], measure: str, series: str
 ) -> tuple[list[float | str], list[Mean]]:
-    """Where the values of one line are, and the values."""
+    """The places of the values of one line on the x axis, and the values, in order.
+
+    Args:
+        data: of the panel.
+        points: that the line goes through.
+        measure: that is shown.
+        series: of the measure.
+    """
     places: list[float | str] = []
     values: list[Mean] = []
     for point in points:
@@ -189,7 +199,7 @@ def _barred(line: _Line) -> Json:
 
 
 def _banded(line: _Line) -> list[Json]:
-    """A line in a band."""
+    """Plotly traces of ``line`` in a band of its intervals."""
     kept = _finite(line)
     places: Any = [place for place, _ in kept]
     middle = np.array([one.value for _, one in kept], dtype=float)
@@ -199,7 +209,7 @@ def _banded(line: _Line) -> list[Json]:
 
 
 def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = False) -> list[Json]:
-    """The paper's values, in the colour of the line that they belong to."""
+    """Plotly traces of the paper's values, in the colour of the line that they belong to."""
     panel, marks = data.panel, []
     axis = data.axis(panel.lines) if panel.lines else None
     x_axis = data.axis(panel.x)
@@ -250,7 +260,7 @@ def _y_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
 
 
 def _caption(data: PanelData, lines: Sequence[_Line]) -> str:
-    """What the figure shows, what its intervals are, and what could not be drawn."""
+    """What the figure of ``lines`` shows, what its intervals are, and what could not be drawn."""
     parts = [text.sentence(data.panel.about)] if data.panel.about else []
     seeds = data.rows["seed"].nunique()
     if _has_spread(data):
@@ -276,7 +286,7 @@ def _description(data: PanelData, lines: Sequence[_Line]) -> str:
 
 
 def _numbers(data: PanelData, lines: Sequence[_Line]) -> str:
-    """All values of the figure as a table."""
+    """HTML of a table with all values of ``lines``."""
     measure, axis = data.panel.measures[0], data.axis(data.panel.x)
     rows = [
         (line.name, x if isinstance(x, str) else f"{x:g}", data.figure_of(measure, one))

@@ -176,12 +176,14 @@ def _matrices(data: PanelData) -> list[_Matrix]:
 
 
 def _are_few(matrices: Sequence[_Matrix]) -> bool:
-    """Whether there are so few workers that a table shows all pairs."""
+    """Whether there are so few workers in ``matrices`` that a table shows all pairs."""
     return bool(matrices) and len(matrices[0].values) <= _MOST_IN_TABLE
 
 
 def _pair_table(data: PanelData, matrices: Sequence[_Matrix]) -> str:
-    """HTML of a table with a row for all pairs that have the same values, and a column for each series."""
+    """HTML of a table with a row for all pairs that have the same values, and a column for each of
+    ``matrices``.
+    """
     workers = range(len(matrices[0].values))
     pairs = [(unit, observer) for unit in workers for observer in workers if unit != observer]
     first = matrices[0].first

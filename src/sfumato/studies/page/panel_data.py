@@ -65,12 +65,14 @@ class PanelData:
         return next((axis for axis in self.axes if axis.name == name), None)
 
     def series(self, measure: str) -> list[str]:
-        """Names of the series of a measure in the rows, without series of standard deviations."""
+        """A list of the names of the series of a measure in the rows, without those of standard
+        deviations.
+        """
         found = self.rows[self.rows["measure"] == measure]["series"]
         return [str(name) for name in dict.fromkeys(found) if not str(name).endswith(SPREAD)]
 
     def mean_at(self, point: StudyPoint, measure: str, series: str) -> Mean | None:
-        """The mean over seeds of ``measure`` at a point of the grid; ``None`` if it was not measured.
+        """The mean over seeds of ``measure`` and ``series`` at a point; ``None`` if it was not measured.
 
         Of a measure over rounds it is that of the last round. Of ε it is the largest over seeds.
         """
@@ -83,7 +85,7 @@ class PanelData:
         return mean(last)
 
     def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
-        """(round, mean over seeds) at every round, in order."""
+        """Pairs (round, mean over seeds) of ``measure`` and ``series`` at a point, in the order of rounds."""
         chosen = self._of(point, measure, series)
         found = chosen.groupby("at")["value"]
         return [(cast(float, at), mean(values)) for at, values in found]
@@ -116,7 +118,7 @@ class PanelData:
 
 
 def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame) -> tuple[StudyPoint, ...]:
-    """Of the points that are alike in the axes x, lines and per of the panel, only the best one."""
+    """Of ``points`` that are alike in the axes x, lines and per of the panel, only the best one each."""
     assert panel.best is not None
     alike: dict[tuple[Any, ...], list[StudyPoint]] = {}
     x = "" if panel.is_over_rounds else panel.x

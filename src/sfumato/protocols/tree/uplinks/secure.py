@@ -120,7 +120,7 @@ class _Collector:
             steps = np.zeros(messages.shape[1], dtype=np.uint64)
             if bounds[row] > 0:
                 key = key_at(plan.spec.seed, Stream.NOISE, self.number, self.index, tier, device)
-                how = self.ring.device(leaf, float(bounds[row]), float(stds[row]))
+                how = self.ring.device_rounding(leaf, float(bounds[row]), float(stds[row]))
                 share = vectors[row].astype(np.float64) * self.ring.shares[leaf]
                 steps = encode(share, how, key)
             if self.listener is not None:
