@@ -218,9 +218,7 @@ def test_a_clip_that_never_or_always_acts() -> None:
     assert warn_of_idle_clip([0.0, 0.4, 1.0]) is None
     assert "never acted" in str(warn_of_idle_clip([0.0, math.nan, 0.0]))
     assert "at least 99 % of the messages: " in str(warn_of_idle_clip([1.0, 0.995]))
-    assert str(warn_of_idle_clip([math.nan, 1.0])).startswith(
-        "in every round in which it is used the clip acted on"
-    )
+    assert str(warn_of_idle_clip([math.nan, 1.0])).startswith("in every round that uses the clip it acted on")
     assert "at least 99 % of the gradients of local steps: " in str(warn_of_idle_clip([1.0, 0.995], "step"))
     assert warn_of_idle_clip([1.0, 0.995], "example") is None  # usual: it asks for nothing
     assert "no gradient of an example was as long" in str(warn_of_idle_clip([0.0], "example"))
