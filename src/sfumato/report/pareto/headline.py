@@ -215,5 +215,7 @@ def _costs_of_points(swept: ParetoPage, score: str) -> str:
         for point in reversed(swept.points)
         if not math.isnan(value_of(point, score))
     ]
-    each = [f"{cost:.1f} points at {where}" if cost > 0 else f"none seen at {where}" for cost, where in costs]
+    each = [
+        f"{cost:.1f} points at {where}" if cost > 0 else f"nothing seen at {where}" for cost, where in costs
+    ]
     return f": the noise costs {text.join_names(each)}" if each else ""
