@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from sfumato.deployment.messages import (
     RoundPosition,
 )
 from sfumato.deployment.subtree import Subtree
+from sfumato.deployment.terms import DeploymentTerms
 from sfumato.errors import RunError, SfumatoError
 from sfumato.run_folder.metrics_table import METRICS_FILE, read_metrics
 from sfumato.schedule.faults.dropouts import PHASES, Attendance
@@ -71,6 +73,25 @@ MASKED_TWICE = MASKED_STAR | {
     "privacy": STAR["privacy"] | {"noise": {"multiplier": 1.1, "placement": {"device": 0.5, "edge": 0.5}}},
 }
 """Sessions of five devices have a sum of at least four."""
+
+
+def test_as_many_are_needed_in_a_masked_sum_as_the_account_counts(tmp_path: Path) -> None:
+    """Of devices two thirds, of edges all, though two thirds of six would be five."""
+    six = MASKED_TWICE | {"topology": {"kind": "tree", "edges": 6, "devices_per_edge": 5}}
+    with staged(six, tmp_path) as stage:
+        terms = stage.terms
+        assert [terms.fewest(node) for node in (terms.cloud, terms.edge(0))] == [6, 4]
+        assert [terms.may_lose_children(node) for node in (terms.cloud, terms.edge(0))] == [False, True]
+
+
+@pytest.mark.parametrize("children", range(2, 31))
+def test_so_many_may_side_with_the_aggregator_and_no_more(children: int) -> None:
+    """The most c with 2t > n + c and t - c >= 2: see `masked_hops`."""
+    for fewest in range(children // 2 + 1, children + 1):
+        said = SimpleNamespace(fewest=lambda node, t=fewest: t, children=lambda node: range(children))
+        found = DeploymentTerms.colluders(cast(DeploymentTerms, said), 0)
+        allowed = [c for c in range(children) if 2 * fewest > children + c and fewest - c >= 2]
+        assert found == max(allowed)
 
 
 def with_losses(document: dict[str, Any]) -> tuple[Spec, Silence]:

@@ -97,8 +97,8 @@ def test_without_such_a_run_the_commands_measure_both(run_folder: Make) -> None:
         (
             "all local steps are done",
             39.0,
-            "Adaptive control made 4 rounds of 156 of the spec's 160 local steps (8 rounds of 20): too few "
-            "are left.",
+            "Adaptive control made 4 rounds of 156 of the spec's 160 local steps (8 rounds of 20); the 4 "
+            "left are fewer than a round needs.",
         ),
         (
             "the privacy budget is spent",

@@ -118,7 +118,7 @@ class TestWords:
         assert f"Lowest ε towards an edge: 18 at k = 18.0 {trust}." in headline(page)
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
-        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards an edge, if not trusted"
+        assert figure["layout"]["xaxis"]["title"]["text"].startswith("ε towards an edge, if not trusted")
         assert "Not drawn: ε is ∞ for 120 of 200 devices towards their own edge, which they trust." in written
         assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
         mixed = [points[0], replace(points[1], raw_to_trusted_edge="0 of 200")]
@@ -132,7 +132,14 @@ class TestWords:
         page = swept(*points, keys=("k",), guess=0.103, silent=0.9, silent_name="the run in the folder quiet")
         said = headline(page)
         assert "Highest accuracy: 80.0 % at k = 8.0; guessing would give 10.3 %." in said
-        assert "Without noise accuracy is 90.0 % (the run in the folder quiet)." in said
+        assert (
+            "Without noise accuracy is 90.0 % (the run in the folder quiet): the noise costs 10.0 points at "
+            "k = 8.0 and 70.0 points at k = 2.0."
+        ) in said
+        over = swept(*points, keys=("k",), silent=0.8, silent_name="quiet")
+        assert "the noise costs 60.0 points at k = 2.0; no cost of the noise is seen at k = 8.0." in (
+            headline(over)
+        )
         assert "is not known" not in said
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
@@ -173,7 +180,7 @@ class TestPage:
         page = write_pareto_page(GRID, tmp_path / "report.html").read_text(encoding="utf-8")
         figures = list(figures_of(page).values())
         assert [figure["layout"]["xaxis"]["title"]["text"] for figure in figures] == [
-            "ε towards the cloud", "energy, J",
+            "ε towards the cloud, logarithmic", "energy, J",
         ]  # fmt: skip
         for figure in figures:
             go.Figure(figure)
@@ -237,8 +244,8 @@ class TestPage:
             encoding="utf-8"
         )
         (figure,) = figures_of(page).values()
-        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards the cloud"
-        assert figure["layout"]["yaxis"]["title"]["text"] == "ε towards an edge"
+        assert figure["layout"]["xaxis"]["title"]["text"] == "ε towards the cloud, logarithmic"
+        assert figure["layout"]["yaxis"]["title"]["text"] == "ε towards an edge, logarithmic"
 
     def test_with_nothing_to_set_against_each_other_it_says_so(self, tmp_path: Path) -> None:
         page = write_pareto_page(swept(), tmp_path / "report.html").read_text(encoding="utf-8")

@@ -115,8 +115,10 @@ def _rounds_sentence(run: RunFolder, ended: str) -> str:
     planned = f"{total} local steps ({text.how_many(training['rounds'], 'round')} of {each})"
     done = int(run.metrics["interval"].sum())
     if ended == ALL_STEPS_DONE and done < training["rounds"] * steps:
+        left = text.whole(training["rounds"] * steps - done)
         return (
-            f"Adaptive control made {rounds} of {text.whole(done)} of the spec's {planned}: too few are left."
+            f"Adaptive control made {rounds} of {text.whole(done)} of the spec's {planned}; the {left} left "
+            "are fewer than a round needs."
         )
     if ended == ALL_STEPS_DONE:
         return f"Adaptive control made {rounds} of the spec's {planned}."

@@ -10,7 +10,6 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
-    LOGARITHMIC,
     NO_GUARANTEE,
     Json,
     log_axis,
@@ -88,8 +87,6 @@ class ObjectiveAxis:
             high = 1.08 * max(ends) or 1.0
             ticks = _ticks(0.0, high) if finite else []
             layout |= {"range": [0.0, high], "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
-        if is_log:
-            layout["title"]["text"] += LOGARITHMIC
         if name.startswith(EPSILON_PREFIX):
             layout |= ticks_at_points(values, layout["range"], is_log=is_log)
         if len(finite) == len(found):

@@ -215,5 +215,8 @@ def _costs_of_points(swept: ParetoPage, score: str) -> str:
         for point in reversed(swept.points)
         if not math.isnan(value_of(point, score))
     ]
-    each = [f"{cost:.1f} points at {where}" if cost > 0 else f"none seen at {where}" for cost, where in costs]
-    return f": the noise costs {text.join_names(each)}" if each else ""
+    each = [f"{cost:.1f} points at {where}" for cost, where in costs if cost > 0]
+    unseen = [where for cost, where in costs if cost <= 0]
+    said = [f"the noise costs {text.join_names(each)}"] if each else []
+    said += [f"no cost of the noise is seen at {text.join_names(unseen)}"] if unseen else []
+    return f": {'; '.join(said)}" if said else ""

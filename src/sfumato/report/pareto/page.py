@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sfumato.report import formatting as text
-from sfumato.report.figures.figure import LEGEND, MARGIN, NEUTRAL, PALETTE, Figure, Json
+from sfumato.report.figures.figure import LEGEND, LOGARITHMIC, MARGIN, NEUTRAL, PALETTE, Figure, Json
 from sfumato.report.page.html import (
     PlacedFigures,
     bullet_list,
@@ -151,6 +151,8 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
     trust = note_on_trust(points, across)
     if trust:
         x.layout["title"]["text"] += ", if not trusted"
+    for axis in (x, y):
+        axis.layout["title"]["text"] += LOGARITHMIC if axis.layout.get("type") == "log" else ""
     look = _MarkerStyle.of(swept.keys, points)
     data = [] if all(on) else [_front_line(points, on, x, y)]
     for hue in dict.fromkeys(map(look.colour, points)):
