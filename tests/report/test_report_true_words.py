@@ -86,8 +86,8 @@ def test_the_guarantee_of_a_controlled_run_is_its_budget(run_folder: Make) -> No
     assert figure.title == "ε over rounds, towards cloud and edge 1"
     level = next(trace for trace in figure.data if trace["line"]["dash"] == "dot")
     assert level["y"] == [8.0, 8.0]
-    assert "ε, cloud" in comparison([one], [summarise(one)])
-    assert "8 (budget)" in comparison([one], [summarise(one)])
+    assert "ε, cloud" in comparison([one], [summarise(one)], [])
+    assert "8 (budget)" in comparison([one], [summarise(one)], [])
 
 
 def test_no_budget_towards_an_edge_is_stated_too_small(run_folder: Make) -> None:
@@ -161,7 +161,7 @@ def test_a_claimed_target_is_called_so_and_noise_is_given_as_used(run_folder: Ma
         run_folder("b", noisy("b", {"kind": "sources", "sources": sources, "calibrated_from": formula})),
         run_folder("c", noisy("c", {"kind": "multiplier", "multiplier": 1.9, "at": "step"})),
     ])  # fmt: skip
-    table = re.sub(r' data-title="[^"]*"', "", unescape(comparison(series, list(map(summarise, series)))))
+    table = re.sub(r' data-title="[^"]*"', "", unescape(comparison(series, list(map(summarise, series)), [])))
     assert "<td>Target ε</td><td>8</td><td>1 (claimed by a formula)</td><td>not set</td>" in table
     used = "<td>edges 0, 2: 3.2</td>"
     assert f"<td>Noise multipliers</td>{used}{used}<td>every device, at every local step: 1.9</td>" in table
@@ -169,7 +169,7 @@ def test_a_claimed_target_is_called_so_and_noise_is_given_as_used(run_folder: Ma
     silent = run_folder("d", quickstart_spec(name="d", protocol="hfl", privacy=None))
     series = (series[0], *load_series([silent]))
     assert "<td>8</td><td>not set</td>" in re.sub(
-        r' data-title="[^"]*"', "", comparison(series, list(map(summarise, series)))
+        r' data-title="[^"]*"', "", comparison(series, list(map(summarise, series)), [])
     )
     assert "<td>cloud</td><td>not set</td><td>not set</td>" in table  # other keys of noise stay
 
