@@ -29,9 +29,7 @@ def test_the_condition_of_the_proposition_is_said(changes: tuple[str, ...], says
 def test_a_claim_that_holds_says_it_too() -> None:
     report = account(load_spec("h2fdp-fmnist", ["privacy.noise.c2=1000"]), observer="cloud")
     (claim, *_) = [claim for claim in report.claims if claim.holds]
-    assert claim.why.startswith(
-        "the noise that this observer cannot take off is at least the formula's, and "
-    )
+    assert claim.why.startswith("the noise that this observer cannot take off suffices for the claimed ε;")
     assert "ε < c₁qL only and leaves c₁ open" in claim.why
 
 

@@ -53,6 +53,18 @@ def test_table_one_as_the_text_counts_it(case, total):
     assert {c.observer for c in found.claims if "Table I" in c.source} == {"cloud", "public"}
 
 
+def test_a_claim_that_holds_towards_the_cloud_says_what_the_cloud_meets():
+    """With two edges dividing by the root of all devices errs less than the cloud's view of each edge."""
+    found = report("c1", "topology.edges=2")
+    (cloud,) = [c for c in found.claims if c.observer == "cloud"]
+    (public,) = [c for c in found.claims if c.observer == "public"]
+    assert cloud.holds
+    assert public.holds
+    assert "the cloud meets every edge's message before the sum" in cloud.why
+    assert "only the sum of all noise" not in cloud.why
+    assert "this observer meets only the sum of all noise" in public.why
+
+
 def test_a_claim_fails_for_the_reason_given():
     cloud = next(c for c in report("c2").claims if c.observer == "cloud")
     assert not cloud.holds

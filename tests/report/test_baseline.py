@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,16 @@ def test_a_run_that_compresses_is_not_compared_with_one_that_does_not(run_folder
         run_folder("b", quickstart_spec(protocol="hfl"), frame=metrics(4)),
     ]
     assert costs_of_noise(load_series(folders)) == []
+
+
+def test_the_twin_that_was_trained_for_a_run_comes_before_a_newer_one(run_folder: Any) -> None:
+    for name, protocol in (("one", "h2fdp"), ("one-without-noise", "hfl"), ("other-without-noise", "hfl")):
+        folder = run_folder(name, quickstart_spec(name=name, protocol=protocol), frame=metrics(4))
+        os.utime(folder, (1e9, 1e9 if name == "one-without-noise" else 2e9))
+    (one,) = load_series([folder.parent / "one"])
+    twin = twin_of(one)
+    assert twin is not None
+    assert twin.folder.name == "one-without-noise"
 
 
 MOVES = {"kind": "tree", "edges": 2, "devices_per_edge": 3, "moves": {"rate": 0.5}}

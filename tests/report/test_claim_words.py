@@ -31,7 +31,7 @@ def test_two_readings_of_one_source_are_not_one_range() -> None:
     by_text = [claim(f"{place}2 pi^2 alpha/sigma^2", value, 20.0) for value in (10.59, 17.58)]
     (said,) = claims_sentence([*by_rdp, *by_text], LABELS)
     assert "gives more than one ε, by counts × RDP (as the paper's figures are made) and 2π²α/σ² (by " in said
-    assert said.endswith("the paper's text); neither is proved.")
+    assert said.endswith("the paper's text); none of them is proved.")
     cells = re.findall("<td[^>]*>(.*?)</td>", claims_by_reading([*by_rdp, *by_text], LABELS))
     assert cells == ["the public", "5.25 to 8.182: not proved", "10.59 to 17.58: not proved", "20"]
     holding = [claim(f"{place}2 pi^2 alpha/sigma^2", 30.0, 20.0)]
@@ -40,6 +40,19 @@ def test_two_readings_of_one_source_are_not_one_range() -> None:
     cells = re.findall("<td[^>]*>(.*?)</td>", claims_by_reading([*by_rdp, *holding], LABELS))
     assert cells[1:3] == ["5.25 to 8.182: not proved", "30: proved"]
     assert claims_by_reading(by_rdp, LABELS) == ""
+
+
+def test_formulas_for_different_units_are_one_range() -> None:
+    """HDP divides by the root of how many devices an edge has, which differs from edge to edge."""
+    place = "HDP Sec. V, rule of Case 3, C1: ε/"
+    both = [
+        Claim(f"{place}√{count}", f"device:{unit}", "public", claimed, 2.0, "", stated=False)
+        for unit, count, claimed in ((0, 30, 12.24), (1, 40, 10.6))
+    ]
+    assert claims_sentence(both, LABELS) == [
+        "HDP Sec. V, rule of Case 3 would claim ε = 10.6 to 12.24; it holds. Provable: 2 towards the public."
+    ]
+    assert claims_by_reading(both, LABELS) == ""
 
 
 def test_what_a_paper_states_of_the_cloud_is_told_apart_from_where_its_rule_is_applied() -> None:

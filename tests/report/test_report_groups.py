@@ -73,7 +73,7 @@ def test_example_2_worker_by_worker(grouped: Make) -> None:
     assert 10 ** exact[0, 2] == pytest.approx(2.943, abs=1e-3)  # two
     assert exact[1, 0] == exact[0, 1]
     assert figure.data[0]["x"][1] == "device:1 (in groups 0 and 1)"
-    charged = "1 group away · 2 releases · charged: all that is seen depends on"
+    charged = "1 group away · 2 releases · charged: all that the observer's view is made from"
     assert figure.data[0]["customdata"][0][2].startswith(charged)
     labels = [button["label"] for button in figure.layout["updatemenus"][0]["buttons"]]
     assert labels[0] == "rigorous"

@@ -152,7 +152,8 @@ def test_the_heatmap_names_its_pairs(run_folder: Make, tmp_path: Path) -> None:
     assert light["z"][0][3] is None
     hover = dark["hovertext"][1][3]
     for words in ("unit device:40, observer edge:1", "ε = 71.3",
-                  "releases 30 · charged: all that is seen depends on", "composed: on a grid, rounded up",
+                  "releases 30 · charged: all that the observer's view is made from",
+                  "composed: on a grid, rounded up",
                   "stands for 80 pairs", "δ 1e-05", "noise is all that"):  # fmt: skip
         assert words in hover
     assert "worst of 2 classes of pairs; the least ε is 6.3" in dark["hovertext"][1][5]

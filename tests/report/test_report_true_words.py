@@ -21,6 +21,7 @@ from sfumato.report.figures.curves import score_figures
 from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.figures.figure import EPSILON_ENDS, epsilon_shade
 from sfumato.report.page.comparison import best_runs, comparison
+from sfumato.report.page.differences import differences_table
 from sfumato.report.page.html import PlacedFigures
 from sfumato.report.page.sections import page_of
 from sfumato.report.results.network import read_network
@@ -161,16 +162,14 @@ def test_a_claimed_target_is_called_so_and_noise_is_given_as_used(run_folder: Ma
         run_folder("b", noisy("b", {"kind": "sources", "sources": sources, "calibrated_from": formula})),
         run_folder("c", noisy("c", {"kind": "multiplier", "multiplier": 1.9, "at": "step"})),
     ])  # fmt: skip
-    table = re.sub(r' data-title="[^"]*"', "", unescape(comparison(series, list(map(summarise, series)), [])))
+    table = re.sub(r' data-title="[^"]*"', "", unescape(differences_table(series)))
     assert "<td>Target ε</td><td>8</td><td>1 (claimed by a formula)</td><td>not set</td>" in table
     used = "<td>edges 0, 2: 3.2</td>"
     assert f"<td>Noise multipliers</td>{used}{used}<td>every device, at every local step: 1.9</td>" in table
     assert "How noise is stated" not in table
     silent = run_folder("d", quickstart_spec(name="d", protocol="hfl", privacy=None))
     series = (series[0], *load_series([silent]))
-    assert "<td>8</td><td>not set</td>" in re.sub(
-        r' data-title="[^"]*"', "", comparison(series, list(map(summarise, series)), [])
-    )
+    assert "<td>8</td><td>not set</td>" in re.sub(r' data-title="[^"]*"', "", differences_table(series))
     assert "<td>cloud</td><td>not set</td><td>not set</td>" in table  # other keys of noise stay
 
 

@@ -52,7 +52,7 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
     best = rigorous_bound(plan, pair, unit, delta)
     why = _why_of_record(plan, best) if unit != "device" else _why_of_device(plan, pair)
     if claim_holds(claimed, best.epsilon):
-        why = "the noise that this observer cannot take off is at least the formula's, and is enough here."
+        why = "the noise that this observer cannot take off suffices for the claimed ε."
     observer, why = plan.releases.party_name(pair.observer), f"{why.removesuffix('.')}; {condition}."
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
 

@@ -180,9 +180,14 @@ def _claimed_noisers(plan: TreePlan, pair: PairClass, noisers: Noisers) -> float
 
 def _explain_that_it_holds(plan: TreePlan, pair: PairClass) -> str:
     """Clauses on the noise that this observer meets, where the claim holds."""
-    if pair.relation.kind != "own-edge":
+    if pair.relation.kind == "public":
         return (
             "this observer meets only the sum of all noise; the noise of whoever is not honest is lost (D1); "
+            f"{_ERRS_ON_THE_SAFE_SIDE}"
+        )
+    if pair.relation.kind != "own-edge":
+        return (
+            f"{_what_others_meet(plan, pair)}, at most the noise that the paper counts; yet "
             f"{_ERRS_ON_THE_SAFE_SIDE}"
         )
     edge, drawn = plan.tree.tiers[-1].name, plan.participants.drawn[plan.tree.leaf_of(pair.unit)]
@@ -193,24 +198,30 @@ def _explain_that_it_holds(plan: TreePlan, pair: PairClass) -> str:
     )
 
 
+def _what_others_meet(plan: TreePlan, pair: PairClass) -> str:
+    """A clause on what the cloud, or a device that is elected supernode, receives, and on the noise in it."""
+    edge = plan.tree.tiers[-1].name
+    if pair.relation.kind == "peer":
+        return (
+            f"a device that is elected supernode meets the sum of its {edge}'s devices before any noise of "
+            "the supernode (D6)"
+        )
+    if plan.releases.hop(0) != "plain":
+        return "the cloud meets the sum before its own noise, which protects nobody from it (D1)"
+    below = plan.tree.tiers[1].name if plan.tree.depth > 1 else "device"
+    return (
+        f"the cloud meets every {below}'s message before the sum, with the noise from that {below} only "
+        "(D1, D3)"
+    )
+
+
 def _explain_claim(plan: TreePlan, pair: PairClass, claimed: float, rigorous: float) -> str:
     """Clauses on why the claim of ε ``claimed`` holds, or which steps of it do not; ``rigorous``: our ε."""
     if claim_holds(claimed, rigorous):
         return _explain_that_it_holds(plan, pair)
     reasons, edge = [], plan.tree.tiers[-1].name
-    below = plan.tree.tiers[1].name if plan.tree.depth > 1 else "device"
-    if pair.relation.kind == "cloud":
-        reasons.append(
-            "the cloud meets the sum before its own noise, which protects nobody from it (D1)"
-            if plan.releases.hop(0) != "plain"
-            else f"the cloud meets every {below}'s message before the sum, with the noise from that {below} "
-            "only (D1, D3)"
-        )
-    elif pair.relation.kind == "peer":
-        reasons.append(
-            f"a device that is elected supernode meets the sum of its {edge}'s devices before any noise of "
-            "the supernode (D6)"
-        )
+    if pair.relation.kind in ("cloud", "peer"):
+        reasons.append(_what_others_meet(plan, pair))
     elif pair.relation.kind != "public":
         reasons.append(
             f"without secure aggregation the {edge} meets every device's message by itself, with no noise "

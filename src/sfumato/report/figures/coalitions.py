@@ -282,6 +282,7 @@ def _coalition_figure(
     return Figure(
         title="ε towards colluding devices",
         caption=f"The worst coalition of each size that was found{delta}."
+        + (" At 0: the edge alone." if any(0 in sizes for _, sizes, _ in lines) else "")
         + (" Where a line ends there is no guarantee." if ends else ""),
         description="ε towards coalitions of devices by their number. " + " ".join(described),
         data=data,

@@ -22,6 +22,7 @@ from sfumato.report.figures.figure import (
     round_axis,
 )
 from sfumato.report.results.comparability import relation_of
+from sfumato.report.results.network import GroupNetwork
 from sfumato.report.results.observer_labels import watched_title
 from sfumato.report.results.series import FloatArray, Series
 from sfumato.report.results.summary import unit_of_run
@@ -100,7 +101,7 @@ def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], tit
         caption=(
             f"Privacy loss up to each round: the largest ε of a {lines[0].unit} towards the observer"
             f"{_notes(lines, series)}, at δ = {deltas}."
-            f"{_note_on_rounds(lines)}{_note_on_budget(lines)}"
+            f"{_note_on_watched_worker(lines, series)}{_note_on_rounds(lines)}{_note_on_budget(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -155,6 +156,15 @@ def _note_on_rounds(lines: Sequence[_EpsilonLine]) -> str:
         " ε is not computed after every round: in between a curve has the value of the next round that has "
         "one, which no round before it exceeds."
     )
+
+
+def _note_on_watched_worker(lines: Sequence[_EpsilonLine], series: Sequence[Series]) -> str:
+    """A sentence on why the single observer of a single run over groups is a certain worker; else ""."""
+    one = series[lines[0].number]
+    chosen = isinstance(one.network.shape, GroupNetwork) and not one.first.spec_dict.get("watch")
+    if len(lines) > 1 or not chosen:
+        return ""
+    return f" Towards no other worker the largest ε is larger in the end than towards {lines[0].observer}."
 
 
 def _is_stepped(line: _EpsilonLine) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     EPSILON_COLOURS,
@@ -32,8 +34,8 @@ _OF_THE_PLAN = (
 
 
 _IN_WORDS = {
-    "flow": "all that is seen depends on",
-    "cut": "what is seen",
+    "flow": "all that the observer's view is made from",
+    "cut": "only what the observer receives",
     "min-cost": "the cheapest set found",
     "gdp": "exact for Gaussian noise",
     "pld": "on a grid, rounded up",
@@ -43,6 +45,10 @@ _IN_WORDS = {
 """Names that files give to bounds (what is charged), methods (how ε is composed) and relations (what the
 unit does in the world that is compared), in words.
 """
+
+
+_IN_COLUMNS = re.compile(r"; (?:zero-out|remove|replace), composed by [\w-]+")
+"""What reasons say of the relation and the composition, which have columns of their own."""
 
 
 def guarantees_html(
@@ -248,8 +254,7 @@ def _guarantee_table(matrix: Matrix, delta: float, *, controlled: bool) -> str:
         rows.append((
             matrix.rows[r].title, matrix.columns[c].title, text.whole(cell.pairs),
             "not computed" if least is None else text.epsilon(least), text.epsilon(cell.epsilon),
-            worst.releases, in_words(worst.bound), in_words(worst.method), in_words(worst.neighbours),
-            worst.why,
+            *_what_is_charged(worst), in_words(worst.neighbours), _IN_COLUMNS.sub("", worst.why),
         ))  # fmt: skip
     heads = ["class", "observer", "pairs", "least ε", "largest ε", "releases", "charged", "composed"]
     return text.html_table(
@@ -260,6 +265,13 @@ def _guarantee_table(matrix: Matrix, delta: float, *, controlled: bool) -> str:
         "Every pair is in privacy.json",
         numeric=(2, 3, 4, 5),
     )
+
+
+def _what_is_charged(row: Guarantee) -> tuple[str, str, str]:
+    """How many releases are charged, which, and how they are composed; dashes where there is no guarantee."""
+    if row.epsilon == math.inf:
+        return "–", "–", "–"
+    return text.whole(row.releases), in_words(row.bound), in_words(row.method)
 
 
 def in_words(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from sfumato.privacy.claim import Claim
@@ -59,12 +60,16 @@ def claims_by_reading(claims: Sequence[Claim], labels: ObserverLabels) -> str:
 
 
 def _readings(claims: Sequence[Claim]) -> dict[str, list[Claim]]:
-    """Claims of one place of a paper by formula, in their order; {} where they are of rounds instead."""
+    """Claims of one place of a paper by formula, in their order.
+
+    {} where they are of rounds instead, or where each pair has one formula.
+    """
     found: dict[str, list[Claim]] = {}
-    if not any(claim.one_round for claim in claims):
-        for claim in claims:
-            found.setdefault(formula_in_words(claim.source), []).append(claim)
-    return found
+    for claim in claims:
+        found.setdefault(formula_in_words(claim.source), []).append(claim)
+    pairs = Counter((claim.unit, claim.observer) for claim in claims)
+    told = not any(claim.one_round for claim in claims) and max(pairs.values(), default=0) > 1
+    return found if told else {}
 
 
 def _table_of_readings(source: str, readings: Mapping[str, Sequence[Claim]], names: PairNames) -> str:
@@ -117,7 +122,9 @@ def _sentence_on_readings(source: str, readings: Mapping[str, Sequence[Claim]]) 
     """A sentence on a claim that a paper states by several formulas, whose ε are in a table."""
     (first, *_), every = readings.values(), [claim for claims in readings.values() for claim in claims]
     proved = held_in_words(first[0])[0]
-    verdict = f"the table says where each {proved}" if any(c.holds for c in every) else f"neither {proved}"
+    verdict = (
+        f"the table says where each {proved}" if any(c.holds for c in every) else f"none of them {proved}"
+    )
     by = text.join_names([f"{formula}{origin_in_words(formula)}" for formula in readings])
     return f"{source} gives more than one ε, by {by}; {verdict}."
 

@@ -223,10 +223,16 @@ def twin_in(place: Path, one: Series) -> Series | None:
 
 
 def _twins_in(place: Path, series: Sequence[Series], own: Collection[Path]) -> list[Series | None]:
-    """`twin_in` of each run; folders are read until all that have noise have one, those ``own`` never."""
+    """`twin_in` of each run; folders are read until all that have noise have one, those ``own`` never.
+
+    Of several twins one that ``run --baseline`` trained for one of the runs comes first.
+    """
     found: list[Series | None] = [None] * len(series)
     wanted = [number for number, one in enumerate(series) if has_noise(one.first.spec_dict)]
-    for folder in folders_in(place, own) if wanted else ():
+    baselines = {baseline_folder(one.folder.resolve()) for one in series}
+    for folder in sorted(
+        folders_in(place, own) if wanted else (), key=lambda folder: folder.resolve() not in baselines
+    ):
         twin = _finished_twin(folder, [series[number] for number in wanted])
         if twin is not None:
             fitting = [number for number in wanted if costs_of_noise([series[number], twin])]

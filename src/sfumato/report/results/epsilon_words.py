@@ -14,8 +14,8 @@ from sfumato.rounding import certainty, number
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
 _ALMOST_CERTAIN = "almost certain"
-_CALLED_STRONG = "ε ≤ 1 has been called strong"
-"""By Ponomareva et al., How to DP-fy ML (2023), section 5, for all data of a person (docs/epsilon.md)."""
+_CALLED_STRONG = "Ponomareva et al. 2023 call ε ≤ 1 strong"
+"""How to DP-fy ML, section 5, for all data of a person (docs/epsilon.md)."""
 _WEAK = 5.0  # of ε: even odds become 148 to 1
 
 

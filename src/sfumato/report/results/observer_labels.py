@@ -187,11 +187,11 @@ class GroupLabels(ObserverLabels):
         return super()._coalition_text(self.groups.titled(coalition))
 
     def observer_title(self, observer: str) -> str:
-        """A master by its name; a worker with its groups, as ``worker 26, of group 1``."""
+        """A master by its name; a worker with its groups, as ``worker 26 of group 1``."""
         name = parties_in_words(self.groups.titled(observer)).replace("device", "worker")
         mine = self._groups_of(observer) if observer.startswith("device:") else []
         listed = join_names(list(map(str, mine)))
-        return f"{name}, of {pluralise('group', len(mine))} {listed}" if mine else name
+        return f"{name} of {pluralise('group', len(mine))} {listed}" if mine else name
 
     def _party_column(self, unit: str, observer: str) -> Column:
         """The column for the master or worker ``observer``, by how many groups away from those of ``unit`` it
