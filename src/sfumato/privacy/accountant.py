@@ -57,6 +57,7 @@ from sfumato.privacy.sampling import (
     is_poisson,
     is_visible_mixture,
     merged_terms,
+    squared_mu_of_term,
 )
 
 _AS_GOOD_AS_CERTAIN = 1e-3
@@ -264,7 +265,7 @@ def composed_epsilon(
     ordered = _merged_in_order(tuple(terms))
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
     if is_drawn and known < math.inf and _is_surely_above(ordered, known, delta, roughly):
-        most = _with_draws_seen(ordered, delta)
+        most = _with_draws_seen(ordered, delta, roughly)
         if roughly or most <= _with_draws_seen(_not_drawn(ordered), delta) * (1 + _AS_GOOD_AS_CERTAIN):
             return most, "gdp"
     return _composed(ordered, neighbours, delta, roughly)
@@ -280,12 +281,15 @@ def _is_surely_above(terms: tuple[GaussianTerm, ...], epsilon: float, delta: flo
     """Whether a part of ``terms`` alone has a larger ε than ``epsilon`` at ``delta``; ``False`` proves
     nothing.
 
-    The part is the terms without sampling. With ``roughly`` two more parts are tried: the terms without
-    sampling and those whose draws the observer sees, together; and a single release under a hidden draw.
+    The part is the terms without sampling, and before these the one of them that contributes most: whoever
+    leaves the others out learns no more, so what it shows is so. With ``roughly`` two more parts are tried:
+    the terms without sampling and those whose draws the observer sees, together; and a single release under a
+    hidden draw.
     """
-    sure = _not_drawn(terms, or_seen=roughly)
-    if sure and not is_within_when_told(sure, epsilon, delta):
-        return True
+    if sure := _not_drawn(terms, or_seen=roughly):
+        first = max(sure, key=lambda term: term.count * term.rate * squared_mu_of_term(term))
+        if not (is_within_when_told((first,), epsilon, delta) and is_within_when_told(sure, epsilon, delta)):
+            return True
     return roughly and any(delta_of_one_release(term, epsilon) > delta * _SURELY for term in terms)
 
 
@@ -300,9 +304,13 @@ def is_seen(draw: Sampling | None) -> bool:
 
 
 @cache
-def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float) -> float:
-    """The ε of merged ``terms`` at ``delta`` for an observer who is told every draw; every result is kept."""
-    return _revealed_draws(terms).epsilon(delta)
+def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float, roughly: bool = False) -> float:
+    """The ε of merged ``terms`` at ``delta`` for an observer who is told every draw; every result is kept.
+
+    ``roughly``: it may be larger, since values of μ² are rounded up (`RevealedDraws.of`).
+    """
+    mixture = RevealedDraws.of(terms, roughly=True) if roughly else _revealed_draws(terms)
+    return mixture.epsilon(delta)
 
 
 @cache

@@ -123,24 +123,26 @@ class ExposureProblem:
         sums: Counter[ChargedSum] = Counter()
         if not self._is_target_upstream:
             return sums
-        tainted = np.zeros(self.kinds.group_count, dtype=np.bool_)
+        before = bytes(self.kinds.group_count)  # a mask of the hidden groups that are reached: none
         stops = sorted(set(exposed.tolist()) - {0})
         number = 0
         for stop in stops:  # up to there the same groups are exposed
             open_now = exposed > number
+            exposed_now = open_now.tobytes()
             while number < stop:
                 block = self.blocks[number]
-                key = (self.unit, block.era, block.merges, tainted.tobytes(), open_now.tobytes())
+                key = (self.unit, block.era, block.merges, before, exposed_now)
                 if key not in self.sums_of_blocks:
-                    self.sums_of_blocks[key] = self._sums_of_block(block, tainted, open_now)
+                    tainted = np.frombuffer(before, dtype=np.bool_)
+                    rows, reached = self._sums_of_block(block, tainted, open_now)
+                    self.sums_of_blocks[key] = rows, reached.tobytes()
                 rows, after = self.sums_of_blocks[key]
-                settled = np.array_equal(after, tainted)
-                times = min(stop, int(self.alike[number])) - number if settled else 1
+                times = min(stop, int(self.alike[number])) - number if after == before else 1
                 for row in rows:
                     sums[row] += times
                     if row.own and block.length > 1:
-                        sums[row._replace(linking=0)] += times * (block.length - 1)
-                tainted = after
+                        sums[ChargedSum(row.group, row.era, True, 0)] += times * (block.length - 1)
+                before = after
                 number += times
         return sums
 
@@ -157,12 +159,11 @@ class ExposureProblem:
         if not (block.merges and reached.any()):
             return np.zeros(len(reached))
         bridges = self.bridges[block.era]
-        group, start, size = bridges.groups, bridges.first, bridges.size
+        group = bridges.groups
         if not len(group):
             return np.zeros(len(reached))
-        linked = size * np.logical_or.reduceat(reached[group], start)
-        of_each = np.repeat(linked, np.diff(start, append=len(group)))
-        return np.bincount(group, of_each, len(reached)).astype(np.float64)
+        linked = bridges.size * np.logical_or.reduceat(reached[group], bridges.first)
+        return np.bincount(group, linked[bridges.kind_at], len(reached)).astype(np.float64)
 
     def _sums_of_block(
         self, block: Block, tainted: npt.NDArray[np.bool_], open_now: npt.NDArray[np.bool_]

@@ -99,9 +99,9 @@ class GroupReleases(GroupFacts):
 
     def _worst_view(self, coalition: Sequence[Party]) -> CoalitionView:
         """What ``coalition`` receives in the first era, with single messages wherever any era shows them."""
-        views = [self.view(coalition, era.first_epoch) for era in self.eras]
-        single = frozenset().union(*(view.single for view in views))
-        return replace(views[0], single=single, summed=views[0].summed - single)
+        first, *others = [self.view(coalition, era.first_epoch) for era in self.eras]
+        single = first.single.union(*(view.single for view in others))
+        return replace(first, single=single, summed=first.summed - single) if others else first
 
     def seen_steps(self, coalition: Sequence[Party]) -> IntArray:
         """For every group the last step whose release ``coalition`` sees, int64 ``[groups]``; 0 for none."""

@@ -120,6 +120,12 @@ class Bridges:
     first: IntArray
 
     @cached_property
+    def kind_at(self) -> IntArray:
+        """The number of the kind of each of ``groups``, int64, of the shape of ``groups``."""
+        counts = np.diff(self.first, append=len(self.groups))
+        return np.repeat(np.arange(len(self.first)), counts)
+
+    @cached_property
     def into(self) -> dict[int, list[tuple[float, int]]]:
         """By group, its kinds of linking workers: how many workers, and their other groups `as_bits`."""
         found: dict[int, list[tuple[float, int]]] = {}

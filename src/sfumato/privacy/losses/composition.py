@@ -35,6 +35,7 @@ from sfumato.privacy.losses.moments import Moments, moments_of
 
 _LOG_OUTSIDE = -46.0  # logarithm of the probability of what is left out on either side of the window
 _LIKELY_TILT = 17  # place among the candidates of θ = 2.5, near which most are best
+_MOST_KEPT = 4  # tilts of a composition
 _LARGE = 700.0  # e to this power is a float
 _UNIT = float(np.finfo(np.float64).eps)
 _POINTS_AT_ONCE = 1 << 11  # of a composition, from the largest loss on, as far as they are needed
@@ -182,7 +183,7 @@ class LossComposition:
             interval: of the grid of all of them, in nats.
         """
         self._parts, self._interval = parts, interval
-        self._at = lru_cache(maxsize=4)(self._composed)
+        self._found: dict[int, _Tilted] = {}
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on δ, in [0, 1], at ``epsilon`` >= 0."""
@@ -241,6 +242,18 @@ class LossComposition:
     def _moments(self) -> list[tuple[Moments, int]]:
         """The moments of every part, with the number of such releases: they may be more than are kept."""
         return [(moments_of(part, self._interval), count) for part, count in self._parts]
+
+    def _at(self, number: int) -> _Tilted:
+        """The composition tilted by the candidate θ with that ``number``; the last four are kept.
+
+        No cache of `functools` keeps them: it would refer to this object, whose large arrays would then stay
+        until cycles are looked for.
+        """
+        if number not in self._found:
+            if len(self._found) == _MOST_KEPT:
+                del self._found[next(iter(self._found))]
+            self._found[number] = self._composed(number)
+        return self._found[number]
 
     def _composed(self, number: int) -> _Tilted:
         """Compose all parts, tilted by the candidate θ with that ``number`` among those of `_powers`."""

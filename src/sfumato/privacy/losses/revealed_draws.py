@@ -11,7 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -28,6 +28,7 @@ from sfumato.privacy.sampling import (
 
 _MOST_ATOMS = 1 << 14
 _ATOMS_ON_GRID = 1 << 12
+_ROUGH_CELLS = 1 << 8
 _NEGLIGIBLE = 1e-30
 _TOLERANCE = 1e-12  # of ε, relative
 _MANY_ATOMS = 512  # with more, ε is first found of fewer
@@ -51,11 +52,17 @@ class RevealedDraws:
     method: Method = "gdp"
 
     @classmethod
-    def of(cls, terms: Sequence[GaussianTerm]) -> RevealedDraws:
+    def of(cls, terms: Sequence[GaussianTerm], *, roughly: bool = False) -> RevealedDraws:
         """The mixture over all outcomes of the draws of ``terms``, for an observer that sees every draw.
 
         Without terms its only μ² is 0; with a term without noise, whatever its rate, it is ∞.
+
+        Args:
+            terms: what is composed.
+            roughly: round values of μ² up to a grid of 256 cells at every sum of many: quick, and as δ grows
+                with μ² no δ is too small.
         """
+        add = partial(_sum_on_grid, cells=_ROUGH_CELLS) if roughly else _sum
         several = [term for term in terms if _has_outcomes(term)]
         terms = [term for term in terms if not _has_outcomes(term)]
         certain = math.fsum(term.count * squared_mu_of_term(term) for term in terms if term.rate == 1)
@@ -68,7 +75,7 @@ class RevealedDraws:
                 counts[squared_mu_of_term(term), term.rate] += term.count
         for (square, rate), count in sorted(counts.items()):
             times, weights, beyond = _binomial(count, rate)
-            squares, probabilities, above = _sum(squares, probabilities, square * times, weights)
+            squares, probabilities, above = add(squares, probabilities, square * times, weights)
             lost += beyond + above
         for term in several if certain < math.inf else ():
             values, weights, beyond = _repeated(outcomes_told(term), term.count)
@@ -100,7 +107,7 @@ class RevealedDraws:
             return math.inf
         if len(self.squares) == 1:
             return gaussian.epsilon(delta=delta - self.lost, mu=math.sqrt(self.squares[0]))
-        return 0.0 if self.is_within(0.0, delta) else self._root(delta, _TOLERANCE)
+        return self._root(delta, _TOLERANCE)
 
     @cached_property
     def _with_fewer_atoms(self) -> RevealedDraws:
@@ -123,23 +130,30 @@ class RevealedDraws:
         return max(0.0, mu * (mu / 2 - float(special.ndtri(delta))))
 
     def _root(self, delta: float, tolerance: float) -> float:
-        """The least ε with at most ``delta``, which is above 0; never too small.
+        """The least ε ≥ 0 with at most ``delta``; never too small.
 
         Newton's iteration on ln δ, which ends at an ε that was evaluated and has at most ``delta``. Where a
-        tangent leads out of the interval that is known to hold the root, it is halved.
+        tangent leads out of the interval that is known to hold the root, it is halved. ε = 0 is evaluated
+        only if no larger ε has shown that its δ is above ``delta``.
 
         Args:
-            delta: δ in (0, 1), less than that of ε = 0.
+            delta: δ in (0, 1), above what is ``lost``.
             tolerance: relative distance from the root.
         """
-        low, high, place, steps = 0.0, math.inf, self._start(delta), 0
+        low, high, place, steps, is_positive = 0.0, math.inf, self._start(delta), 0, False
         while True:
             excess, fall = self._excess_and_fall(place, delta)
             low, high = (place, high) if excess > 0 else (low, place)
+            is_positive |= excess > 0
             move = excess / fall if fall > 0 else math.nan
-            if high < math.inf and (high - low <= tolerance * high or 0 <= -move <= tolerance * high):
-                return high
+            ends = high < math.inf and (high - low <= tolerance * high or 0 <= -move <= tolerance * high)
             place += move + tolerance * place / 2  # rather too large: the next one may be the last
+            if not is_positive and (ends or not place > 0 or steps > _MOST_TANGENTS):
+                if self.is_within(0.0, delta):
+                    return 0.0
+                is_positive = True
+            if ends:
+                return high
             if not low < place < high or steps > _MOST_TANGENTS:
                 place = (low + high) / 2 if high < math.inf else 2 * low + 1
             steps += 1
@@ -200,26 +214,28 @@ def _sum_of_both(one: _Sums, other: _Sums) -> _Sums:
     return values, weights, one[2] + other[2] + beyond
 
 
-def _sum_on_grid(values: Array, weights: Array, shifts: Array, chances: Array) -> tuple[Array, Array, float]:
-    """Convolve two distributions, with both variables rounded up to one grid of 4096 cells if sums are too
-    many.
+def _sum_on_grid(
+    values: Array, weights: Array, shifts: Array, chances: Array, cells: int = _ATOMS_ON_GRID
+) -> tuple[Array, Array, float]:
+    """Convolve two distributions, with both variables rounded up to one grid if sums are too many.
 
     Args:
         values: of the first variable, ascending.
         weights: their probabilities.
         shifts: values of the second variable, ascending.
         chances: their probabilities.
+        cells: of the grid; so many sums are kept as they are.
 
     Returns:
         Values, probabilities, and the probability of values beyond those kept.
     """
-    if len(values) * len(shifts) <= _ATOMS_ON_GRID:
+    if len(values) * len(shifts) <= cells:
         return _sum(values, weights, shifts, chances)
-    step = (values[-1] - values[0] + shifts[-1] - shifts[0]) / _ATOMS_ON_GRID
+    step = (values[-1] - values[0] + shifts[-1] - shifts[0]) / cells
     parts: list[Array] = []
     for places, masses in ((values, weights), (shifts, chances)):
-        cells = np.ceil((places - places[0]) / step).astype(np.int64)
-        parts.append(np.bincount(cells, masses).astype(np.float64))
+        steps = np.ceil((places - places[0]) / step).astype(np.int64)
+        parts.append(np.bincount(steps, masses).astype(np.float64))
     together = np.convolve(parts[0], parts[1])
     return _without_negligible_ends(values[0] + shifts[0] + step * np.arange(len(together)), together)
 
