@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployed_parties import answers, staged
+from deployed_parties import Stage, answers, staged
 from losing_devices import model_of
 from rehearsals import (
     STAR,
@@ -63,6 +63,12 @@ class Choosing(SystemRandomness):
 
     def chosen(self, *_: object) -> IntArray:
         return self.places
+
+
+def question_to(edge: int, stage: Stage) -> bytes:
+    """What the cloud asks an edge in the first round."""
+    asked = stage.cloud().ask(0, model_of(stage))
+    return next(data for data in asked if parse_frame(data).recipient == edge)
 
 
 @pytest.mark.usefixtures("no_report")
@@ -211,9 +217,7 @@ def test_a_message_that_is_too_long_is_refused_whether_it_counts_or_not(
     with staged(EDGES, tmp_path) as stage:
         terms, edge = stage.terms, stage.terms.edge(0)
         stage.edge(edge)._randomness = Choosing(*places)
-        question = next(
-            data for data in stage.cloud().ask(0, model_of(stage)) if parse_frame(data).recipient == edge
-        )
+        question = question_to(edge, stage)
         asked = stage.edge(edge).receive(question)[0]
         hostile = parse_frame(asked).recipient
         assert hostile == next(iter(terms.children(edge)))
@@ -254,9 +258,7 @@ def test_a_draw_stays_over_restarts_for_all_aggregations_of_its_round(tmp_path: 
     with staged(EDGES, tmp_path) as stage:
         terms, edge = stage.terms, stage.terms.edge(0)
         stage.edge(edge)._randomness = Choosing(0, 2)
-        (question, *_) = [
-            data for data in stage.cloud().ask(0, model_of(stage)) if parse_frame(data).recipient == edge
-        ]
+        question = question_to(edge, stage)
         assert len(stage.edge(edge).receive(question)) == 4
         kept = []
         for _ in range(terms.last + 1):
