@@ -111,7 +111,7 @@ def test_devices_and_nodes_add_noise_of_that_scale(tmp_path: Path) -> None:
         terms, position = stage.terms, RoundPosition(0, 0)
         zeros = np.zeros(terms.parameters, np.float32)
         std = float(terms.plan.device_stds_of(0, np.array([0]))[0])
-        how = terms.grid(position).device(0, 1.0, std)
+        how = terms.grid(position).device_rounding(0, 1.0, std)
         values = np.concatenate(
             [
                 noised_message(terms, 0, position, zeros, SystemRandomness().noise_key(position, b""))

@@ -97,7 +97,7 @@ def test_the_cloud_of_a_star_sees_every_device_with_its_noise(tmp_path: Path) ->
         assert sorted(frame.sender for frame in dump) == list(range(terms.cloud))
         seen = [decode_answer(frame.payload, terms.parameters)[2] for frame in dump]
         assert np.array_equal(released, sum(seen))
-        how = terms.grid(terms.at(0)).device(0, 1.0, 1.0)
+        how = terms.grid(terms.at(0)).device_rounding(0, 1.0, 1.0)
         for (
             steps
         ) in seen:  # a message without noise is at most as long as its bound, and noise is much longer

@@ -113,14 +113,14 @@ def averages_on_the_grid(
 
 
 def merged_one_by_one(self: GroupOperations, models: Tensor) -> Tensor:
-    """`GroupOperations.merged`, which takes the mean for every class by itself, as workers do."""
+    """`GroupOperations.mean_of_groups`, which takes the mean for every class by itself, as workers do."""
     return torch.stack([mean_of_groups(models[own]) for own in self.plan.groups.classes.groups])
 
 
 def put_groups_on_the_grid(patch: pytest.MonkeyPatch) -> None:
     """Let `run` of groups send whole numbers, as a deployment does."""
     changed: dict[str, Any] = {
-        "merged": merged_one_by_one,
+        "mean_of_groups": merged_one_by_one,
         "send_": send_on_the_grid,
         "noised_averages": averages_on_the_grid,
         "sums": lambda self, number, *, clipped=True: IntegerSums(),
