@@ -3,6 +3,7 @@
 Imported by ``report`` and what is above it; imports ``report`` and what ``report`` imports.
 
     attack_findings   results of attacks and audits in a run folder
+    chance            whether a difference of two scores may be chance
     claim_pairs       names of the pairs that claims are about, and where claims hold
     claim_sentences   published claims on the first screen
     claim_words       what pages call a published claim, and whether it holds
