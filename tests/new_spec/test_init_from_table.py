@@ -176,7 +176,7 @@ def test_four_commands_from_a_table_to_a_verified_statement_for_persons(
     assert main(["statement", "runs/visits"]) == 0
     statement = json.loads(Path("statement.json").read_text("utf-8"))
     assert statement["units"] == {
-        "person": "any one person of one site: all rows with one value of data.person_column"
+        "person": "any one person of one site: all its rows with one value of “patient_id”"
     }
     assert any("one row" in line for line in statement["threat_model"])
     assert "0 mismatches" in statement["verified"]

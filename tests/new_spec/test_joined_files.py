@@ -86,6 +86,17 @@ def test_a_row_of_another_length_is_named() -> None:
         pass
 
 
+def test_text_that_is_not_utf8_far_below_is_refused() -> None:
+    rows = 150_000 * b"30;0,5;no\n"
+    Path("kiel.csv").write_bytes(b"age;dose;ill\n" + rows + b"30;0,5;n\xe4\n")
+    with (
+        pytest.raises(DataError, match=r"kiel\.csv: cannot be read as a CSV file in UTF-8"),
+        joined_sites([Path("bonn.csv"), Path("kiel.csv")], None),
+    ):
+        pass
+    assert not Path("sites.csv").exists()
+
+
 def test_files_of_one_name_are_sites_by_their_folders() -> None:
     paths = [Path("bonn/rows.csv"), Path("kiel/rows.csv")]
     for path in paths:

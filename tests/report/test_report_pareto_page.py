@@ -119,7 +119,9 @@ class TestWords:
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
         assert figure["layout"]["xaxis"]["title"]["text"].startswith("ε towards an edge, if not trusted")
-        assert "Not drawn: ε is ∞ for 120 of 200 devices towards their own edge, which they trust." in written
+        assert (
+            "Not drawn is ε = ∞ for 120 of 200 devices towards their own edge, which they trust." in written
+        )
         assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
         mixed = [points[0], replace(points[1], raw_to_trusted_edge="0 of 200")]
         said = "∞ for 120 of 200 devices towards their own edge, which they trust, at 1 of 2 points."
@@ -146,6 +148,20 @@ class TestWords:
         assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [0.9]
         assert figure["layout"]["yaxis"]["range"][1] > 0.9
         assert "Dotted: without noise, 90.0 %." in written
+
+    def test_no_score_is_set_against_epsilon_towards_edges_of_different_trust(self) -> None:
+        """Where an own edge is trusted the ε is towards another edge: not the price of the score."""
+        points = [
+            replace(point(str(e), accuracy=a, epsilon__edge=e), raw_to_trusted_edge=raw)
+            for e, a, raw in ((2.0, 0.5, "0 of 9"), (6.0, 0.8, "9 of 9"), (99.0, 0.9, "0 of 9"))
+        ]
+        mixed = headline(swept(*points, keys=("k",)))
+        assert "towards an edge accuracy is" not in mixed
+        assert "Best point with ε towards an edge" not in mixed
+        alike = headline(swept(*(replace(one, raw_to_trusted_edge="0 of 9") for one in points), keys=("k",)))
+        assert "towards an edge accuracy is" in alike
+        assert "Best point with ε towards an edge of at most 10: k = 6.0" in alike
+        assert "Where the intervals in the table overlap, an order may be chance." in alike
 
 
 class TestFront:

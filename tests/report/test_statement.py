@@ -81,7 +81,7 @@ def test_who_receives_raw_updates_without_being_trusted_is_not_called_harmless()
     found = made(sf.load_spec(ROOT / "examples" / "hdp" / "c7.yaml", ["training.rounds=2"]))
     assert found.trusted == []
     words = Text(page_of(found)).words
-    assert "No edge, master or cloud is declared as trusted" in words
+    assert "Nobody is declared as trusted with raw" in words
     assert "90 pairs of a unit and an observer have no guarantee" in words
     assert "only messages about the model are sent" in words
     assert "has a guarantee (a finite ε)" not in words

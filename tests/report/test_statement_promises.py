@@ -142,7 +142,7 @@ def test_only_units_with_a_finite_epsilon_are_called_protected():
 def test_trust_is_listed_by_round():
     found = made(sf.load_spec(SPEC | {"trust": {"from": {0: [], 3: [0]}}}))
     words = words_of(found)
-    assert "No edge, master or cloud is declared as trusted" not in words
+    assert "Nobody is declared as trusted with raw" not in words
     assert "from round 1 on nobody; from round 3 on edge:0." in words
     assert found.to_dict()["trust"]["trusted_with_raw_updates"] == ["edge:0"]
     assert found.to_dict()["trust"]["by_round"][1] == {"from_round": 3, "trusted": ("edge:0",)}
@@ -304,7 +304,7 @@ def test_the_public_is_told_of_in_short_where_it_learns_less():
 
 def test_no_yardstick_is_for_one_record_and_none_is_a_clean_bill():
     of_record, of_device = words_of(made(sf.load_spec(RECORDS, [QUIET]))), words_of(made(sf.load_spec(SPEC)))
-    assert "for somebody with 3 compare the ε under What is not protected, at its own δ." in of_record
+    assert "Somebody with 3 records is protected less: see What is not protected." in of_record
     assert "For somebody with one record ε = " in of_record
     warned = " ".join(not_protected([Promise("record", "zero-out", 4.0, 4.0)], "site", "example", 1e-5))
     assert "at most 12 at δ = 0.031" in warned

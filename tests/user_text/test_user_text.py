@@ -35,6 +35,7 @@ OWN = {
     "durable_files.py": "hashes a file of a run, piece by piece",
     "explore/jobs.py": "what a run that it started wrote to its standard error",
     "explore/page.py": "a file of this package",
+    "new_spec/joined_files.py": "a table, to compare it byte for byte with the one to write",
     "new_spec/written_spec.py": "the spec that it has just written itself",
     "pool/jobs.py": "a run's own log, whose lines are counted",
     "report/page/html.py": "a file of this package",

@@ -15,7 +15,7 @@ from sfumato.new_spec.table import OwnTable, open_own_table
 SITE = "site"
 """The column that is added; a row has the name of its file there, without the ending."""
 _CSV = Argument("csv")
-_BY_HAND = "put the files together into one, with a column that says whose a row is, and give it with --site"
+_BY_HAND = "put the files together into one, with a column that says whose a row is, and give"
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def joined_sites(files: Sequence[Path], name: str | None) -> Iterator[OwnTable]:
     text = _joined(tables, _site_names(files))
     path = Path(f"{(name or 'sites').removesuffix('.yaml')}.csv")
     there = path.exists()
-    if there and path.read_text(encoding="utf-8") != text:
+    if there and path.read_bytes() != text.encode("utf-8"):
         raise SpecError(_CSV, str(path), "exists, and the files would be put together there: give a NAME")
     try:
         if not there:
@@ -58,9 +58,11 @@ def joined_sites(files: Sequence[Path], name: str | None) -> Iterator[OwnTable]:
 def _check_alike(table: OwnTable, first: OwnTable) -> None:
     """Refuse a file that cannot be put below the first."""
     if table.csv is None:
-        raise SpecError(_CSV, str(table.path), f"is no CSV file: {_BY_HAND}")
+        raise SpecError(_CSV, str(table.path), f"is no CSV file: {_BY_HAND} {Argument('site')}")
     if SITE in table.names:
-        raise SpecError(_CSV, str(table.path), f"has a column {SITE} already: {_BY_HAND}")
+        raise SpecError(
+            _CSV, str(table.path), f"has a column {SITE} already: {_BY_HAND} {Argument('site', SITE)}"
+        )
     if first.csv is not None and table.csv.separator != first.csv.separator:
         what = f"has another separator than {first.path}: save all files in the same way"
         raise SpecError(_CSV, str(table.path), what)
@@ -89,14 +91,21 @@ def _joined(tables: Sequence[OwnTable], sites: Sequence[str]) -> str:
     written = csv.writer(text, delimiter=separator, lineterminator="\n")
     written.writerow([*columns, SITE])
     for table, site in zip(tables, sites, strict=True):
-        with table.path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file, delimiter=separator)
-            headings = next(rows)
-            order = [headings.index(column) for column in columns]
-            for number, row in enumerate(filter(None, rows), 2):
-                if len(row) != len(headings):
-                    raise DataError(
-                        f"{table.path}: row {number} has {len(row)} values, the headings {len(headings)}"
-                    )
-                written.writerow([*(row[at] for at in order), site])
+        try:
+            written.writerows([*row, site] for row in _rows(table, columns, separator))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise DataError(f"{table.path}: cannot be read as a CSV file in UTF-8: {error}") from None
     return text.getvalue()
+
+
+def _rows(table: OwnTable, columns: Sequence[str], separator: str) -> Iterator[list[str]]:
+    """Yield the rows of a file, with their values in the order of ``columns``."""
+    with table.path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, delimiter=separator)
+        headings = next(rows)
+        order = [headings.index(column) for column in columns]
+        for number, row in enumerate(filter(None, rows), 2):
+            if len(row) != len(headings):
+                what = f"row {number} has {len(row)} values, the headings {len(headings)}"
+                raise DataError(f"{table.path}: {what}")
+            yield [row[at] for at in order]

@@ -36,9 +36,10 @@ def seed_sentence(series: Sequence[Series]) -> list[str]:
 
 def noise_from_seed(which: str) -> str:
     """A sentence that the noise of ``which`` (this, a) simulation follows from its seed."""
+    named = ", which this page names" if which == "this" else ""
     return (
-        f"The noise of {which} simulation follows from its seed: whoever has the seed can subtract it, and "
-        "these ε do not hold against them."
+        f"The noise of {which} simulation follows from its seed{named}: whoever has the seed can subtract "
+        "it, and these ε do not hold against them."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sfumato.large_epsilons import WHAT_LARGE_MEANS
+from sfumato.large_epsilons import LARGE_EPSILON, WHAT_LARGE_MEANS
 from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.differences import differences_in_words, differences_table
 from sfumato.report.page.html import under_name_of_run
@@ -77,7 +77,11 @@ def _findings_of_runs(series: Sequence[Series], matrices: Sequence[Matrix]) -> s
     if len(large) > 1:
         short = {said: said.removesuffix(f": {WHAT_LARGE_MEANS}") for said in large}
         rest = {said: who for said, who in found.items() if said not in short}
-        found = {short[said]: found[said] for said in large} | {WHAT_LARGE_MEANS: []} | rest
+        found = (
+            {short[said]: found[said] for said in large}
+            | {f"ε above {LARGE_EPSILON:g}: {WHAT_LARGE_MEANS}": []}
+            | rest
+        )
     return findings_html({said: who if len(who) < len(series) else [] for said, who in found.items()})
 
 

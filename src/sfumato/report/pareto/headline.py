@@ -39,12 +39,14 @@ def headline(swept: ParetoPage) -> str:
     tested = f" and {text.whole(swept.tested)} test examples" if swept.tested else ""
     alone = f" One seed each{tested}: a small difference between points may be chance." if seeds == 1 else ""
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
-    bends = knee_sentences(swept, [plane for plane in planes(swept) if plane[1] in SCORES])
+    told = [plane for plane in planes(swept) if plane[1] in SCORES and not _mixes_observers(swept, plane[0])]
+    bends = knee_sentences(swept, told)
     only_target = tuple(swept.keys) == (WORDS["privacy.noise.epsilon"],)  # its least has the least ε
     if only_target and bends and not math.isnan(swept.guess):
         bends[-1] += f" Guessing would give {text.percent(swept.guess)}."
     said = [*_best_by_rule(swept), *bends, *_sentence_on_baseline(swept), *_epsilons_in_words(swept)]
-    said.append(f"{counted}{of}{failed}.{alone}")
+    spread = " Where the intervals in the table overlap, an order may be chance." if seeds > 1 else ""
+    said.append(f"{counted}{of}{failed}.{alone}{spread}")
     for name in varied_objectives(swept):
         if only_target and (name.startswith(EPSILON_PREFIX) or (bends and name in SCORES)):
             continue  # then the sentence on the front has the best score
@@ -162,7 +164,7 @@ def _best_by_rule(swept: ParetoPage) -> list[str]:
         return []
     said = []
     for name in varied_objectives(swept):
-        if not name.startswith(EPSILON_PREFIX):
+        if not name.startswith(EPSILON_PREFIX) or _mixes_observers(swept, name):
             continue
         below = [point for point in swept.points if value_of(point, name) <= LARGE_EPSILON]
         scored = [point for point in below if not math.isnan(value_of(point, score))]
@@ -173,6 +175,16 @@ def _best_by_rule(swept: ParetoPage) -> list[str]:
             rule = f"Best point with {title_of(name)} of at most {LARGE_EPSILON:g}"
             said.append(f"{rule}: {swept.describe_point(best)}, with {reached}{raw}.")
     return said
+
+
+def _mixes_observers(swept: ParetoPage, name: str) -> bool:
+    """Whether the objective is ε towards edges of points that differ in whom devices trust.
+
+    A trusted own edge is left out, so that the value of one point is towards the own edge and that of another
+    towards another edge: no score may be set against it.
+    """
+    trusts = {point.known_raw for point in swept.points}
+    return name.removeprefix(EPSILON_PREFIX) in ("edge", "own-edge") and len(trusts) > 1
 
 
 def _trust_difference_sentence(swept: ParetoPage) -> list[str]:

@@ -174,7 +174,7 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
     marks = "Colours and symbols" if look.symbols else "Colours"
     as_first = "" if with_legend else f" {marks}: as in the legend of the first figure."
     notes = [] if all(on) else [_FILLED]
-    notes += [f"Not drawn: ε is {trust}."] if trust else []
+    notes += [f"Not drawn is ε = {trust}."] if trust else []
     notes += [f"Dotted: without noise, {SCORES[up].text(level)}."] if levels else []
     first = title_of(up)
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""

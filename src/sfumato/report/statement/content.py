@@ -179,7 +179,8 @@ class Statement:
     def units(self) -> dict[str, str]:
         """Each kind of unit (device, record, person) that has guarantees, to a phrase on what it is."""
         named = {kind: what for kind, what in words.UNITS.items() if kind in self._kinds}
-        return {kind: what.format(place=self.place) for kind, what in named.items()}
+        column = self.spec["data"].get("person_column") or "data.person_column"
+        return {kind: what.format(place=self.place, person_column=column) for kind, what in named.items()}
 
     @cached_property
     def _kinds(self) -> frozenset[str]:

@@ -151,7 +151,7 @@ def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, de
     towards = statement.observer(row.worst) if row.unprotected else text.join_names(alike)
     said = [
         f"Towards {towards} ε{where} is at most {text.epsilon(value)} (δ = {delta}): a guess of 50 : 50 on "
-        f"{question(promise.relation, promise.kind)} becomes {_at_most(value)}."
+        f"{question(promise.relation, promise.kind)} becomes {_at_most(value)}, leaving δ aside."
     ]
     if promise.relation != "replace":
         contents = between_contents(value, statement.privacy.delta, promise.relation)
@@ -191,8 +191,8 @@ def _yardstick(promise: Promise, value: float) -> str:
     here = f"ε = {text.epsilon(value)} is {placed}"
     if promise.kind == "record":
         return (
-            f"{said} For somebody with one record {here}; for somebody with {SEVERAL} compare the ε under "
-            "What is not protected, at its own δ."
+            f"{said} For somebody with one record {here}. Somebody with {SEVERAL} records is protected less: "
+            "see What is not protected."
         )
     return f"{said} Here {here}."
 
@@ -307,7 +307,7 @@ def _trusted_sentences(statement: Statement) -> list[str]:
     """Sentences on who is declared as trusted, from which round on, and on their noise."""
     moving = ["Devices move from edge to edge during the training. Who is where, and when, is public."]
     if not statement.trusted:
-        said = ["No edge, master or cloud is declared as trusted with raw updates."]
+        said = ["Nobody is declared as trusted with raw updates."]
     elif len(eras := statement.trust_by_round) > 1:
         named = (f"from round {one.from_round} on {', '.join(one.trusted) or 'nobody'}" for one in eras)
         declared = f"Declared as trusted with raw updates of the devices under them: {'; '.join(named)}."

@@ -35,13 +35,13 @@ RULES = {
         "Accounting, What a sentence says",
     ),
     "unseen": Rule(
-        "Who contributes is drawn by lot, and the observer is not told who was drawn. That hides more than "
-        "the noise alone.",
+        "Who or what contributes is drawn by lot, and the observer is not told what was drawn. That hides "
+        "more than the noise alone.",
         "Accounting, Sampling",
     ),
     "seen": Rule(
-        "Who contributes is drawn by lot, and the observer knows who was drawn. The draw hides nothing; it "
-        "only makes contributions fewer.",
+        "Who or what contributes is drawn by lot, and the observer knows what was drawn. The draw hides "
+        "nothing; it only makes contributions fewer.",
         "Accounting, Sampling",
     ),
     "zero-out": Rule(

@@ -20,7 +20,7 @@ from sfumato.rounding import certainty
 UNITS = {
     "device": "all data of one device",
     "record": "any one record (one row, one example) of one {place}",
-    "person": "any one person of one {place}: all rows with one value of data.person_column",
+    "person": "any one person of one {place}: all its rows with one value of “{person_column}”",
 }
 RELATIONS = {
     "zero-out": (
