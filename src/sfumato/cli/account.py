@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +26,7 @@ Title = Callable[[str], str]
 """What people call the parties with these names."""
 
 MOST_ROWS = 24
+_OBJECTS_BEFORE_COLLECTING = 20_000
 MOST_UNITS, MOST_SIZES = 3, 7
 CURVE_COLUMNS = 6
 
@@ -57,12 +60,28 @@ def account(
     from sfumato.accounting import account as account_for
 
     loaded = read_spec(spec, changes)
-    with locating_errors(spec, changes):
+    with locating_errors(spec, changes), _collecting_rarely():
         report = account_for(loaded, unit=unit, observer=observer, delta=delta, curve=curve)
     if as_json:
         print_json(report.to_dict())
     else:
         _print_report(report)
+
+
+@contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """While an account is computed, look for cycles of objects rarely, and not among those of imports.
+
+    An account keeps what it computes and leaves few cycles, so that there is hardly anything to be found.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTING, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _print_report(report: PrivacyReport) -> None:
