@@ -51,7 +51,7 @@ def large_epsilon(guarantees: Iterable[Guarantee], at_edges: str = "", device: s
         where = " where it is finite" if endless else ""
     return (
         f"ε is above {LARGE_EPSILON:g} {whom}, up to {upper_bound(worst.epsilon)}{where} "
-        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): at "
+        f"(δ = {number(worst.delta)}; for example {worst.unit} towards {worst.observer}): at "
         f"ε = {LARGE_EPSILON:g} an observer with even odds can already become {certainty(LARGE_EPSILON)} sure"
     )
 
