@@ -57,7 +57,7 @@ def warn_of_large_epsilon(
         where = " where it is finite" if endless else ""
     return (
         f"ε is above {LARGE_EPSILON:g} {whom}, up to {upper_bound(worst.epsilon)}{where} "
-        f"(δ = {number(worst.delta)}; {worst.unit} towards {worst.observer}): {WHAT_LARGE_MEANS}"
+        f"(δ = {number(worst.delta)}; for example {worst.unit} towards {worst.observer}): {WHAT_LARGE_MEANS}"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from report_factory import claim, guarantee, metrics, quickstart_privacy, quickstart_spec
 
+from sfumato.accounting import account
 from sfumato.privacy.claim import Claim
 from sfumato.report import compare
 from sfumato.report.drawings.topology_figure import topology_figure
@@ -29,7 +30,9 @@ from sfumato.report.results.observer_labels import labels_for
 from sfumato.report.results.series import load_series
 from sfumato.report.results.summary import summarise
 from sfumato.report.results.watched_epsilons import budgets, epsilon_lines
+from sfumato.spec.load import load_spec
 
+HDP = Path(__file__).parents[2] / "examples" / "hdp"
 Make = Callable[..., Path]
 INF = float("inf")
 
@@ -190,6 +193,14 @@ def test_classes_of_devices_that_differ_are_named(run_folder: Make) -> None:
         "added by edge) and ε = 15.2 for 80 devices under edges 1, 4 (edge untrusted, noise added by device)."
     )
     assert said in first_of(shown(run_folder(privacy=rows)))
+
+
+def test_noise_that_the_cloud_knows_is_not_named_as_protection_from_it(run_folder: Make) -> None:
+    report = account(load_spec(HDP / "c7.yaml", ["training.rounds=2"]))
+    spec = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    first = first_of(shown(run_folder("c7", spec, privacy=report.to_dict())))
+    assert "for 40 devices under edges 1, 3, 6, 9 (noise added by device) and" in first
+    assert "for 30 devices under edges 2, 5, 7 (noise added by edge)." in first
 
 
 def test_who_has_no_guarantee_is_told_first(run_folder: Make) -> None:

@@ -191,9 +191,10 @@ def _explain_that_it_holds(plan: TreePlan, pair: PairClass) -> str:
             f"{_ERRS_ON_THE_SAFE_SIDE}"
         )
     edge, drawn = plan.tree.tiers[-1].name, plan.participants.drawn[plan.tree.leaf_of(pair.unit)]
+    there = "" if plan.participants.kind == "all" else " that are there"
     return (
         f"the {edge} meets only the sum of its own zone, with the noise of the zone's {number(float(drawn))} "
-        "devices that are there; the noise of those that are not honest is lost (D1); "
+        f"devices{there}; the noise of those that are not honest is lost (D1); "
         f"{_ERRS_ON_THE_SAFE_SIDE}"
     )
 
@@ -210,8 +211,8 @@ def _what_others_meet(plan: TreePlan, pair: PairClass) -> str:
         return "the cloud meets the sum before its own noise, which protects nobody from it (D1)"
     below = plan.tree.tiers[1].name if plan.tree.depth > 1 else "device"
     return (
-        f"the cloud meets every {below}'s message before the sum, with the noise from that {below} only "
-        "(D1, D3)"
+        f"the cloud meets every {below}'s message before the sum, with no noise but that of the {below}"
+        f"{' and of its devices' if plan.tree.depth > 1 else ''} (D1, D3)"
     )
 
 

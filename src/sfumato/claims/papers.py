@@ -57,8 +57,8 @@ ERRORS = {
     "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
     "D1": "Noise adds up towards an observer that receives nothing but the sum, while all who add it are "
     "honest. Who receives a part of the sum meets the noise of that part only.",
-    "D3": "Without secure aggregation an edge, or the cloud of a star, receives single messages with the "
-    "noise of one party, however many others add some.",
+    "D3": "Without secure aggregation an edge, or the cloud, receives single messages, of devices or of "
+    "edges, each with the noise on its own path only, however many others add some.",
     "D6": "A client that is elected receives the sum of its zone, without noise, in each of its terms.",
     "D7": "The calibration behind the division by the root needs ε below 1; above, ε shrinks "
     "faster than the noise grows.",

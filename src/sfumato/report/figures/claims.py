@@ -159,15 +159,14 @@ def claims_table(
     """
     names = PairNames.of(claims, labels, ())
     seen_by = {pair: f" ({who})" for pair, who in names.observers_told_apart(claims).items()}
+    of_rounds = any(claim.one_round for claim in claims)
     table = text.html_table(
         ["claim", "of", "towards", "claimed ε", "rigorous ε", "the claim"],
         [
             (
                 claim_in_words(c.source), labels.row(c.unit).title,
                 labels.column(c.unit, c.observer).title + seen_by.get((c.unit, c.observer), ""),
-                text.number(c.claimed_epsilon),
-                text.epsilon(c.rigorous_epsilon),
-                held_in_words(c)[0 if c.holds else 1] + " for a whole device" * are_read_of_devices([c]),
+                *_claimed_in_words(c, silent=of_rounds and not c.one_round),
             )
             for c in claims
         ],
@@ -175,6 +174,19 @@ def claims_table(
         numeric=(3, 4),
     )  # fmt: skip
     return f"{_reasons_html(claims, names, told)}<details><summary>Show all claims</summary>{table}</details>"
+
+
+def _claimed_in_words(claim: Claim, *, silent: bool) -> tuple[str, str, str]:
+    """The claimed ε, the rigorous one and the verdict on a claim.
+
+    ``silent``: the paper speaks of one round and the row is about all, of which it claims nothing.
+    """
+    rigorous = text.epsilon(claim.rigorous_epsilon)
+    if silent:
+        return "–", rigorous, "none is made"
+    verdict = held_in_words(claim)[0 if claim.holds else 1]
+    whole = " for a whole device" if are_read_of_devices([claim]) else ""
+    return text.number(claim.claimed_epsilon), rigorous, f"{verdict}{whole}"
 
 
 def _reasons_html(claims: Sequence[Claim], names: PairNames, told: Sequence[str]) -> str:

@@ -221,7 +221,7 @@ def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:
         return axis
     values = {float(value) for one in curves for value in one.curve.mean}
     low = {"rangemode": "tozero"} if max(values, default=1.0) < _LOW else {}
-    return axis | {"tickformat": ".0%"} | ({"range": [0, 1]} if len(values) == 1 else low)
+    return axis | {"tickformat": ".1~%"} | ({"range": [0, 1]} if len(values) == 1 else low)
 
 
 def personal_figure(series: Sequence[Series], twin: Series | None = None) -> Figure | None:

@@ -139,8 +139,11 @@ def _sentence_on_one_round(
     first = [claim for claim in claims if claim.one_round]
     later = [claim for claim in claims if not claim.one_round]
     claimed = _span([claim.claimed_epsilon for claim in first], text.number)
+    far = first[0].paper == "PFELS" and max(claim.claimed_epsilon for claim in first) >= 1
+    states = "would claim" if far else "claims"
+    beyond = " (the paper states it for ε below 1, and uses it beyond)" if far else ""
     said = (
-        f"{source} claims ε = {claimed} a round{of}; {names.holding(first)}. "
+        f"{source} {states} ε = {claimed} a round{of}{beyond}; {names.holding(first)}. "
         f"Provable for one round: {_provable(first, names, whose)}"
     )
     if not later:

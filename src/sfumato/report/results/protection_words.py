@@ -194,13 +194,20 @@ def _towards_classes(matrix: Matrix, kind: str, observer: str, at: str) -> list[
     if len(found) > _MOST_CLASSES:
         found = [min(found, key=lambda one: one[0]), max(found, key=lambda one: one[0])]
     each = [
-        f"ε = {epsilon(value)} for {row.title}{f' ({row.detail})' if row.detail else ''}"
-        for value, row in found
+        f"ε = {epsilon(value)} for {row.title}{_in_brackets(row.detail, observer)}" for value, row in found
     ]
     if len(values) > len(found):
         having = ", where there is a guarantee," if bare else ""
         return [f"Towards the {observer}{at} ε goes{having} from {each[0]} to {each[1]}."]
     return [f"Towards the {observer}{at}: {join_names(each)}."]
+
+
+def _in_brackets(detail: str, observer: str) -> str:
+    """The detail of a row in brackets, after a space, without the noise of the ``observer``, who knows it."""
+    first, added, adders = detail.partition("noise added by ")
+    others = [name for name in re.split(", | and ", adders) if name != observer]
+    known = f"{first}{added}{join_names(others)}" if added and others else first if added else detail
+    return f" ({known.rstrip(', ')})" if known.rstrip(", ") else ""
 
 
 def _each_class(matrix: Matrix) -> str:
