@@ -71,9 +71,7 @@ def epsilon_tiles(guarantees: Sequence[Guarantee], network: Network) -> list[Til
         towards = [row for row in rows if row.relation.kind in which]
         untrusted = [row.epsilon for row in towards if not row.is_raw]
         some_raw = len(untrusted) < len(towards)
-        raw, noised = (
-            ("if trusted", "if not trusted") if name == own else ("of raw updates", "of noised updates")
-        )
+        parted = ("if trusted", "if not trusted") if name == own else ("of raw updates", "of noised updates")
         if some_raw:
             some = (f"{name}, {parted[0]}", "∞") if untrusted else (name, BY_TRUST)
             tiles.append(Tile(*some, "trusted"))
