@@ -296,6 +296,19 @@ def test_noise_that_is_stated_in_another_way_is_one_difference():
     assert said == "How noise is stated: target before, multiplier now."
 
 
+def test_a_cloud_that_becomes_trusted_still_has_pairs():
+    """Devices under untrusted edges keep their noise: two tiles, and no word that there are no pairs."""
+    kept = account_setting(edited(TREE))
+    names = trust.trusted_names(kept) | {"cloud"}
+    now = account_setting(trust.with_trusted(edited(TREE), kept, names))
+    said = " ".join(words.setting_differences(kept, now))
+    assert "has pairs towards" not in said
+    assert "∞ now" in said
+    tiles = {tile.name: tile.value for tile in epsilon_tiles(now.report.guarantees, now.network)}
+    assert tiles["the cloud, of raw updates"] == "∞"
+    assert "the cloud, of noised updates" in tiles
+
+
 def test_the_summary_leaves_out_who_is_trusted():
     accounted = account_setting(edited(TREE))
     own = max(accounted.report.epsilon(device, "edge:1") for device in (4, 5))

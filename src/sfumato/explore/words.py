@@ -168,6 +168,8 @@ def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[s
     for title in [*before, *(title for title in after if title not in before)]:
         old, new = before.get(title), after.get(title)
         if old is None or new is None:
+            if all(_has_column(one.matrix, title) for one in (kept, now)):
+                continue  # trusted in one of the settings, as said before
             which = "kept" if new is None else "present"
             said.append(f"Only the {which} setting has pairs towards {title}.")
         elif text.epsilon(old) != text.epsilon(new):
@@ -188,6 +190,11 @@ def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[s
         if old_facts.get(name, value) != value:
             said.append(f"{name}: {old_facts[name]} before, {value} now.")
     return said
+
+
+def _has_column(matrix: Matrix, title: str) -> bool:
+    """Whether there are pairs towards this kind of observer, trusted or not."""
+    return any(column.title == title for column in matrix.columns)
 
 
 def _trusted_titles(accounted: AccountedSetting) -> list[str]:

@@ -71,12 +71,13 @@ def epsilon_tiles(guarantees: Sequence[Guarantee], network: Network) -> list[Til
         towards = [row for row in rows if row.relation.kind in which]
         untrusted = [row.epsilon for row in towards if not row.is_raw]
         some_raw = len(untrusted) < len(towards)
+        parted = ("if trusted", "if not trusted") if name == own else ("of raw updates", "of noised updates")
         if some_raw:
-            some = (f"{name}, if trusted", "∞") if untrusted else (name, BY_TRUST)
+            some = (f"{name}, {parted[0]}", "∞") if untrusted else (name, BY_TRUST)
             tiles.append(Tile(*some, "trusted"))
         if untrusted:
             most = max(untrusted)
-            named = f"{name}, if not trusted" if some_raw else name
+            named = f"{name}, {parted[1]}" if some_raw else name
             tiles.append(Tile(named, text.epsilon(most), look_of_epsilon(most)))
     kind = kind_within_devices(guarantees)
     return [*tiles, Tile(f"its own {network.device_word}", "has it", "trusted")] if kind else tiles
