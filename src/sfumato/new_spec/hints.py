@@ -79,7 +79,7 @@ def _of_persons(decisions: Decisions, table: OwnTable) -> Iterator[str]:
 
 
 def _of_ranges(decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """A hint on features without a stated range; as in `findings.warn_of_unscaled_columns`, no value is read."""
+    """A hint on features without a stated range. As `warn_of_unscaled_columns` it reads no value."""
     bare = [name for name in decisions.features(table) if name not in decisions.scale]
     if bare:
         option = Argument("scale", ",".join(f"{name}=LOW:HIGH" for name in bare[:_MOST_NAMED]))
