@@ -50,7 +50,7 @@ def told_to_screen_readers(page: Any) -> None:
     described = page.locator("#heatmap-frame").get_attribute("aria-label")
     assert "4 devices under edge 0 towards cloud: epsilon" in described
     names = page.locator("input:visible").evaluate_all(
-        "all => all.filter(e => !e.closest_hint('[aria-hidden]')).map(e => (e.labels || []).length)"
+        "all => all.filter(e => !e.closest('[aria-hidden]')).map(e => (e.labels || []).length)"
     )
     assert len(names) > 10
     assert min(names) == 1

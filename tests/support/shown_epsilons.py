@@ -310,6 +310,10 @@ def _run(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
             found.same("compare", observer, float(row[f"epsilon_{observer}"]), wanted)
 
 
+_ASIDE = r": ∞$| of groups? \d+(?:, \d+)*(?: and \d+)?"
+"""Behind names of observers: that ε is ∞, and which groups a worker is in."""
+
+
 def _report(found: Found, truth: Truth, run: sf.Run) -> None:
     page = (run.folder.path / "report.html").read_text()
     headline = unescape(page.split('aria-label="Headline"')[1].split("</section>")[0]).replace("\u00a0", " ")
@@ -330,7 +334,8 @@ def _report(found: Found, truth: Truth, run: sf.Run) -> None:
         if not name.endswith("-epsilon") or truth.report.plan.spec.control is not None:
             continue
         for line in figure["data"]:
-            names, endless = re.sub(r": ∞$", "", unescape(line["name"])), line.get("yaxis") == "y2"
+            names, endless = re.sub(_ASIDE, "", unescape(line["name"])), line.get("yaxis") == "y2"
+            names = names.replace("worker ", "device ")
             ends = [
                 wanted[observer] for observer in re.split(", | and ", names)
             ]  # one curve: they read alike
