@@ -60,13 +60,13 @@ def told_to_screen_readers(page: Any) -> None:
 
 def test_a_click_on_an_edge_trusts_it_and_the_heatmap_follows(page):
     assert cells(page) == said_by_account()
-    assert page.get_by_label("edge:0").is_checked()
+    assert page.get_by_role("checkbox", name="edge 0").is_checked()
     click_party(page, "0")
-    expect(page.get_by_label("edge:0")).not_to_be_checked()
+    expect(page.get_by_role("checkbox", name="edge 0")).not_to_be_checked()
     expect(page.locator("#numbers")).to_contain_text("12 devices under edges 0–2")
     assert cells(page) == said_by_account("trust.trusted_edges=[]") != said_by_account()
     click_party(page, "1")
-    expect(page.get_by_label("edge:1")).to_be_checked()
+    expect(page.get_by_role("checkbox", name="edge 1")).to_be_checked()
     expect(page.locator("#network-caption")).to_contain_text("1 of 3 edges")
     expect(page.locator("#numbers")).to_contain_text("4 devices under edge 1: edge trusted")
     assert cells(page) == said_by_account("trust.trusted_edges=[1]")
@@ -74,7 +74,7 @@ def test_a_click_on_an_edge_trusts_it_and_the_heatmap_follows(page):
 
 def test_by_keyboard_alone_and_with_a_screen_reader(page):
     told_to_screen_readers(page)
-    box = page.get_by_label("edge:2")
+    box = page.get_by_role("checkbox", name="edge 2")
     for _ in range(20):
         page.keyboard.press("Tab")
         if box.evaluate("element => element === document.activeElement"):
@@ -91,7 +91,7 @@ def test_by_keyboard_alone_and_with_a_screen_reader(page):
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("2")
     page.keyboard.press("Enter")
-    expect(page.locator("#summary")).to_contain_text("cloud2public")
+    expect(page.locator("#summary")).to_contain_text("the cloud2the public")
     wanted = said_by_account("trust.trusted_edges=[0, 2]", "privacy.noise.epsilon=2")
     for figure in wanted:  # the heatmap is drawn after the summary is written
         exactly = re.compile(f"^{re.escape(figure)}$")
@@ -102,7 +102,7 @@ def test_by_keyboard_alone_and_with_a_screen_reader(page):
             break
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.locator("#summary")).to_contain_text("cloud8public")
+    expect(page.locator("#summary")).to_contain_text("the cloud8the public")
     expect(box).not_to_be_checked()
 
 
@@ -174,7 +174,7 @@ def test_the_spec_is_downloaded_with_its_changes(page):
 def test_a_plan_becomes_the_setting(page):
     page.get_by_label("Targets of ε for a plan").fill("cloud=3")
     page.get_by_role("button", name="Plan the noise").click()
-    expect(page.locator("#summary")).to_contain_text("cloud3public")
+    expect(page.locator("#summary")).to_contain_text("the cloud3the public")
     expect(page.get_by_label("ε target towards the cloud")).to_be_hidden()
 
 
