@@ -81,7 +81,8 @@ def test_example_2_counts_by_hand() -> None:
     assert (near.common, near.charged) == (True, 3)
     assert (through.charged, through.arriving, through.through_target) == (0, 0, 2)
     assert through.errors_cancel
-    assert not near.errors_cancel and not far.errors_cancel
+    assert not near.errors_cancel
+    assert not far.errors_cancel
 
 
 def test_example_2_claims_beside_the_truth() -> None:
@@ -163,7 +164,7 @@ def test_what_equation_17_adds_and_leaves_out_on_the_ring_of_21_rounds() -> None
     same, far = by_source(plan, 0, 1), by_source(plan, 0, 25)
     for source in (EQ17_RDP, EQ17_TEXT):
         assert same[source].why.startswith(
-            "(17) adds 10 of another group that only the worker itself passes on (O2); 31 counted, 21 in truth; "
+            "(17) adds 10 of another group that only the worker itself passes on (O2); 31 counted, 21 in truth"
         )
         assert far[source].why.startswith("two errors of (17) cancel (O1, O2); 31 counted, 31 in truth; ")
     more = "alpha/sigma^2 is proved, as it charges more in all than exact composition does."

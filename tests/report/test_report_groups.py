@@ -162,7 +162,7 @@ def test_groups_that_the_network_shows_are_not_drawn_twice(grouped: Make) -> Non
     assert "group 2</td>" in few  # a table of the rounds in place of the graph
     first_row = few[few.index("<tbody>") :].partition("</tr>")[0]
     assert re.findall(r">([^<>]+)</td>", first_row) == ["group 0", "–", "3", "5", "3"]
-    assert "A path that passes through the worker itself does not count." in few
+    assert "A path that passes through the worker that ε is about does not count." in few
     assert "16 workers in 4 groups of 5, 4 pairs of groups with workers in common." in few
     many = RING[0].replace("groups: 4", "groups: 25").replace("devices: 16", "devices: 100")
     assert spread_html(loaded(grouped(many, *RING[1:])), place) == "<figure>"

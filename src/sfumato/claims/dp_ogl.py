@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sfumato.claims.dp_ogl_counts import (
-    BY_RDP,
     BY_TEXT,
     DP_OGL_PLUS,
     PaperCount,

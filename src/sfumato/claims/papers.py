@@ -75,8 +75,8 @@ ERRORS = {
     "P3": "Drawing the participants hides nothing from whoever draws them or can tell who was drawn.",
     "P4": "With a fixed number drawn, another device is drawn in the place of the missing one: the sum "
     "changes by up to twice as much.",
-    "P7": "The bound on a message's power holds on average over the draws of coordinates. In a single round a "
-    "message may exceed it.",
+    "P7": "The bound on a message's power holds on average over the draws of coordinates. In a single round "
+    "a message may exceed it.",
 }
 
 _EQUATIONS = (

@@ -52,7 +52,7 @@ def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     elif noise["kind"] == "formula":
         found["requested"] = noise
     if network.over_air:
-        found["channel"] = "The receivers' own noise is counted. Its level is an assumption about them."
+        found["channel"] = "The receiver's own noise is counted. Its level is an assumption."
     return found
 
 
