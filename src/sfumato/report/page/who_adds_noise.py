@@ -30,9 +30,9 @@ def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     """Who adds how much noise by a resolved spec, as a mapping for `noise_part` and for statements.
 
     ``clip`` has the clipping, with ``rounds`` where a message is an update of several; ``parties`` is a list
-    of parties with their noise multipliers by aggregating tier from the top down. These are the standard
-    deviation over the sensitivity; with ``moved_by_others`` over the norm to which a message is clipped, as in
-    DP-OGL+ the others of a group move its sum, too (errata O4).
+    of parties with their noise multipliers by aggregating tier from the top down. They are the standard
+    deviation over the sensitivity; with ``moved_by_others``, of DP-OGL+, over the norm to which a message is
+    clipped, which is less than the sensitivity (errata O4).
 
     Args:
         spec: resolved.
