@@ -16,6 +16,7 @@ from report_factory import metrics
 from test_report_browser import draw
 
 from sfumato.accounting import account
+from sfumato.large_epsilons import WHAT_LARGE_MEANS
 from sfumato.report import formatting as text
 from sfumato.report import write_report
 from sfumato.report.drawings.group_graph import group_graph_figure, spread_html
@@ -52,6 +53,10 @@ def grouped(run_folder: Make) -> Callable[..., Path]:
         return run_folder(name, spec, frame=frame, privacy=report.to_dict())
 
     return make
+
+
+def _page_of(folder: Path) -> str:
+    return write_report([folder], folder.parent / "report.html").read_text("utf-8")
 
 
 def _heatmap(run: GroupedRun) -> Figure:
@@ -252,3 +257,37 @@ def test_workers_of_an_interval_are_drawn_once_in_it(grouped: Callable[..., Path
         said[protocol] = sentence_of_participation(training_of(run.spec_dict, read_network(run.spec_dict)))
     assert "in a round with probability 0.5" in said["dp-ogl"]
     assert all("in an interval of 2 rounds with" in said[one] for one in ("dp-ogl+", "dp-ogl-local"))
+
+
+def test_the_colours_between_workers_are_those_of_exact_epsilons(grouped: Make) -> None:
+    """Claims above them have the colour of the end, as where all were on the scale exact ones were alike."""
+    run = loaded(grouped(*RING))
+    figure = _heatmap(run)
+    exact = [cell for row in figure.data[0]["z"] for cell in row if cell is not None and cell > -8]
+    ends = figure.layout["coloraxis"]["cmin"], figure.layout["coloraxis"]["cmax"]
+    assert ends == pytest.approx((min(exact), max(exact)), abs=1e-4)
+    largest = max(
+        max(pair.claimed.values()) for row in pairs_of_cells(run) for pair in row if pair and pair.claimed
+    )
+    assert math.log10(largest) > ends[1]
+
+
+def test_noise_of_dp_ogl_plus_is_told_by_the_norm_of_a_message(grouped: Make) -> None:
+    """By the sensitivity of a group's sum its multiplier is smaller (errata O4)."""
+    said = _page_of(grouped("protocol=dp-ogl+", "training.rounds=4", name="plus"))
+    assert "its standard deviation over the norm to which a message is clipped. The sensitivity" in said
+    assert "over the sensitivity of what it is added to" not in said
+    assert "over the sensitivity of what it is added to" in _page_of(grouped())
+
+
+def test_what_a_large_epsilon_means_is_told_once(grouped: Make) -> None:
+    run = grouped("privacy.noise.multiplier=0.3")
+    page = _page_of(run)
+    assert "ε is above 10 for" in page
+    assert page.count("observer that starts at 50 : 50") == 1
+    assert "with even odds" not in page
+    assert WHAT_LARGE_MEANS in " ".join(load_run(run).privacy.findings)
+
+
+def test_a_worker_that_stands_for_its_class_is_told_as_an_example(grouped: Make) -> None:
+    assert "(such as worker" in _page_of(grouped(*RING))
