@@ -291,3 +291,9 @@ def test_what_a_large_epsilon_means_is_told_once(grouped: Make) -> None:
 
 def test_a_worker_that_stands_for_its_class_is_told_as_an_example(grouped: Make) -> None:
     assert "(such as worker" in _page_of(grouped(*RING))
+
+
+def test_a_table_with_ranges_of_claims_names_where_each_pair_is(grouped: Make) -> None:
+    said = "; ranges are over pairs, each of which is below Published claims"
+    assert said in _page_of(grouped(*RING))
+    assert said not in _page_of(grouped("topology.groups=[[0, 1], [0, 1]]", "model.kind=mlp"))
