@@ -297,3 +297,11 @@ def test_a_table_with_ranges_of_claims_names_where_each_pair_is(grouped: Make) -
     said = "; ranges are over pairs, each of which is below Published claims"
     assert said in _page_of(grouped(*RING))
     assert said not in _page_of(grouped("topology.groups=[[0, 1], [0, 1]]", "model.kind=mlp"))
+
+
+def test_why_a_message_of_another_worker_counts_twice(grouped: Make) -> None:
+    """Of noise multiplier 2 one is left, as the message changes from one clipped vector to another."""
+    run = load_run(grouped(RING[0], "training.rounds=21", "training.merge_every=10"))
+    whys = " ".join(row.why for row in run.privacy.guarantees)
+    moved = "moved by 1 worker that passes on what it learnt (by up to twice the largest norm of a message)"
+    assert f"{moved}, at multiplier 1 " in whys
