@@ -76,10 +76,13 @@ def test_example_2_counts_by_hand() -> None:
     # (17) with t = 4, S = 2: three where a group is shared, 2·(⌊3/2⌋ − 1) = 0 from the other group
     assert counted == {(0, 1): 3, (0, 2): 0, (1, 0): 3, (1, 2): 3, (2, 0): 0, (2, 1): 3}
     (far,) = paper_counts(ledger, 0, 2)
-    assert (far.hops, far.missed, far.through_target) == (1, 2, 0)
+    assert (far.hops, far.missed, far.too_many) == (1, 2, 0)
     near, through = paper_counts(ledger, 1, 0)
     assert (near.common, near.charged) == (True, 3)
-    assert (through.charged, through.missed, through.through_target) == (0, 2, 2)  # two errors that cancel
+    assert (through.charged, through.arriving, through.through_target) == (0, 0, 2)
+    assert through.errors_cancel
+    assert not near.errors_cancel
+    assert not far.errors_cancel
 
 
 def test_example_2_claims_beside_the_truth() -> None:
@@ -117,7 +120,7 @@ def test_the_rings_six_pairs(pair: tuple[int, int], at: int) -> None:
     paper = rows[at]["releases_by_paper_eq17"]
     truth = rows[at]["releases"]
     assert sum(c.charged for c in counts) == paper
-    assert sum(c.charged + c.missed - c.through_target for c in counts) == truth
+    assert sum(c.charged + c.missed - c.too_many for c in counts) == truth
     if paper == truth:  # dp_accounting leaves out the best orders, below 1.8
         claimed = paper_epsilon(ledger, counts, BY_RDP, 1e-5)
         assert claimed == pytest.approx({199: 35.8409, 379: 56.1380}[paper], abs=1e-4)
@@ -150,9 +153,22 @@ def test_a_claim_that_counts_too_little_says_of_itself_why_it_is_proved_or_not()
         == {"ε = 0 would need that none arrives"}
     )
     assert said[EQ17_TEXT, True, True]
-    assert all(
-        one.startswith("2 pi^2 alpha/sigma^2 is still proved, as ") for one in said[EQ17_TEXT, True, True]
-    )
+    assert all(one.startswith("2 pi^2 alpha/sigma^2 is proved, as ") for one in said[EQ17_TEXT, True, True])
+
+
+def test_what_equation_17_adds_and_leaves_out_on_the_ring_of_21_rounds() -> None:
+    """By hand: rounds 1 to 10 of worker 0's other group, which are charged, reach worker 1 over worker 0
+    alone; those of worker 0's other group reach worker 25 over the other side of the ring.
+    """
+    plan = planned(RING, "training.rounds=21", "training.merge_every=10")
+    same, far = by_source(plan, 0, 1), by_source(plan, 0, 25)
+    for source in (EQ17_RDP, EQ17_TEXT):
+        only_itself = "(17) adds 10 of another group that only the worker itself passes on (O2); "
+        assert same[source].why.startswith(f"{only_itself}31 counted, 21 in truth; ")
+        assert far[source].why.startswith("two errors of (17) cancel (O1, O2); 31 counted, 31 in truth; ")
+    more = "alpha/sigma^2 is proved, as it charges more in all than exact composition does."
+    assert same[EQ17_TEXT].why.endswith(more)
+    assert far[EQ17_TEXT].why.endswith(more.replace("in all", "for each release"))
 
 
 def test_dp_ogl_plus_claims_only_what_threat_model_2_speaks_of() -> None:

@@ -83,7 +83,7 @@ def test_pairs_with_the_same_reasons_share_a_line_and_own_reasons_have_their_for
     assert listed == [
         "It counts 3.",
         "|N_m| must be public (O7).",
-        "Towards other devices (device 1): 2π²α/σ²: too small.",
+        "Towards other devices (such as device 1): 2π²α/σ²: too small.",
     ]
 
 

@@ -16,6 +16,7 @@ from report_factory import metrics
 from test_report_browser import draw
 
 from sfumato.accounting import account
+from sfumato.large_epsilons import WHAT_LARGE_MEANS
 from sfumato.report import formatting as text
 from sfumato.report import write_report
 from sfumato.report.drawings.group_graph import group_graph_figure, spread_html
@@ -52,6 +53,10 @@ def grouped(run_folder: Make) -> Callable[..., Path]:
         return run_folder(name, spec, frame=frame, privacy=report.to_dict())
 
     return make
+
+
+def _page_of(folder: Path) -> str:
+    return write_report([folder], folder.parent / "report.html").read_text("utf-8")
 
 
 def _heatmap(run: GroupedRun) -> Figure:
@@ -162,7 +167,7 @@ def test_groups_that_the_network_shows_are_not_drawn_twice(grouped: Make) -> Non
     assert "group 2</td>" in few  # a table of the rounds in place of the graph
     first_row = few[few.index("<tbody>") :].partition("</tr>")[0]
     assert re.findall(r">([^<>]+)</td>", first_row) == ["group 0", "–", "3", "5", "3"]
-    assert "A path that passes through the worker itself does not count." in few
+    assert "A path that passes through the worker that ε is about does not count." in few
     assert "16 workers in 4 groups of 5, 4 pairs of groups with workers in common." in few
     many = RING[0].replace("groups: 4", "groups: 25").replace("devices: 16", "devices: 100")
     assert spread_html(loaded(grouped(many, *RING[1:])), place) == "<figure>"
@@ -252,3 +257,51 @@ def test_workers_of_an_interval_are_drawn_once_in_it(grouped: Callable[..., Path
         said[protocol] = sentence_of_participation(training_of(run.spec_dict, read_network(run.spec_dict)))
     assert "in a round with probability 0.5" in said["dp-ogl"]
     assert all("in an interval of 2 rounds with" in said[one] for one in ("dp-ogl+", "dp-ogl-local"))
+
+
+def test_the_colours_between_workers_are_those_of_exact_epsilons(grouped: Make) -> None:
+    """Claims above them have the colour of the end, as where all were on the scale exact ones were alike."""
+    run = loaded(grouped(*RING))
+    figure = _heatmap(run)
+    exact = [cell for row in figure.data[0]["z"] for cell in row if cell is not None and cell > -8]
+    ends = figure.layout["coloraxis"]["cmin"], figure.layout["coloraxis"]["cmax"]
+    assert ends == pytest.approx((min(exact), max(exact)), abs=1e-4)
+    largest = max(
+        max(pair.claimed.values()) for row in pairs_of_cells(run) for pair in row if pair and pair.claimed
+    )
+    assert math.log10(largest) > ends[1]
+
+
+def test_noise_of_dp_ogl_plus_is_told_by_the_norm_of_a_message(grouped: Make) -> None:
+    """By the sensitivity of a group's sum its multiplier is smaller (errata O4)."""
+    said = _page_of(grouped("protocol=dp-ogl+", "training.rounds=4", name="plus"))
+    assert "its standard deviation over the norm to which a message is clipped. The sensitivity" in said
+    assert "over the sensitivity of what it is added to" not in said
+    assert "over the sensitivity of what it is added to" in _page_of(grouped())
+
+
+def test_what_a_large_epsilon_means_is_told_once(grouped: Make) -> None:
+    run = grouped("privacy.noise.multiplier=0.3")
+    page = _page_of(run)
+    assert "ε is above 10 for" in page
+    assert page.count("observer that starts at 50 : 50") == 1
+    assert "with even odds" not in page
+    assert WHAT_LARGE_MEANS in " ".join(load_run(run).privacy.findings)
+
+
+def test_a_worker_that_stands_for_its_class_is_told_as_an_example(grouped: Make) -> None:
+    assert "(such as worker" in _page_of(grouped(*RING))
+
+
+def test_a_table_with_ranges_of_claims_names_where_each_pair_is(grouped: Make) -> None:
+    said = "; ranges are over pairs, each of which is below Published claims"
+    assert said in _page_of(grouped(*RING))
+    assert said not in _page_of(grouped("topology.groups=[[0, 1], [0, 1]]", "model.kind=mlp"))
+
+
+def test_why_a_message_of_another_worker_counts_twice(grouped: Make) -> None:
+    """Of noise multiplier 2 one is left, as the message changes from one clipped vector to another."""
+    run = load_run(grouped(RING[0], "training.rounds=21", "training.merge_every=10"))
+    whys = " ".join(row.why for row in run.privacy.guarantees)
+    moved = "moved by 1 worker that passes on what it learnt (by up to twice the largest norm of a message)"
+    assert f"{moved}, at multiplier 1 " in whys

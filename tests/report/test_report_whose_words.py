@@ -145,11 +145,11 @@ def test_what_is_not_accounted_follows_from_whose_noise_it_is(run_folder: Make) 
         for one in (series_of(folder), series_of(folder, DEPLOYED), series_of(on_air))
     )
     silent = " ".join(not_accounted([series_of(run_folder("s", quickstart_spec(privacy=SILENT)))]))
-    secret, hears = "draws noise from a secret source", "Whoever hears better than the receivers"
+    secret, hears = "draws noise from a secret source", "Whoever hears better than the receiver"
     assert [secret in said for said in (plain, deployed, air, silent)] == [True, False, False, False]
     assert [hears in said for said in (plain, deployed, air, silent)] == [False, False, True, False]
     assert ["follows from its seed" in said for said in (plain, deployed, air)] == [True, False, True]
-    assert "the noise is the receivers' own, and nobody draws it" in air
+    assert "the noise is the receiver's own, and nobody draws it" in air
     assert "floating-point" not in deployed  # whose noise is discrete and exact
 
 

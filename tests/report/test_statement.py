@@ -91,7 +91,7 @@ def test_who_receives_raw_updates_without_being_trusted_is_not_called_harmless()
 def test_other_networks(name):
     found = made(sf.load_spec(ROOT / "tests" / "spec" / "specs" / f"{name}.yaml", ["training.rounds=2"]))
     words = Text(page_of(found)).words
-    assert ("The receivers' own noise is counted" in words) == (name == "pfels")
+    assert ("The receiver's own noise is counted" in words) == (name == "pfels")
     assert found.spec["name"] in words
 
 

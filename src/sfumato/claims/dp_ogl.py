@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sfumato.claims.dp_ogl_counts import (
-    BY_RDP,
     BY_TEXT,
     DP_OGL_PLUS,
     PaperCount,
@@ -96,52 +95,72 @@ def _explain_count(
     if declared.kind == "dp-ogl+" and declared.merge_every > 1:
         return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
     counted = sum(c.charged for c in counts)
-    missed, extra = sum(c.missed for c in counts), sum(c.through_target for c in counts)
-    rounds, every = declared.rounds, declared.merge_every
-    said = []
-    equation = "(17)" if declared.kind == "dp-ogl" else "(18)"
-    if missed:
-        said.append(
-            f"{equation} rounds {rounds}/{every} down and leaves out {missed} releases that the last merging "
-            f"epoch passes on (O1)"
-        )
-    if extra:
-        subject = "it" if missed else equation
-        said.append(f"{subject} adds {extra} that only the worker itself passes on (O2)")
-    truth = counted + missed - extra
-    if said:
-        said.append(f"{counted} counted, {truth} in truth")
-    else:
-        said.append(f"{equation} counts {counted} releases, rightly")
+    missed, extra = sum(c.missed for c in counts), sum(c.too_many for c in counts)
+    said = [_explain_number(declared, counts, missed, extra)]
     if method == BY_TEXT and counted:
         said.append(_explain_divergence(declared, [c.group for c in counts if c.charged]))
+    told = method == BY_TEXT and _all_take_part(declared, [c.group for c in counts if c.charged])
     if neighbours == "replace":
         said.append("its neighbours zero a worker out, the exact figure replaces it")
-    elif counted < truth:
-        said.append(_explain_verdict(method, counted, holds=holds, of_all_that_flows=of_all_that_flows))
-    elif method == BY_RDP and holds and not said[0].endswith("(O1)") and counted:
-        said.append("composing by Rényi divergences is looser than composing exactly")
+    elif missed > extra or (counted and (missed or not told)):
+        said.append(
+            _explain_verdict(
+                method, counted, holds=holds, of_all_that_flows=of_all_that_flows, too_many=extra > 0
+            )
+        )
     return "; ".join(said) + "."
 
 
-def _explain_verdict(method: str, counted: int, *, holds: bool, of_all_that_flows: bool) -> str:
-    """A clause on why a claim that counts too few releases is proved all the same, or is not.
+def _explain_number(declared: GroupReleases, counts: Sequence[PaperCount], missed: int, extra: int) -> str:
+    """Clauses on how many releases Theorem 1 counts, and how many there are.
 
-    ``method``, ``holds`` and ``of_all_that_flows`` as of `_explain_count`; ``counted``: the theorem's count.
+    ``missed`` and ``extra``: the sums over ``counts`` of those left out and of those that are too many.
+    """
+    equation = "(17)" if declared.kind == "dp-ogl" else "(18)"
+    counted, said = sum(c.charged for c in counts), list[str]()
+    if missed:
+        said.append(
+            f"{equation} rounds {declared.rounds}/{declared.merge_every} down and leaves out {missed} "
+            "releases that the last merging epoch passes on (O1)"
+        )
+    if extra:
+        subject = "it" if missed else equation
+        said.append(f"{subject} adds {extra} of another group that only the worker itself passes on (O2)")
+    if any(c.errors_cancel for c in counts):
+        also = "two more" if said else "two"
+        said.append(f"{also} errors of {equation} cancel (O1, O2)")
+    if not said:
+        return f"{equation} counts {counted} releases, rightly"
+    return "; ".join([*said, f"{counted} counted, {counted + missed - extra} in truth"])
+
+
+def _explain_verdict(
+    method: str, counted: int, *, holds: bool, of_all_that_flows: bool, too_many: bool
+) -> str:
+    """A clause on why a claim is proved, or that it is not.
+
+    ``method``, ``holds`` and ``of_all_that_flows`` as of `_explain_count`; ``counted``: the theorem's count;
+    ``too_many``: whether releases that tell nothing are among them.
     """
     if not counted:
         return "ε = 0 would need that none arrives"
     if not holds:
         return f"{method} is not proved"
     if of_all_that_flows:
-        return f"{method} is still proved, as it charges more for each release than exact composition does"
-    return f"{method} is still proved, as another set of releases, which suffices here, has a smaller ε"
+        charge = "charges more in all" if too_many else "charges more for each release"
+        return f"{method} is proved, as it {charge} than exact composition does"
+    return f"{method} is proved, as another set of releases, which suffices here, has a smaller ε"
+
+
+def _all_take_part(declared: GroupReleases, groups: Sequence[int]) -> bool:
+    """Whether every worker of ``groups`` takes part in every round; not if there are none."""
+    return bool(groups) and min(declared.rate[g] for g in groups) == 1
 
 
 def _explain_divergence(declared: GroupReleases, groups: Sequence[int]) -> str:
     """A clause on the divergence that Theorem 1's text uses for ``groups``, and where it is wrong."""
     rates, sigmas = [declared.rate[g] for g in groups], [declared.noise_multiplier[g] for g in groups]
-    if min(rates) == 1:
+    if _all_take_part(declared, groups):
         return "2π²α/σ² is four times the Gaussian's α/2σ² at π = 1 (O3)"
     if max(rates) > 0.2 or min(sigmas) < 4:
         return "2π²α/σ² needs π ≤ 1/5, σ ≥ 4 and a bounded α, which is not so here (O3)"

@@ -46,16 +46,33 @@ class PaperCount:
         common: whether the observer is in it.
         hops: ρ from it to the observer's nearest group, the target being a link; ``None``: not connected.
         charged: releases by (17) or (18).
-        missed: releases left out because T/S is rounded down (errata O1).
-        through_target: releases that only the target itself could pass on (errata O2).
+        arriving: releases that reach the observer in truth.
+        through_target: further releases, which only the target itself could pass on (errata O2).
     """
 
     group: int
     common: bool
     hops: int | None
     charged: int
-    missed: int
+    arriving: int
     through_target: int
+
+    # charged and arriving are both counts of a group's first releases, so the larger holds the smaller
+
+    @property
+    def missed(self) -> int:
+        """Number of releases that arrive and are not charged, as T/S is rounded down (errata O1)."""
+        return max(0, self.arriving - self.charged)
+
+    @property
+    def too_many(self) -> int:
+        """Number of releases that are charged and do not arrive, as only the target could pass them on."""
+        return max(0, self.charged - self.arriving)
+
+    @property
+    def errors_cancel(self) -> bool:
+        """Whether both errors are made, and are as large as each other."""
+        return self.through_target > 0 and self.charged == self.arriving
 
 
 def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
@@ -72,7 +89,8 @@ def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[Pap
     found: list[PaperCount] = []
     for group in mine:
         if group in theirs:
-            found.append(PaperCount(group, True, 0, rounds if declared.kind == "dp-ogl" else 0, 0, 0))
+            charged = rounds if declared.kind == "dp-ogl" else 0
+            found.append(PaperCount(group, True, 0, charged, charged, 0))
             continue
         near, near_exact = (int(h[group, list(theirs)].min(initial=UNREACHED)) for h in (full, exact))
         down, up = rounds // every, -(-rounds // every)
@@ -80,7 +98,7 @@ def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[Pap
         mended = a_step * max(0, up - near)
         truth = a_step * max(0, up - near_exact)
         hops = None if near == UNREACHED else near
-        found.append(PaperCount(group, False, hops, counted, mended - counted, mended - truth))
+        found.append(PaperCount(group, False, hops, counted, truth, mended - truth))
     return tuple(found)
 
 

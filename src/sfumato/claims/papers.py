@@ -23,8 +23,8 @@ PLACES = {
     "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
     "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum over "
     "the devices of its zone.",
-    "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): it counts the releases of other groups that a "
-    "worker sees.",
+    "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): it counts the releases that reach a worker: every "
+    "round's of groups that both workers are in, of others those that merging passes on.",
     "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): it counts the releases of DP-OGL+ that workers of "
     "other groups see, one a merge; of workers of the same group it says nothing.",
     "counts × RDP": "DP-OGL, Theorem 1 as in its figures: each release that it counts is charged the Rényi "
@@ -75,12 +75,12 @@ ERRORS = {
     "P3": "Drawing the participants hides nothing from whoever draws them or can tell who was drawn.",
     "P4": "With a fixed number drawn, another device is drawn in the place of the missing one: the sum "
     "changes by up to twice as much.",
-    "P7": "The bound on a message's power is an average over the coordinates that are kept. Single messages "
-    "exceed it.",
+    "P7": "The bound on a message's power holds on average over the draws of coordinates. In a single round "
+    "a message may exceed it.",
 }
 
 _EQUATIONS = (
-    r"\((?:17|18)\)(?= (?:rounds|adds|counts))",
+    r"\((?:17|18)\)(?= (?:rounds|adds|counts|cancel))",
     r"(?<=Theorem 1, )\((?:17|18)\)",
     r"(?<=Example 2, )\(26\)",
     r"(?<=Example 3, )\(27\)",

@@ -52,7 +52,7 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
         canvas.word(slots - 1, -76, words, xanchor="right", xshift=-48)
     masters = f"{text.whole(int(shape.trusted.sum()))} of {text.how_many(groups.count, 'master')}"
     said = (
-        f"{groups_in_words(groups)}; a worker of two groups is drawn in both. "
+        f"{groups_in_words(groups)}; a worker of two groups is shown in both. "
         f"Trusted with raw updates: {masters}. {noise_sentence(network)}"
     )
     if shape.changes:

@@ -170,7 +170,7 @@ def _caption(groups: Groups, drawn: int, every: int) -> tuple[str, bool]:
             f"Groups merge every {every} rounds, so the first release of a group is in the models from which "
             f"groups d links away train in round 1 + {every}d"
         )
-    return f"{said}. A path that passes through the worker itself does not count.", True
+    return f"{said}. A path that passes through the worker that ε is about does not count.", True
 
 
 def _groups_that_share(groups: Groups) -> BoolArray:

@@ -47,7 +47,10 @@ _LINKS: dict[str, tuple[str, Json]] = {
     "entrusted": ("messages without noise go up to who is trusted", {"color": TRUSTED, "width": 2}),
     "noised": ("messages with noise go up", {"color": NEUTRAL, "width": 1.5, "dash": "dot"}),
     "secure": ("only the sum arrives, with noise (secure aggregation)", {"color": SECURE, "width": 3}),
-    "secure raw": ("only the sum arrives, without noise (secure aggregation)", {"color": RAW, "width": 3}),
+    "secure raw": (
+        "only the sum arrives, without noise (secure aggregation)",
+        {"color": RAW, "width": 3, "dash": "dash"},
+    ),
     "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
     "shared": ("workers in common", {"color": NEUTRAL, "width": 1.5}),
 }

@@ -203,7 +203,7 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
             known = line.rounds[~is_infinite].tolist(), line.values[~is_infinite].tolist()
             path = BoundingLine.of(*known)
             texts: Json = {"text": list(map(text.epsilon, path.values)), "hovertemplate": "ε = %{text}"}
-            texts |= {"marker": marker | {"opacity": path.opacity}}
+            texts |= {"marker": marker | {"opacity": path.opacity}, "line": style | {"shape": path.shape}}
             named = {"name": text.plotly_label(name), "x": path.rounds, "y": path.values}
             data.append(common | named | texts)
         if math.isfinite(line.budget):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -259,27 +259,29 @@ def line_mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
 class BoundingLine(NamedTuple):
     """The points of a line through values that never fall, of which some rounds have none.
 
-    A round without a value has that of the next round with one, which bounds it.
+    A round without a value has that of the next round with one, which bounds it: then the line is in steps.
 
     Attributes:
         rounds: of all points.
         values: of all points.
         opacity: of markers: 0 where a round has no value of its own, else 1.
+        shape: Plotly's, of the line: up first, then across, so that a step has the value at its end.
     """
 
     rounds: list[float]
     values: list[float]
     opacity: list[int]
+    shape: Literal["vh", "linear"]
 
     @classmethod
     def of(cls, rounds: Sequence[float], values: Sequence[float]) -> BoundingLine:
         """The line through ``values`` after ``rounds``, which ascend, from round 1 on."""
-        points, last = list[tuple[float, float, int]](), 0.0
-        for number, value in zip(rounds, values, strict=True):
-            points += [(last + 1, value, 0)] if number > last + 1 else []
-            points.append((number, value, 1))
-            last = number
-        return cls([at for at, *_ in points], [y for _, y, _ in points], [drawn for *_, drawn in points])
+        own = list(rounds), list(values), [1] * len(rounds)
+        if not own[0] or own[0][-1] == len(own[0]):
+            return cls(*own, "linear")
+        if own[0][0] == 1:
+            return cls(*own, "vh")
+        return cls([1.0, *own[0]], [own[1][0], *own[1]], [0, *own[2]], "vh")
 
 
 def evenly_spaced_rows(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:

@@ -76,8 +76,9 @@ def per_worker_privacy_figure(run: GroupedRun) -> Figure | None:
             f"ε (δ = {text.number(run.delta)}) of all data of a worker towards the single worker that learns "
             "the most about it: per-worker privacy (PwP) of the DP-OGL paper, equation (15), as the "
             "smallest ε that Sfumato proves. If all other workers observe, that is its Threat model 1; if "
-            "those of other groups do, 2. Line: the worst worker; dashed: the median; band: all workers that "
-            f"have a guarantee.{_note_on_rounds(at_rounds)} " + " ".join(notes)
+            "those of other groups do, Threat model 2. Line: the worst worker; dashed: the median; band: "
+            "from the best protected worker to the worst, of those that have a guarantee."
+            f"{_note_on_rounds(at_rounds)} " + " ".join(notes)
         ).strip(),
         description="Per-worker privacy over rounds. " + " ".join(described),
         data=data,
@@ -187,7 +188,8 @@ def _epsilon_band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Js
         path = BoundingLine.of(rounds, values)
         points = {"x": path.rounds, "y": path.values, "text": list(map(text.epsilon, path.values))}
         marker = {"marker": {"color": hue, "size": 6, "opacity": path.opacity}}
-        return common | {"name": f"{name}, {what}"} | points | marker | look
+        styled = look | {"line": look["line"] | {"shape": path.shape}}
+        return common | {"name": f"{name}, {what}"} | points | marker | styled
 
     worst: Json = {"mode": "lines+markers", "fill": "tonexty", "fillcolor": transparent(hue, 0.16)}
     worst |= {"line": {"color": hue, "width": 2}}

@@ -59,7 +59,7 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
     workers = run.drawn_workers.tolist()
     views = ["rigorous", *run.claims]
     arrays = {view: _epsilon_array(pairs, view) for view in views}
-    rigorous, ends = arrays["rigorous"], epsilon_ends(v for a in arrays.values() for v in a.flat)
+    rigorous, ends = arrays["rigorous"], epsilon_ends(arrays["rigorous"].flat)
     names = [_worker_title(run, worker) for worker in workers]
     data = [trace for view in views for trace in _traces(pairs, view, names, ends)]
     classes = "" if run.draws_every_worker else ", one worker for every set of groups"
@@ -74,7 +74,7 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
             "the diagonal is empty."
             + (
                 " The buttons switch to the paper's claims: a cell that becomes lighter has a claim that is "
-                "not proved here."
+                "not proved here. Claims beyond the ends of the colours have the colour of that end."
                 if run.claims
                 else ""
             )

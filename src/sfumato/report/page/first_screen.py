@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from sfumato.large_epsilons import WHAT_LARGE_MEANS
 from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
@@ -38,6 +39,7 @@ from sfumato.report.results.effect_of_control import (
     effect_of_control,
     unknown_effect,
 )
+from sfumato.report.results.epsilon_words import FROM_EVEN_ODDS
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import Network
 from sfumato.report.results.observer_labels import labels_for
@@ -174,8 +176,9 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
         Tile(f"Final {each.name}{of_which_class(each, one)}", score_text(each, one))
         for each in (score, *beside)
     ])  # fmt: skip
+    leakage = _leakage_html(one, matrix)
     columns = {
-        "Who learns what": [*epsilons, _leakage_html(one, matrix)],
+        "Who learns what": [*epsilons, leakage],
         "At what cost": [
             tiles_html(costs),
             paragraphs_html(power_limit_sentences(one)),
@@ -191,6 +194,8 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     blocks = "".join(f"<div><h3>{title}</h3>{''.join(content)}</div>" for title, content in columns.items())
     nothing, others = one.findings
     others = [said for said in others if said not in protocol_warnings(one.first.spec_dict)]
+    if FROM_EVEN_ODDS in leakage:  # what a large ε means is said there
+        others = [said.removesuffix(f": {WHAT_LARGE_MEANS}") for said in others]
     findings = findings_html(dict.fromkeys([*_advice_for_bare_pairs(one), *others], ()))
     saved, how = _control_lead(one)
     lead = lead_html([*lead_of_run(one.first), *map(text.sentence, nothing), *saved])

@@ -23,7 +23,7 @@ _ON_AIR = (
     "they are not accounted for either."
 )
 _IN_USE = "A deployment draws noise from a secret source."
-_OF_RECEIVERS = "In a real network the noise is the receivers' own, and nobody draws it."
+_OF_RECEIVER = "In a real network the noise is the receiver's own, and nobody draws it."
 
 
 def seed_sentence(series: Sequence[Series]) -> list[str]:
@@ -61,11 +61,11 @@ def not_accounted(series: Sequence[Series]) -> list[str]:
     lines += _about_test_examples(series)
     if noisy := [one for one in simulated if has_noise(one.first.spec_dict)]:
         on_air_only = all(one.network.over_air and not one.network.has_noise for one in noisy)
-        lines.append(f"{_FROM_SEED} {_OF_RECEIVERS if on_air_only else _IN_USE}")
+        lines.append(f"{_FROM_SEED} {_OF_RECEIVER if on_air_only else _IN_USE}")
         lines.append("The guarantees assume exact Gaussian noise and do not cover floating-point effects.")
     if any(one.network.over_air for one in series):
         lines.append(_ON_AIR)
-        lines.append("Whoever hears better than the receivers of the spec, or from nearer, learns more.")
+        lines.append("Whoever hears better than the receiver of the spec, or from nearer, learns more.")
     if any(one.network.trees for one in series):
         lines.append(KNOWN_MOVES)
     return [*lines, "Wall time depends on the machines that played the runs."]

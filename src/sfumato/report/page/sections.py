@@ -162,7 +162,8 @@ def _subtitle_html(series: Sequence[Series]) -> str:
         said += [f"data {data}"] if data else []
         said += [f"model {model['kind']}"] if isinstance(model, Mapping) and "kind" in model else []
         said += _parties_in_words(one.network)
-        said.append(f"ε of one {unit_of_run(one.first)}")
+        unit = unit_of_run(one.first)
+        said.append(f"ε of one {one.network.device_word if unit == 'device' else unit}")
         said += _moves_in_words(topology.get("moves")) if isinstance(topology, Mapping) else []
         said += ["adaptive control"] if spec.get("control") else []
         said += [f"{len(one.runs)} seeds"] if len(one.runs) > 1 else [f"seed {spec.get('seed', 0)}"]

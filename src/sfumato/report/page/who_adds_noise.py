@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sfumato.report import formatting as text
+from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.network import AT_STEPS, GroupNetwork, Network, owners_in_words
 from sfumato.report.results.secure_sums import drops_in_words
 from sfumato.report.results.spec_sections import stated_participation
@@ -29,7 +30,9 @@ def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     """Who adds how much noise by a resolved spec, as a mapping for `noise_part` and for statements.
 
     ``clip`` has the clipping, with ``rounds`` where a message is an update of several; ``parties`` is a list
-    of parties with their noise multipliers (std over sensitivity) by aggregating tier from the top down.
+    of parties with their noise multipliers by aggregating tier from the top down. They are the standard
+    deviation over the sensitivity; with ``moved_by_others``, of DP-OGL+, over the norm to which a message is
+    clipped, which is less than the sensitivity (errata O4).
 
     Args:
         spec: resolved.
@@ -51,8 +54,10 @@ def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
         found["parties"] = [every]
     elif noise["kind"] == "formula":
         found["requested"] = noise
+    if protocol_warnings(spec):
+        found["moved_by_others"] = True
     if network.over_air:
-        found["channel"] = "The receivers' own noise is counted. Its level is an assumption about them."
+        found["channel"] = "The receiver's own noise is counted. Its level is an assumption."
     return found
 
 
@@ -144,13 +149,21 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
     ]
     levels = names_of_levels(depth)
     titles = ["noise multiplier"] if depth == 1 else [f"noise multiplier, {name}" for name in levels]
-    caption = (
-        "Gaussian noise of each party: its standard deviation over the sensitivity of what it is added to"
-    )
+    caption = f"Gaussian noise of each party: its standard deviation over the {_divisor(noise)}"
     if depth > 1:
         caption += ". Global aggregation: up to the cloud; one level below: the cloud does not take part"
     numeric = tuple(range(1, depth + 1))
     return text.paragraphs(said) + text.html_table(["party", *titles], rows, caption=caption, numeric=numeric)
+
+
+def _divisor(noise: Mapping[str, Any]) -> str:
+    """What noise multipliers divide by, with a sentence where that is not the sensitivity of the sum."""
+    if not noise.get("moved_by_others"):
+        return "sensitivity of what it is added to"
+    return (
+        "norm to which a message is clipped. The sensitivity of a group's sum is larger, as the data of one "
+        "change what the others send, too: the reasons of the guarantees have the multiplier by it"
+    )
 
 
 def _aggregators_and_devices(parties: Sequence[str]) -> list[list[str]]:

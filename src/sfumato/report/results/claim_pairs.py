@@ -75,7 +75,12 @@ class PairNames(NamedTuple):
         """Who the observer is, of each pair of ``claims`` whose name is that of another one, too."""
         named = self._named(claims)
         many = Counter(named.values())
-        return {pair: self.labels.observer_title(pair[1]) for pair, name in named.items() if many[name] > 1}
+        return {pair: self._example(pair[1]) for pair, name in named.items() if many[name] > 1}
+
+    def _example(self, observer: str) -> str:
+        """A single observer in words; a device stands for all of its class."""
+        title = self.labels.observer_title(observer)
+        return f"such as {title}" if observer.startswith("device:") else title
 
     def _named(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
         """The classes of the unit and of the observer of each pair of ``claims``."""

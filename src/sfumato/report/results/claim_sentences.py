@@ -81,8 +81,11 @@ def _table_of_readings(source: str, readings: Mapping[str, Sequence[Claim]], nam
         provable = _span(_rigorous([claim for claims in of_kind for claim in claims]), text.epsilon)
         rows.append((kind.removeprefix("towards "), *map(_cell, of_kind), provable))
     heads = [f"claimed, {formula}" for formula in readings]
+    ranges = any(" to " in cell for _, *cells in rows for cell in cells)
+    where = "; ranges are over pairs, each of which is below Published claims" if ranges else ""
+    caption = f"ε by {source}{where}"
     return text.html_table(
-        ["towards", *heads, "provable"], rows, caption=f"ε by {source}", numeric=range(1, 2 + len(heads))
+        ["towards", *heads, "provable"], rows, caption=caption, numeric=range(1, 2 + len(heads))
     )
 
 

@@ -13,6 +13,8 @@ from sfumato.report.results.spec_sections import clip_kind_of, row_in_words, sec
 from sfumato.rounding import certainty, number
 from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 
+FROM_EVEN_ODDS = "observer that starts at 50 : 50"
+"""Every sentence on what an ε means contains this."""
 _ALMOST_CERTAIN = "almost certain"
 _CALLED_STRONG = "Ponomareva et al. 2023 call ε ≤ 1 strong"
 """How to DP-fy ML, section 5, for all data of a person (docs/epsilon.md)."""
@@ -28,7 +30,7 @@ def epsilon_in_words(kind: str, value: float) -> str:
     else:
         weak = f"{': little protection' if value > _WEAK else ''} ({_CALLED_STRONG})"
     return (
-        f"At ε = {epsilon(value)} an observer that starts at 50 : 50 on whether a {kind}'s data were "
+        f"At ε = {epsilon(value)} an {FROM_EVEN_ODDS} on whether a {kind}'s data were "
         f"used can become {most}{weak}."
     )
 
@@ -45,10 +47,7 @@ def several_in_words(whose: str, values: Sequence[float]) -> str:
     said += [f"{_ALMOST_CERTAIN} at {join_names(certain)}"] if certain else []
     if not said:
         return ""
-    return (
-        f"An observer that starts at 50 : 50 on whether {whose} data were used can become "
-        f"{', and '.join(said)}."
-    )
+    return f"An {FROM_EVEN_ODDS} on whether {whose} data were used can become {', and '.join(said)}."
 
 
 def draw_sentence(training: Mapping[str, Any], rates: Sequence[float], kind: str) -> list[str]:

@@ -37,7 +37,7 @@ _ALL_FROM_GRADIENTS = (
 
 _STRONGEST = "Every round is charged as if the strongest signal that may arrive did arrive."
 _ALL_SEE_DRAWS = "ε is the same towards all, as each is charged as if it saw who is drawn."
-_HEARS_NO_BETTER = "any observer that hears no better than the receivers"
+_HEARS_NO_BETTER = "any observer that hears no better than the receiver"
 
 
 def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:

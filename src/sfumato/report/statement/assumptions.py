@@ -68,7 +68,7 @@ OF_OBSERVERS = (
     ),
 )
 OF_RECEIVERS = Assumed(
-    "The receivers' noise is at least what the spec says.",
+    "The receiver's noise is at least what the spec says.",
     "It protects those who send, and no device makes it. Whoever hears better, or from nearer, learns more "
     "than the figures say.",
 )

@@ -166,8 +166,8 @@ def air_notes(plan: AirPlan) -> tuple[str, ...]:
     """
     std = plan.channels.noise_std
     notes = [
-        f"the receivers' noise (standard deviation {std:g} a coordinate) is taken on trust: whoever hears "
-        "better, or from nearer, is not accounted for"
+        f"the receiver's noise (standard deviation {std:g} in each coordinate of what it receives) is taken "
+        "on trust: whoever hears better, or from nearer, is not accounted for"
     ]
     if plan.needs_size and parameter_count(plan.spec) is None:
         notes.append(

@@ -179,10 +179,13 @@ def _describe_message(release: Release, *, in_groups: bool) -> str:
         return release.vector
     group = release.name.partition(",")[0]
     vector = release.vector if group in release.vector else f"{release.vector} of {group}"
-    if release.linking == 1:
-        return f"{vector}, moved by 1 worker that passes on what it learnt,"
     if release.linking:
-        return f"{vector}, moved by {release.linking} workers that pass on what they learnt,"
+        one = release.linking == 1
+        who = (
+            "1 worker that passes on what it" if one else f"{release.linking} workers that pass on what they"
+        )
+        far = f"{'' if one else 'each '}by up to twice the largest norm of a message"
+        return f"{vector}, moved by {who} learnt ({far}),"
     return f"{vector}, moved by the others of the group, too," if release.propagated_sensitivity else vector
 
 
