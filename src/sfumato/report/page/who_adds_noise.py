@@ -125,7 +125,7 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
         what = _ONE_ROW if persons and clip["kind"] == "example" else _CLIPPED[clip["kind"]]
         if rounds > 1:
             what = f"{what} that is released"
-        said.append(f"{what} is clipped to norm {norm} {of_several}.")
+        said.append(f"{what} is clipped to norm {norm}{of_several}.")
     if noise.get("channel"):
         said.append(noise["channel"])
     if not noise["parties"]:
