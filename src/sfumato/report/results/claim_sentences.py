@@ -137,7 +137,8 @@ def _values_of_classes(claims: Sequence[Claim], names: PairNames) -> str:
         return ""
     return text.join_names(
         [
-            f"{text.number(claim.claimed_epsilon)} for {title} (provable: {text.epsilon(claim.rigorous_epsilon)})"
+            f"{text.number(claim.claimed_epsilon)} for {title} "
+            f"(provable: {text.epsilon(claim.rigorous_epsilon)})"
             for title, claim in zip(titles, by_unit.values(), strict=True)
         ]
     )
