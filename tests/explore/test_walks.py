@@ -60,13 +60,13 @@ def told_to_screen_readers(page: Any) -> None:
 
 def test_a_click_on_an_edge_trusts_it_and_the_heatmap_follows(page):
     assert cells(page) == said_by_account()
-    assert page.get_by_label("edge:0").is_checked()
+    assert page.get_by_label("edge 0", exact=True).is_checked()
     click_party(page, "0")
-    expect(page.get_by_label("edge:0")).not_to_be_checked()
+    expect(page.get_by_label("edge 0", exact=True)).not_to_be_checked()
     expect(page.locator("#numbers")).to_contain_text("12 devices under edges 0–2")
     assert cells(page) == said_by_account("trust.trusted_edges=[]") != said_by_account()
     click_party(page, "1")
-    expect(page.get_by_label("edge:1")).to_be_checked()
+    expect(page.get_by_label("edge 1", exact=True)).to_be_checked()
     expect(page.locator("#network-caption")).to_contain_text("1 of 3 edges")
     expect(page.locator("#numbers")).to_contain_text("4 devices under edge 1: edge trusted")
     assert cells(page) == said_by_account("trust.trusted_edges=[1]")
@@ -74,7 +74,7 @@ def test_a_click_on_an_edge_trusts_it_and_the_heatmap_follows(page):
 
 def test_by_keyboard_alone_and_with_a_screen_reader(page):
     told_to_screen_readers(page)
-    box = page.get_by_label("edge:2")
+    box = page.get_by_label("edge 2", exact=True)
     for _ in range(20):
         page.keyboard.press("Tab")
         if box.evaluate("element => element === document.activeElement"):
