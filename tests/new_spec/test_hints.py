@@ -52,6 +52,15 @@ def test_a_column_of_persons_that_was_forgotten(frame: pd.DataFrame, tmp_path: P
     assert "repeats" not in hinted(frame.assign(who=[f"N{row}" for row in range(ROWS)]), tmp_path)
 
 
+def test_who_said_that_persons_have_one_row_is_contradicted_by_names_only(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    assert "repeats" not in hinted(frame, tmp_path, several=False)
+    assert "column who repeats" in hinted(frame, tmp_path, several=True)
+    called = frame.rename(columns={"who": "patient_id"})
+    assert "column patient_id repeats" in hinted(called, tmp_path, several=False)
+
+
 @pytest.mark.parametrize("values", ["numbers", "few numbers at one clinic each", "called so"])
 def test_persons_that_are_numbers(values: str, frame: pd.DataFrame, tmp_path: Path) -> None:
     row = np.arange(ROWS)

@@ -42,7 +42,7 @@ def test_two_readings_of_one_source_are_not_one_range() -> None:
     assert claims_by_reading(by_rdp, LABELS) == ""
 
 
-def test_formulas_for_different_units_are_one_range() -> None:
+def test_formulas_for_different_units_are_told_apart_by_unit() -> None:
     """HDP divides by the root of how many devices an edge has, which differs from edge to edge."""
     place = "HDP Sec. V, rule of Case 3, C1: ε/"
     both = [
@@ -50,7 +50,9 @@ def test_formulas_for_different_units_are_one_range() -> None:
         for unit, count, claimed in ((0, 30, 12.24), (1, 40, 10.6))
     ]
     assert claims_sentence(both, LABELS) == [
-        "HDP Sec. V, rule of Case 3 would claim ε = 10.6 to 12.24; it holds. Provable: 2 towards the public."
+        "HDP Sec. V, rule of Case 3 would claim, towards the public, ε = 12.24 for device:0 (provable: 2) "
+        "and 10.6 for device:1 (provable: 2); it holds. HDP divides the ε of one party's noise by the root "
+        "of the number of parties that add noise."
     ]
     assert claims_by_reading(both, LABELS) == ""
 

@@ -60,7 +60,7 @@ def test_the_best_runs_are_named(run_folder: Make) -> None:
         run_of(run_folder, "other", 0.6, 2.0),
     ]
     said = said_of(folders)
-    assert said[0] == "Highest accuracy: quiet, 90.0 %."
+    assert said[0] == "Highest accuracy: quiet, 90.0 %, with ε of at most 8."
     assert said[1] == "Smallest ε towards the cloud: loud and other, 2; largest: quiet, 8."
     assert not any("public" in line for line in said)  # it is the same in all of them
     assert "one seed" in said[-1]

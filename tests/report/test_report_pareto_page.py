@@ -105,6 +105,31 @@ class TestWords:
         assert "trusted edge (0 of 9 and 3 of 9)" in headline(swept(less, more))
         assert "trusted edge" not in headline(swept(less, less))
 
+    def test_epsilon_towards_edges_of_different_trust_is_in_no_figure_and_in_no_front(
+        self, tmp_path: Path
+    ) -> None:
+        points = [
+            replace(
+                point(str(raw), accuracy=accuracy, epsilon__cloud=cloud, epsilon__edge=edge),
+                raw_to_trusted_edge=f"{raw} of 9",
+            )
+            for raw, accuracy, cloud, edge in ((0, 0.7, 8.0, 18.0), (3, 0.6, 8.0, 2.0), (9, 0.5, 2.0, 1.0))
+        ]
+        page = swept(*points, keys=("k",))
+        assert planes(page) == [("epsilon:cloud", "accuracy")]
+        written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
+        assert "ε towards an edge is in no figure: points differ in whom devices trust" in written
+        assert "On the front: no other point is as good in accuracy and ε towards the cloud, and" in written
+        assert markup_of(written).count(">yes</td>") == 2  # the second is beaten by the first
+
+    def test_intervals_that_all_overlap_settle_no_order(self) -> None:
+        first, other, apart = (
+            point(str(n), accuracy=(a, 0.1), seeds=2) for n, a in enumerate((0.4, 0.5, 0.9))
+        )
+        said = headline(swept(first, other, keys=("k",)))
+        assert "overlap in accuracy: with 2 seeds each, every order among them may be chance." in said
+        assert "every order" not in headline(swept(first, other, apart, keys=("k",)))
+
     def test_devices_that_trust_their_edge_are_told_beside_every_epsilon_of_edges(
         self, tmp_path: Path
     ) -> None:
@@ -119,12 +144,10 @@ class TestWords:
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
         assert figure["layout"]["xaxis"]["title"]["text"].startswith("ε towards an edge, if not trusted")
-        assert (
-            "Not drawn is ε = ∞ for 120 of 200 devices towards their own edge, which they trust." in written
-        )
+        assert "The ∞ towards a trusted own edge is not drawn." in written
         assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
         mixed = [points[0], replace(points[1], raw_to_trusted_edge="0 of 200")]
-        said = "∞ for 120 of 200 devices towards their own edge, which they trust, at 1 of 2 points."
+        said = "trusted edge (120 of 200 and 0 of 200), towards which their ε is ∞."
         assert said in headline(swept(*mixed, keys=("k",)))
         none = [replace(one, raw_to_trusted_edge="0 of 200") for one in points]
         assert "they trust" not in headline(swept(*none, keys=("k",)))
@@ -201,7 +224,7 @@ class TestPage:
         for figure in figures:
             go.Figure(figure)
         markup = markup_of(page)
-        assert "Highest accuracy: 80.0 % ± 1.0 % at share = 0, noise = none." in markup
+        assert "Highest accuracy: 80.0 % ± 1.0 points at share = 0, noise = none." in markup
         assert "Lowest ε towards the cloud: 15 at share = 0, noise = 1." in markup
         assert "Lowest energy: 300 J ± 2 J at share = 1, noise = 1." in markup
         assert markup.count(">∞</td>") == 2

@@ -241,7 +241,7 @@ def test_what_must_stay_secret_and_what_no_figure_covers():
     assert f"that of somebody with 3 is at most {upper_bound(3 * most)} at δ = {three}." in words
     assert "rows were drawn" not in words_of(made(sf.load_spec(SPEC)))
     data = replace(found, spec={**found.spec, "data": found.spec["data"] | {"test_fraction": 0.1}})
-    assert "Rows that were set aside for testing (data.test_fraction). No ε is about the people in them" in (
+    assert "Rows that were set aside for testing, drawn by lot. No ε is about the people in them" in (
         words_of(data)
     )
 
@@ -389,5 +389,5 @@ def test_a_message_of_an_interval_is_clipped_to_more_than_one_update():
         "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
     }
     words = words_of(made(sf.load_spec(spec)))
-    said = "Every message that is released is clipped to norm 2 (privacy.clip.norm times √4, as a message is "
+    said = "Every message that is released is clipped to norm 2 (1 for each round, times √4, as a message is "
     assert f"{said}the update of 4 rounds)." in words

@@ -18,8 +18,8 @@ PAPERS = {
 }
 
 PLACES = {
-    "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula every party that is not trusted "
-    "has the stated ε.",
+    "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula ε towards every party "
+    "that is not trusted is the stated one.",
     "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
     "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum over "
     "the devices of its zone.",

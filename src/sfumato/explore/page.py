@@ -175,9 +175,11 @@ def _figure_sections() -> list[Any]:
 
 
 def _plot(name: str) -> Any:
-    """A drawing area with the id ``name`` and a description for screen readers."""
+    """A drawing area with the id ``name`` and a description for screen readers; hidden until it is drawn."""
     return html.Div(
-        html.Div(dcc.Graph(id=name, config=_PLOT, responsive=True), id=f"{name}-size"),
+        html.Div(
+            dcc.Graph(id=name, config=_PLOT, responsive=True), id=f"{name}-size", style={"display": "none"}
+        ),
         id=f"{name}-frame", className="wide", role="img",
     )  # fmt: skip
 

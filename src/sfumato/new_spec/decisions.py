@@ -34,7 +34,7 @@ class Decisions:
         ids: other columns that are no features.
         scale: public range of columns, stated by the user.
         row: what one row is, in words.
-        several: whether several rows may be of one person.
+        several: whether several rows may be of one person; ``None``: not stated.
         protect: one row, all rows of a person, or all rows of a site.
         epsilon: towards the server.
         delta: of all guarantees.
@@ -47,7 +47,7 @@ class Decisions:
     ids: tuple[str, ...]
     scale: Mapping[str, tuple[float, float]]
     row: str
-    several: bool
+    several: bool | None
     protect: Protected
     epsilon: float
     delta: float

@@ -59,12 +59,20 @@ def may_say_persons(name: str, site: str | None, table: OwnTable) -> bool:
 
 
 def _of_persons(decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """One row is protected, and a column may say that a person has several."""
+    """One row is protected, and a column may say that a person has several.
+
+    Where the user said that each row is another person's, only columns that are called so are named.
+    """
     if decisions.protect != "record":
         return
     others = (decisions.label, decisions.site)
     columns = [name for name in table.names if name not in others]
-    found = [name for name in columns if may_say_persons(name, decisions.site, table)]
+    found = [
+        name
+        for name in columns
+        if may_say_persons(name, decisions.site, table)
+        and (decisions.several is not False or looks_like_id(name))
+    ]
     for name in found:
         rows, values = table.rows_and_values(name)
         yield (

@@ -64,7 +64,7 @@ class Given:
             ids=table.ids(label, site, person) if self.ids is None else self.ids,
             scale=self.scale or {},
             row=self.row or DEFAULT_ROW,
-            several=bool(self.several),
+            several=self.several,
             protect=self.protect or ("record" if person is None else "person"),
             epsilon=DEFAULT_EPSILON if self.epsilon is None else self.epsilon,
             delta=DEFAULT_DELTA if self.delta is None else self.delta,

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 from sfumato.run_folder.reader import REPORT_FILE, read_json, write_json
 from sfumato.spec.without_noise import trains_alike_but_for_noise
+from sfumato.spec.words_of_keys import setting_in_words
 from sfumato.sweeps.grid import as_yaml, key_words
 from sfumato.sweeps.point_result import LAST, SCORES, TOTALS, result_of
 from sfumato.sweeps.request import Failure, SweepRequest, task_folder
@@ -149,7 +151,10 @@ class Sweep:
             for observer in self.observers:
                 name = f"{EPSILON_PREFIX}{observer}"
                 objectives[name] = Mean(row[name], math.nan)
-            labels = tuple(request["points"][row["point"]])
+            labels = tuple(
+                _setting_label(key, row[key], written)
+                for key, written in zip(self.keys, request["points"][row["point"]], strict=True)
+            )
             reports = self._reports_of(row["point"], page.parent)
             points.append(
                 SweptPoint(labels, int(row["seeds"]), objectives, row["raw_to_trusted_edge"], reports)
@@ -255,7 +260,7 @@ def collect(request: SweepRequest, failures: Sequence[Failure]) -> Sweep:
         | dict.fromkeys(["delta", *LAST, *asked_for, *epsilons, *TOTALS], "float64")
     )
     for key in keys:
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in table[key]):
+        if not all(isinstance(value, Real) and not isinstance(value, bool) for value in table[key]):
             table[key] = [as_yaml(value) for value in table[key]]
     with replacing(request.folder / TABLE_FILE) as file:
         table.to_parquet(file, engine="pyarrow", index=False)
@@ -313,6 +318,12 @@ def load_sweep(folder: str | Path) -> Sweep:
         for row in failed.to_dict("records")
     ]
     return Sweep(path, table, tuple(failures))
+
+
+def _setting_label(key: str, value: Any, written: str) -> str:
+    """A swept value on the page: shares of trusted parties in words, others as ``written`` in a spec."""
+    is_share = key.startswith("trust.") and isinstance(value, Real) and not isinstance(value, bool)
+    return setting_in_words(key, float(value)) if is_share else written
 
 
 def _describe_failure(failure: Failure) -> str:

@@ -125,7 +125,8 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     endless = _endless_in_words(rows, titles, columns)
     if figure is None:
         return text.paragraphs([*said, *endless])
-    table = _table_of_coalitions(rows, titles, columns, delta, alone)
+    edge = "edge" if node == "supernode" else node
+    table = _table_of_coalitions(rows, titles, columns, delta, alone, edge)
     drawn = figures.place(figure)
     return (
         f"{text.paragraphs([*said, *endless])}{drawn}<details><summary>Show all coalitions</summary>{table}"
@@ -139,6 +140,7 @@ def _table_of_coalitions(
     columns: tuple[str, str],
     delta: str,
     alone: Mapping[str, float],
+    edge: str,
 ) -> str:
     """The table of the worst coalitions with a finite ε.
 
@@ -149,8 +151,9 @@ def _table_of_coalitions(
         delta: text beside ε.
         alone: ε of units towards their edge alone, which is no coalition; {} where devices are elected
             supernode: only then is ε towards devices alone another one if these are under the same edge.
+        edge: what the aggregator of devices is called.
     """
-    where, elected = "of them under the same edge", not alone
+    where, elected = f"of them under the same {edge}", not alone
     first = ["about", "colluders", f"ε, {columns[0]}", *([where] if elected else [])]
     of_edges = [
         (titles[unit], "0", "–", text.epsilon(value), "–")

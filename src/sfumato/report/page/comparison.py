@@ -55,7 +55,8 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         better = max if score.higher_is_better else min
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
-        said.append(f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}.")
+        reached = f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}"
+        said.append(f"{reached}{_price(series[best])}.")
     for whom, of in _BEST_TOWARDS if have_comparable_epsilons(series) else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
@@ -68,6 +69,30 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
     if said and all(one.seeds == 1 for one in summaries):
         said.append("Each run has one seed, so small differences may be chance.")
     return said
+
+
+def _price(one: Series) -> str:
+    """A clause, after a comma, on the ε of a run and on the observers towards whom it has none; "" without
+    guarantees.
+    """
+    rows = [row for run in one.runs for row in of_main_unit(run.privacy.guarantees)]
+    finite = [row.epsilon for row in rows if row.epsilon < math.inf]
+    if not finite:
+        return f", where no {unit_of_run(one.first)} has a guarantee (ε = ∞)" if rows else ""
+    none = _without_guarantee(one)
+    endless = f", and no guarantee (∞) towards {'; towards '.join(none)}" if none else ""
+    return f", with ε of at most {text.epsilon(max(finite))}{endless}"
+
+
+def _without_guarantee(one: Series) -> list[str]:
+    """The observers towards whom some units of a run have no guarantee, each with how many and why."""
+    grouped = isinstance(one.network.shape, GroupNetwork)
+    whom = [(kinds, in_groups if grouped else in_trees) for kinds, in_trees, in_groups in _WHOM]
+    return [
+        f"{words}{found.partition('∞')[2].replace('; ∞', ' and')}"
+        for kinds, words in whom
+        if "∞" in (found := _towards(one, *kinds))
+    ]
 
 
 def _rounds_in_words(one: Series, summary: Summary) -> str:
@@ -171,11 +196,7 @@ def _who_learns(one: Series) -> tuple[str, _WhoLearns]:
     whom = [(kinds, in_groups if grouped else in_trees) for kinds, in_trees, in_groups in _WHOM]
     said = text.join_names([words for kinds, words in whom if worst & set(kinds)], len(whom))
     trusted = "own-edge" in worst and any(row.is_raw for row in rows if row.relation.kind == "own-edge")
-    none = [
-        f"{words}{found.partition('∞')[2].replace('; ∞', ' and')}"
-        for kinds, words in whom
-        if "∞" in (found := _towards(one, *kinds))
-    ]
+    none = _without_guarantee(one)
     tail = [f"No guarantee (∞) towards {'; towards '.join(none)}."] if none else []
     budget = ", a budget" if one.first.spec_dict.get("control") else ""
     failed = _failed_claim(one)

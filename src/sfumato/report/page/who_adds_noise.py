@@ -125,11 +125,12 @@ def noise_part(noise: Mapping[str, Any], training: Mapping[str, Any], *, persons
     if clip:
         rounds = clip.get("rounds") or 1
         norm = text.number(clip["norm"] * math.sqrt(rounds))
-        of_several = f" times √{rounds}, as a message is the update of {rounds} rounds" if rounds > 1 else ""
+        bound = f"{text.number(clip['norm'])} for each round, times √{rounds}, as a message is the update of "
+        of_several = f" ({bound}{rounds} rounds)" if rounds > 1 else ""
         what = _ONE_ROW if persons and clip["kind"] == "example" else _CLIPPED[clip["kind"]]
         if rounds > 1:
             what = f"{what} that is released"
-        said.append(f"{what} is clipped to norm {norm} (privacy.clip.norm{of_several}).")
+        said.append(f"{what} is clipped to norm {norm}{of_several}.")
     if noise.get("channel"):
         said.append(noise["channel"])
     if not noise["parties"]:

@@ -17,6 +17,7 @@ from sfumato.report.pareto.points import (
     cost_of,
     describe_objective,
     is_higher_better,
+    mixes_observers,
     note_on_trust,
     planes,
     repeated_by,
@@ -39,13 +40,13 @@ def headline(swept: ParetoPage) -> str:
     tested = f" and {text.whole(swept.tested)} test examples" if swept.tested else ""
     alone = f" One seed each{tested}: a small difference between points may be chance." if seeds == 1 else ""
     counted = f"{text.whole(len(swept.points))} {text.pluralise('point', len(swept.points))}"
-    told = [plane for plane in planes(swept) if plane[1] in SCORES and not _mixes_observers(swept, plane[0])]
+    told = [plane for plane in planes(swept) if plane[1] in SCORES]
     bends = knee_sentences(swept, told)
     only_target = tuple(swept.keys) == (WORDS["privacy.noise.epsilon"],)  # its least has the least ε
     if only_target and bends and not math.isnan(swept.guess):
         bends[-1] += f" Guessing would give {text.percent(swept.guess)}."
     said = [*_best_by_rule(swept), *bends, *_sentence_on_baseline(swept), *_epsilons_in_words(swept)]
-    spread = " Where the intervals in the table overlap, an order may be chance." if seeds > 1 else ""
+    spread = f" {_order_in_words(swept, seeds)}" if seeds > 1 else ""
     said.append(f"{counted}{of}{failed}.{alone}{spread}")
     for name in varied_objectives(swept):
         if only_target and (name.startswith(EPSILON_PREFIX) or (bends and name in SCORES)):
@@ -74,6 +75,20 @@ def headline(swept: ParetoPage) -> str:
     notice = "".join(f'<p class="notice">{text.escape(said)}</p>' for said in warnings)
     lead = "".join(f"<p>{text.escape(line)}</p>" for line in said)
     return f'<section aria-label="Headline">{notice}<div class="lead">{lead}</div>{_command(swept)}</section>'
+
+
+def _order_in_words(swept: ParetoPage, seeds: int) -> str:
+    """A sentence on how far intervals over at most ``seeds`` seeds settle an order of the points."""
+    score = next((name for name in swept.measured if name in SCORES), None)
+    means = [point.objectives[score] for point in swept.points if score in point.objectives] if score else []
+    ends = [(one.value - one.half_width, one.value + one.half_width) for one in means]
+    known = [pair for pair in ends if not any(map(math.isnan, pair))]
+    if score and len(known) > 1 and max(low for low, _ in known) <= min(high for _, high in known):
+        return (
+            f"The intervals of all points overlap in {title_of(score)}: with {text.how_many(seeds, 'seed')} "
+            "each, every order among them may be chance."
+        )
+    return "Where the intervals in the table overlap, an order may be chance."
 
 
 def _is_bounded(point: SweptPoint) -> bool:
@@ -146,7 +161,8 @@ def _large_epsilons(swept: ParetoPage) -> list[str]:
         if large:
             where = "every point" if len(large) == len(known) else f"{len(large)} of {len(known)} points"
             ends = dict.fromkeys(map(text.epsilon, (large[0], large[-1])))
-            trust = note_on_trust(swept.points, name)
+            alike = not mixes_observers(swept, name)  # else `_trust_difference_sentence` says it
+            trust = note_on_trust(swept.points, name) if alike else ""
             said.append(
                 f"{title_of(name)} is above {LARGE_EPSILON:g} at {where} ({' to '.join(ends)}): "
                 f"hardly any protection.{f' It is {trust}.' if trust else ''}"
@@ -164,7 +180,7 @@ def _best_by_rule(swept: ParetoPage) -> list[str]:
         return []
     said = []
     for name in varied_objectives(swept):
-        if not name.startswith(EPSILON_PREFIX) or _mixes_observers(swept, name):
+        if not name.startswith(EPSILON_PREFIX) or mixes_observers(swept, name):
             continue
         below = [point for point in swept.points if value_of(point, name) <= LARGE_EPSILON]
         scored = [point for point in below if not math.isnan(value_of(point, score))]
@@ -177,16 +193,6 @@ def _best_by_rule(swept: ParetoPage) -> list[str]:
     return said
 
 
-def _mixes_observers(swept: ParetoPage, name: str) -> bool:
-    """Whether the objective is ε towards edges of points that differ in whom devices trust.
-
-    A trusted own edge is left out, so that the value of one point is towards the own edge and that of another
-    towards another edge: no score may be set against it.
-    """
-    trusts = {point.known_raw for point in swept.points}
-    return name.removeprefix(EPSILON_PREFIX) in ("edge", "own-edge") and len(trusts) > 1
-
-
 def _trust_difference_sentence(swept: ParetoPage) -> list[str]:
     """One sentence that points differ in how many devices send raw updates to trusted edges; else []."""
     raw = list(dict.fromkeys(point.raw_to_trusted_edge for point in swept.points))
@@ -194,7 +200,8 @@ def _trust_difference_sentence(swept: ParetoPage) -> list[str]:
         return []
     return [
         "The points differ in how many devices send raw updates to a trusted edge "
-        f"({text.join_names(raw, 5)}). The fronts do not count that: compare points of equal trust, too."
+        f"({text.join_names(raw, 5)}), towards which their ε is ∞. The fronts do not count that: compare "
+        "points of equal trust, too."
     ]
 
 

@@ -23,6 +23,7 @@ from sfumato.report.pareto.points import (
     ParetoPage,
     SweptPoint,
     describe_objective,
+    mixes_observers,
     note_on_trust,
     pareto_front,
     planes,
@@ -60,6 +61,16 @@ def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
     panels = f'<div class="panels">{"".join(map(figures.place, drawn))}</div>'
     nothing = "A front needs two of accuracy, ε, energy and delay that differ from point to point."
     told = [text.paragraphs([_FRONT])] if any(_FILLED in figure.caption for figure in drawn) else []
+    told += [
+        text.paragraphs(
+            [
+                f"{title_of(name)} is in no figure: points differ in whom devices trust, so that it is "
+                "towards the own edge at some points and towards another edge at others."
+            ]
+        )
+        for name in swept.measured
+        if mixes_observers(swept, name)
+    ]
     sections = [
         headline(swept),
         section(_title_of_planes(planes(swept)), [*told, panels if drawn else placeholder(nothing)]),
@@ -82,13 +93,14 @@ def _seeds_note(swept: ParetoPage) -> str:
 def _points_table(swept: ParetoPage) -> str:
     """An HTML table of all points with their objectives; those on the front are marked."""
     names = swept.measured
-    on = pareto_front(swept.points, names)
+    compared = [name for name in names if not mixes_observers(swept, name)]
+    on = pareto_front(swept.points, compared)
     front, told = [], ""
     if not all(on):
-        front = ["on the front"]
+        front = [f"on the front of {'both' if len(compared) == 2 else 'all'}"]
         told = (
-            " On the front: no other point is as good in every objective and better in one; how many "
-            "devices are raw is no objective."
+            f" On the front: no other point is as good in {text.join_names(list(map(title_of, compared)))}, "
+            "and better in one of them. How many devices send raw updates is not compared."
         )
     several = any(point.seeds > 1 for point in swept.points)
     rows = [
@@ -174,7 +186,7 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
     marks = "Colours and symbols" if look.symbols else "Colours"
     as_first = "" if with_legend else f" {marks}: as in the legend of the first figure."
     notes = [] if all(on) else [_FILLED]
-    notes += [f"Not drawn is ε = {trust}."] if trust else []
+    notes += ["The ∞ towards a trusted own edge is not drawn."] if trust else []
     notes += [f"Dotted: without noise, {SCORES[up].text(level)}."] if levels else []
     first = title_of(up)
     bars = " Bars: 95 % interval of the mean over seeds." if any(point.seeds > 1 for point in points) else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sfumato.report import formatting as text
-from sfumato.report.pareto.axis import SCORES, UNITS
+from sfumato.report.pareto.axis import ACCURACY, SCORES, UNITS
 from sfumato.report.results.series import Mean
 from sfumato.run_folder.metrics_table import EPSILON_PREFIX
 
@@ -102,6 +102,16 @@ def note_on_trust(points: Sequence[SweptPoint], name: str) -> str:
     return f"∞ for {raw} devices towards their own edge, which they trust{where}" if some else ""
 
 
+def mixes_observers(swept: ParetoPage, name: str) -> bool:
+    """Whether the objective is ε towards edges of points that differ in whom devices trust.
+
+    A trusted own edge is left out, so that the value of one point is towards the own edge and that of another
+    towards another edge: no score may be set against it.
+    """
+    trusts = {point.known_raw for point in swept.points}
+    return name.removeprefix(EPSILON_PREFIX) in ("edge", "own-edge") and len(trusts) > 1
+
+
 def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tuple[bool, ...]:
     """Whether each point is on the Pareto front: no other is as good in every objective and better in one.
 
@@ -137,9 +147,10 @@ def value_of(point: SweptPoint, name: str) -> float:
 def planes(swept: ParetoPage) -> list[tuple[str, str]]:
     """Pairs of objectives to draw, (across, up): the score against the rest; without a score, all pairs.
 
-    Objectives that are the same at all points are left out: there is nothing to trade for them.
+    Objectives that are the same at all points are left out: there is nothing to trade for them. So is ε
+    towards edges where it is towards other edges at one point than at another (`mixes_observers`).
     """
-    names = varied_objectives(swept)
+    names = [name for name in varied_objectives(swept) if not mixes_observers(swept, name)]
     score = next((name for name in names if name in SCORES), None)
     if score is not None:
         return [(name, score) for name in names if name != score]
@@ -177,8 +188,10 @@ def _have_equal_values(point: SweptPoint, one: str, other: str) -> bool:
 def describe_objective(point: SweptPoint, name: str) -> str:
     """The objective ``name`` of a point as text with its unit, and ± half of its 95 % interval over seeds."""
     half_width = point.objectives[name].half_width if name in point.objectives else math.nan
-    spread = "" if math.isnan(half_width) else f" ± {_objective_as_text(half_width, name)}"
-    return shown_value(point, name) + spread
+    if math.isnan(half_width):
+        return shown_value(point, name)
+    spread = f"{100 * half_width:.1f} points" if name == ACCURACY else _objective_as_text(half_width, name)
+    return f"{shown_value(point, name)} ± {spread}"
 
 
 def shown_value(point: SweptPoint, name: str) -> str:

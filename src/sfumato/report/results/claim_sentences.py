@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
-from sfumato.report.results.claim_pairs import PairNames
+from sfumato.report.results.claim_pairs import MOST_NAMED, PairNames
 from sfumato.report.results.claim_words import (
     are_read_of_devices,
     by_source,
@@ -17,6 +17,8 @@ from sfumato.report.results.claim_words import (
 )
 from sfumato.report.results.observer_labels import ObserverLabels
 from sfumato.run_folder.recorded_privacy import WorstCoalition
+
+_DIVIDED = "HDP divides the ε of one party's noise by the root of the number of parties that add noise."
 
 
 def claims_sentence(
@@ -113,11 +115,35 @@ def _sentences_of_source(source: str, claims: Sequence[Claim], names: PairNames)
         of = f" for one data point{of}"
     states = "claims" if stated else "would claim"
     whole = "for a device as a whole " if are_read_of_devices(claims) else ""
+    if claims[0].paper == "HDP" and not whose and (each := _values_of_classes(claims, names)):
+        towards = names.all_towards(claims)
+        said = f"{source} {states}, {towards}, ε = {each}; {names.holding(claims, told=towards)}."
+        return f"{said} {_DIVIDED}"
     claimed = _span([claim.claimed_epsilon for claim in claims], text.number)
     where = names.all_towards(claims) if whose and len(set(map(names.towards, claims))) == 1 else ""
     return (
         f"{f'{text.title(where)} ' if where else ''}{source} {states} ε = {claimed}{of}; "
         f"{whole}{names.holding(claims, told=where)}. Provable: {_provable(claims, names, whose)}."
+    )
+
+
+def _values_of_classes(claims: Sequence[Claim], names: PairNames) -> str:
+    """What is claimed and what is provable for each class of units, as text; "" but for a few classes that
+    differ in what is claimed towards one kind of observer.
+    """
+    by_unit = {claim.unit: claim for claim in claims}
+    differ = len({text.number(claim.claimed_epsilon) for claim in claims}) > 1
+    if len(by_unit) < len(claims) or len(by_unit) > MOST_NAMED or not differ:
+        return ""
+    titles = [names.labels.row(unit).title for unit in by_unit]
+    if len({names.towards(claim) for claim in claims}) > 1 or len(set(titles)) < len(titles):
+        return ""
+    return text.join_names(
+        [
+            f"{text.number(claim.claimed_epsilon)} for {title} "
+            f"(provable: {text.epsilon(claim.rigorous_epsilon)})"
+            for title, claim in zip(titles, by_unit.values(), strict=True)
+        ]
     )
 
 

@@ -25,6 +25,11 @@ _RELEASED = (
     "follows from data, and where a model may be given away, give its weights, not the file.",
 )
 _OF_TESTS = "No ε is about the people in them; accuracy and counts of labels among them are exact."
+_ASIDE = {
+    "test_fraction": "drawn by lot",
+    "test_column": "marked in a column of the table",
+    "test_file": "in a file of their own",
+}
 _KEYS = re.compile(r" \([a-z_]+(?:, [a-z_]+)*\)(?=:)")
 _FLOATS = "Rounding of Gaussian noise to floating-point numbers, which is treated as exact."
 _WHOSE_KEYS: Mapping[Played, str] = {
@@ -238,5 +243,5 @@ def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:
         data: section of the resolved spec.
         exact: whether noise is discrete, as in deployments.
     """
-    tested = [f"Rows that were set aside for testing (data.{key}). {_OF_TESTS}" for key in set_aside(data)]
+    tested = [f"Rows that were set aside for testing, {_ASIDE[key]}. {_OF_TESTS}" for key in set_aside(data)]
     return (*_RELEASED, *tested, *(() if exact else (_FLOATS,)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
@@ -67,9 +66,8 @@ def _gains_html(statement: Statement, promise: Promise, delta: str) -> str:
     rows[:0] = [(text.title(who), "–", *["has the data"] * (len(heads) - 2)) for who in having if who]
     caption = f"How sure an observer can become about one {unit}, at most (δ = {delta}), rounded up"
     table = text.html_table(heads, rows, caption=caption, numeric=range(1, len(heads)), stacked=True)
-    return table + text.paragraphs(
-        [_how_to_read(promise, statement.labels), *_with_delta(statement, promise, found)]
-    )
+    values = two_values(statement.labels, statement.spec["data"].get("label_column"))
+    return table + text.paragraphs([_how_to_read(promise, values), *_with_delta(statement, promise, found)])
 
 
 def _others(row: RelatedPairs) -> str:
@@ -83,8 +81,8 @@ def _contents(row: RelatedPairs, promise: Promise, statement: Statement) -> Priv
     return between_contents(row.worst.epsilon, statement.privacy.delta, promise.relation)
 
 
-def _how_to_read(promise: Promise, labels: Sequence[str]) -> str:
-    """Sentences on what the table says; ``labels``: of the test examples."""
+def _how_to_read(promise: Promise, values: str) -> str:
+    """Sentences on what the table says; ``values``: two that a unit may have, from `two_values`."""
     unit = promise.kind
     said = [
         f"How to read this: somebody wants to know {question(promise.relation, unit)}. They "
@@ -93,7 +91,7 @@ def _how_to_read(promise: Promise, labels: Sequence[str]) -> str:
     ]
     if promise.relation != "replace":
         said.append(
-            f"The last column is on {question('replace', unit)} ({two_values(labels)}): what they receive "
+            f"The last column is on {question('replace', unit)} ({values}): what they receive "
             "can change these odds by e^(2ε)."
         )
     return " ".join(said)

@@ -12,6 +12,7 @@ from string import Template
 from sfumato.large_epsilons import LARGE_EPSILON
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
+from sfumato.report.figures.heatmap import in_words
 from sfumato.report.page.html import asset, bullet_list, section
 from sfumato.report.page.papers import with_papers_explained
 from sfumato.report.page.party_words import with_words_for_parties
@@ -155,7 +156,7 @@ def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, de
     ]
     if promise.relation != "replace":
         contents = between_contents(value, statement.privacy.delta, promise.relation)
-        values = two_values(statement.labels)
+        values = two_values(statement.labels, statement.spec["data"].get("label_column"))
         guess = f"guess of 50 : 50 on {question('replace', promise.kind)} ({values})"
         said.append(
             f"For a {guess} there is no limit."
@@ -249,15 +250,17 @@ def _every_guarantee(statement: Statement, delta: str) -> str:
     listed = rows[:_MOST_ROWS]
     first = f" (the first {text.whole(_MOST_ROWS)} of {text.whole(len(rows))}; the JSON has all)"
     ranged = ["smallest and largest ε of these"] if any(row.epsilon_range for row in listed) else []
-    named = statement.titled
     return text.html_table(
-        ("of", "towards", "who is", "ε", *ranged, "stands for", "releases", "compared", "added up by"),
+        (
+            "of", "towards", "who is", "ε", *ranged, "stands for", "releases", "the unit, in the other world",
+            "composed",
+        ),
         [
             (
-                _units_of(row, statement), named(row.observer),
+                _units_of(row, statement), _party_or_unit(row.observer, statement),
                 statement.observer(row), text.epsilon(row.epsilon),
                 *(text.epsilon_range(row) for _ in ranged), _stands_for(row, statement),
-                text.whole(row.releases), row.neighbours, row.method,
+                text.whole(row.releases), in_words(row.neighbours), in_words(row.method),
             )
             for row in listed
         ],
@@ -271,10 +274,19 @@ def _units_of(row: Guarantee, statement: Statement) -> str:
     titled = statement.titled(row.unit)
     site = titled.partition(":")[2]
     if row.unit_kind == "device" or list(row.sites) != [site]:
-        return text.unit_of(replace(row, unit=titled))
+        return text.unit_of(replace(row, unit=_party_or_unit(row.unit, statement)))
     count = statement.held.by_site(statement.network).get(site)
     many = f" ({text.how_many(count, row.unit_kind)})" if count else ""
     return f"every {row.unit_kind} of {site}{many}"
+
+
+def _party_or_unit(name: str, statement: Statement) -> str:
+    """A party or a unit of a row in words: "site 1" for ``device:1``, "record of site 0" for ``record:0``."""
+    titled = statement.titled(name)
+    kind, _, number = titled.partition(":")
+    if kind not in ("device", "record", "person") or not number.isdigit():
+        return titled
+    return f"{f'{kind} of ' if kind != 'device' else ''}{statement.place} {number}"
 
 
 def _stands_for(row: Guarantee, statement: Statement) -> str:

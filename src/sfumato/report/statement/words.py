@@ -83,9 +83,18 @@ def question(relation: str, unit: str) -> str:
     return _QUESTIONS[relation].format(unit=unit)
 
 
-def two_values(labels: Sequence[str]) -> str:
-    """Two values that a unit may have, as an example: the ``labels`` where these are two."""
-    return f"{labels[0]} or {labels[1]}" if len(labels) == 2 else "such as ill or not ill"
+def two_values(labels: Sequence[str], column: str | Sequence[str] | None = None) -> str:
+    """Two values that a unit may have, as an example: the ``labels`` where these are two.
+
+    ``column``: of the table, that holds the labels, or several; ``None`` where the data are no table.
+
+    >>> two_values(["no", "yes"], "ill")
+    '“ill” is no or yes'
+    """
+    if len(labels) != 2:
+        return "such as ill or not ill"
+    of_column = f"“{column}” is " if isinstance(column, str) else ""
+    return f"{of_column}{labels[0]} or {labels[1]}"
 
 
 def place_of(network: Network, kinds: Collection[str]) -> str:
