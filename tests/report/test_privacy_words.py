@@ -131,7 +131,7 @@ def test_scores_that_jump_are_compared_by_their_means(run_folder: Make) -> None:
     assert said == (
         "The noise costs 4.0 points of accuracy: private ends at 80.0 % on average "
         "over the last 10 evaluations, and silent, which has no noise, at 84.0 % (one seed each). "
-        "Accuracy jumps from round to round; in the last alone they have 85.0 % and 84.0 %. "
+        "In the last round alone they have 85.0 % and 84.0 %. "
         "Both runs clip, so what clipping costs is not in this figure."
     )
     bold, dashed = [
@@ -251,10 +251,10 @@ def test_a_device_is_renamed_in_text_alone() -> None:
 def test_a_person_brings_one_row_to_a_step() -> None:
     noise = {"clip": {"kind": "example", "norm": 1.0}, "parties": []}
     one, every = (noise_part(noise, {"rounds": 3}, persons=persons) for persons in (True, False))
-    said = "a person that is drawn brings one of their rows, chosen anew: its gradient is clipped to norm 1 "
+    said = "a person that is drawn brings one of their rows, chosen anew: its gradient is clipped to norm 1."
     assert said in one
     assert said not in every
-    assert "The gradient of every example is clipped to norm 1 " in every
+    assert "The gradient of every example is clipped to norm 1." in every
     said = " ".join(unit_sentences({"data": {"person_column": "patient"}}, "person", "device"))
     assert said.startswith(
         "A person is all rows with one value of patient; at most one of them is in a local "

@@ -110,7 +110,7 @@ class RoundChoice:
 
     @property
     def objective(self) -> float:
-        """The value of P: the sum of the three weighted terms."""
+        """The minimum of H²FDP's problem P: ``energy`` + ``delay`` + ``gap``, each weighted, without unit."""
         return self.energy + self.delay + self.gap
 
 

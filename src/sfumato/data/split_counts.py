@@ -154,10 +154,10 @@ def plan_equal(pool: Pool, weights: IntArray) -> SizeSplitPlan:
 def plan_lognormal(
     pool: Pool, weights: IntArray, *, sigma: float, floor: int, rng: np.random.Generator
 ) -> SizeSplitPlan:
-    """A split in which part p has a size in proportion to ``weights[p]`` times exp(``sigma`` * N(0, 1)).
+    """A split of the whole ``pool`` into parts of ``weights[p]`` devices each, with sizes that are drawn.
 
-    Each part gets at least ``floor`` examples for each of its devices (its weight), or an equal number for
-    each device where there are fewer.
+    First every part gets ``floor`` examples for each of its devices, or an equal number for each device where
+    there are fewer. What is left is divided in proportion to ``weights[p]`` times exp(``sigma`` * N(0, 1)).
     """
     weight = int(weights.sum())
     floors = min(floor, pool.examples // weight) * weights

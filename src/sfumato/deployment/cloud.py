@@ -114,7 +114,10 @@ class AskingParty:
 
     @property
     def released(self) -> IntArray | None:
-        """The round's sum with its own noise, in steps ``[M]``; ``None`` until all have answered."""
+        """The sum of the answers in the round that `ask` began, plus the noise of this aggregator, ``[M]``.
+
+        In steps of the grid; ``None`` while a child that is not lost has yet to answer.
+        """
         return self._released
 
 

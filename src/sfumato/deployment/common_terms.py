@@ -234,7 +234,9 @@ class CommonTerms(ABC):
         """
 
     def longest(self, child: int, position: RoundPosition) -> float:
-        """The largest l2 norm of what a child answers, in steps of the grid; infinite where noise is in it.
+        """The largest l2 norm of an answer that is not refused, in steps of the grid.
+
+        0 for a device that sends nothing; infinite for one that adds noise, and for every aggregator.
 
         Args:
             child: its number.

@@ -140,7 +140,11 @@ class GroupTerms(CommonTerms):
         return group_integer_grid(self.plan, position.round, position.aggregation, self.parameters)
 
     def encoding(self, device: int, position: RoundPosition) -> tuple[float, QuantisationPlan] | None:
-        """The factor that worker ``device`` multiplies a message by, and how it is rounded and noised."""
+        """The factor that worker ``device`` multiplies a message by, and how it is rounded and noised.
+
+        The same for all workers of the group ``position.aggregation``, without noise if its master is
+        trusted; never ``None``.
+        """
         plan, group, grid = self.plan, position.aggregation, self.grid(position)
         std = 0.0 if plan.trusted[group] else float(plan.noise_std(position.round)[group])
         return float(grid.shares[0]), grid.device_rounding(0, float(plan.bounds[group]), std)

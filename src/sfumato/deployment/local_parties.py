@@ -185,7 +185,10 @@ def _label(parties: Path, run: Path, name: str, *, resume: bool) -> str:
 
 
 def rows_of(data: Dataset, partition: Partition, device: int) -> Dataset:
-    """The data set whose training rows are those of one device."""
+    """A copy of ``data`` in memory whose training rows are those that ``partition`` gives to ``device``.
+
+    The test rows stay; there are no groups and no sites.
+    """
     rows = partition.indices(device)
     targets = None if data.train_targets is None else data.train_targets[rows]
     return replace(

@@ -119,9 +119,9 @@ def why_not_batched(
 ) -> str | None:
     """The reason why gradients of several models cannot be computed at once; ``None`` where they can.
 
-    Tries one step of two models on ``device``: GRUs can be batched on a CPU and not on a GPU. An operation
-    that ``torch.func.vmap`` follows by a slow loop of its own counts as one that it cannot follow. Only the
-    shapes and types of features and targets matter.
+    Where a layer has no hand-written gradient, tries one step of two models on ``device``: GRUs can be
+    batched on a CPU and not on a GPU. An operation that ``torch.func.vmap`` follows by a slow loop of its own
+    counts as one that it cannot follow. Only the shapes and types of features and targets matter.
     """
     if _layers(model, features, loss) is not None:
         return None

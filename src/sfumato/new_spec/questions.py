@@ -47,7 +47,10 @@ class Given:
     delta: float | None = None
 
     def missing(self) -> list[str]:
-        """A list of the options that have no default and were not given, as a user writes them."""
+        """Which of label, site (or sites) and ε were not given, as a user writes them, in a list.
+
+        On a terminal they are asked for; elsewhere label and site must be given.
+        """
         found = [] if self.label is not None else [str(Argument("label"))]
         if self.site is None and self.sites is None:
             found.append(f"{Argument('site')} (or {Argument('sites')})")

@@ -166,8 +166,9 @@ class TreePlanning:
         return math.sqrt(self.variance(plan)) * factor if math.isfinite(factor) else math.nan
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError about targets of ``requested`` above its noise limit.
+        """Raise the SpecError that names a smallest set of targets that together need too much noise.
 
+        Call it only where all targets of ``requested`` together need more noise than its limit.
         ``problem``: what the plan starts from. See `conflict.refuse_too_much_noise`.
         """
         refuse_too_much_noise(problem, requested)

@@ -103,13 +103,17 @@ class DeclaredReleases(Protocol):
     def pair_classes(
         self, unit: int | None = None, *, apart: bool = False, every_unit: bool = False
     ) -> Iterator[PairClass]:
-        """Yield one pair of a unit and an observer for every class of pairs that are charged alike.
+        """Yield pairs of a unit and an observer that together stand for all pairs.
+
+        One pair for every class of pairs that are charged alike. In a large network a pair may also stand for
+        pairs whose ε is at most its own at every δ.
 
         Args:
             unit: only pairs of this device; ``None``: of all, each class with its worst unit.
             apart: whether sites that a user named are classes of their own where their records are drawn
                 unequally often.
-            every_unit: whether every unit that observers meet otherwise has rows of its own, however many.
+            every_unit: whether no unit may stand for another one that is charged less, however many rows that
+                makes; observers may still stand for others. Without effect in groups.
         """
 
     def units_outside(self, members: Set[int], *, apart: bool = False) -> Iterator[UnitClass]:

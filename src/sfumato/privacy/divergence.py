@@ -158,7 +158,8 @@ def times_the_least(cost: float, least: float) -> float:
         least: a lower bound on the cost of every exposed set, in nats.
 
     Returns:
-        The ratio, at least 1; ∞ where ``least`` is 0 and the cost is not.
+        The ratio, at least 1, and 1 where the two differ by at most one part in a million; ∞ where ``least``
+        is 0 and the cost is not.
     """
     if cost <= least * (1 + _ROUNDING):
         return 1.0

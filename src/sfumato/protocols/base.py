@@ -135,7 +135,9 @@ class FederatedProtocol(Protocol[S]):
 
     def realised_facts(self, state: S) -> dict[str, Any]:
         """What was settled only during the run (survivors, settings, ...), as a JSON object for
-        ``ledger.json``.
+        ``ledger.json``; empty where the plan settles everything.
+
+        ``state``: after the last round that was done.
         """
 
     def is_finite(self, state: S) -> bool:

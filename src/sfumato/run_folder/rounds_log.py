@@ -154,7 +154,9 @@ def read_rounds(folder: Path, mark: SealedPrefix) -> Iterator[LoggedRound]:
 
 
 def write_next(folder: Path, rounds: Iterable[LoggedRound]) -> SealedPrefix:
-    """Write ``rounds`` as a new log beside the old one; returns its seal for the next checkpoint.
+    """Write ``rounds`` as the next log beside the present one; returns its seal for the next checkpoint.
+
+    The present log stays valid until a checkpoint with that seal is written.
 
     Raises:
         RunError: it cannot be written.

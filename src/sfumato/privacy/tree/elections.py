@@ -160,7 +160,10 @@ class TreeBounds(Protocol):
         """The flow bound of ``unit`` towards ``coalition``: all that its view is computed from is charged."""
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The cut bound of ``unit`` towards ``coalition``: only what it sees is charged."""
+        """The releases that ``coalition`` itself receives and that a message of device ``unit`` changes.
+
+        Charging them bounds ε (the cut bound, docs/glossary.md).
+        """
 
 
 def flow_and_cut_with_elections(

@@ -53,12 +53,19 @@ class TreeShape:
 
     @cached_property
     def first_device(self) -> IntArray:
-        """Index of each leaf's first device, and one past the last device: ``leaf_count + 1`` entries."""
+        """Where each leaf's devices begin, counted leaf by leaf, and the number of all: ``[leaves + 1]``.
+
+        These are numbers of devices where none has moved (``placed``).
+        """
         return np.concatenate([[0], np.cumsum(self.devices)]).astype(np.int64)
 
     @cached_property
     def first_child(self) -> tuple[IntArray, ...]:
-        """For every tier, the index of each node's first child (node or device), and one past the last."""
+        """For every tier, ``[nodes + 1]``: the children (nodes or devices) of node i begin at entry i and end
+        before entry i + 1.
+
+        Of leaves only differences count where devices have moved (``placed``): see `devices_under`.
+        """
         nodes = (
             np.searchsorted(below, np.arange(len(above) + 1)).astype(np.int64)
             for above, below in zip(self.parents, self.parents[1:], strict=False)

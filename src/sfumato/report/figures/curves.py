@@ -23,7 +23,7 @@ from sfumato.report.figures.figure import (
     transparent,
 )
 from sfumato.report.results.comparability import by_score_and_data, on_data
-from sfumato.report.results.cost_of_privacy import OVER, values_in_mean
+from sfumato.report.results.cost_of_privacy import OVER, values_drawn_as_mean
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.measured import who_measured
 from sfumato.report.results.series import BoolArray, Curve, Series
@@ -113,7 +113,7 @@ def _run_curve(number: int, one: Series, column: str) -> RunCurve:
     """The curve of an accuracy or another score of a run: models that are not released are dots, and of many
     values that jump the line is a running mean.
     """
-    every, over = rounds_to_a_release(one), values_in_mean(one, column)
+    every, over = rounds_to_a_release(one), values_drawn_as_mean(one, column)
     return RunCurve(number, one.name, one.curve(column), every=every, over=over)
 
 
@@ -141,7 +141,7 @@ def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[
     notes = seeds + _note_on_dots(series)
     if twin is not None:
         ((score, _, curves, _),), number = drawn, len(series)
-        over = max(curves[0].over, values_in_mean(twin, score.column))
+        over = max(curves[0].over, values_drawn_as_mean(twin, score.column))
         dashed = RunCurve(number, "without noise", twin.curve(score.column), DASHES[1], over=over)
         curves[:] = [curves[0]._replace(over=over), dashed]
         notes += f" Dashed: {twin.name}, which is the same but for noise."

@@ -29,7 +29,7 @@ from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.spec.without_noise import settings_without_noise, trains_alike_but_for_noise
 
 OVER = 10  # values in a running mean
-_MANY, _JUMP = 50, 0.02  # values, and the mean step of accuracy between two of them, from which it is taken
+_MANY, _JUMP = 50, 0.02  # values from which it is taken; mean step between two from which it is drawn
 _PERSONAL = Headline("personal_accuracy", "accuracy on data like the workers' own %", 100.0)
 _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it are read
 
@@ -63,7 +63,7 @@ class CostOfNoise(NamedTuple):
         one: the run with noise.
         other: the run without.
         score: by which they are compared.
-        over: number of the last values whose means are compared: more than one where either jumps.
+        over: number of the last values whose means are compared: more than one where there are many.
         reached: the mean of ``one``.
         best: the mean of ``other``.
     """
@@ -135,7 +135,7 @@ class CostOfNoise(NamedTuple):
         ends = [self.score.text(each.final(self.score.column).value) for each in (self.one, self.other)]
         if ends == [self.score.text(self.reached), self.score.text(self.best)]:
             return ""
-        return f" Accuracy jumps from round to round; in the last alone they have {ends[0]} and {ends[1]}."
+        return f" In the last round alone they have {ends[0]} and {ends[1]}."
 
 
 def several_costs_in_words(costs: Sequence[CostOfNoise]) -> list[str]:
@@ -170,15 +170,20 @@ def _clipping_left_out(costs: Sequence[CostOfNoise]) -> str:
 
 
 def values_in_mean(one: Series, column: str) -> int:
-    """How many last values of ``column`` to average: `OVER` for an accuracy of many values that vary, so that
-    one alone is chance; else 1.
+    """How many last values of ``column`` to average: `OVER` for an accuracy of at least 50 values, of which
+    one alone may be chance; else 1.
 
     Models that are not released between two rounds are no values of the same kind: 1 there.
     """
     if column != ACCURACY.column or rounds_to_a_release(one) != 1:
         return 1
-    steps = np.abs(np.diff(one.curve(column).mean))
-    return OVER if len(steps) >= _MANY and float(steps.mean()) > _JUMP else 1
+    return OVER if len(one.curve(column).mean) >= _MANY else 1
+
+
+def values_drawn_as_mean(one: Series, column: str) -> int:
+    """`values_in_mean` where the column varies by more than two points from value to value; else 1."""
+    over = values_in_mean(one, column)
+    return over if over > 1 and float(np.abs(np.diff(one.curve(column).mean)).mean()) > _JUMP else 1
 
 
 def mean_in_the_end(one: Series, column: str, over: int) -> float:

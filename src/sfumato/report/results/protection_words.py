@@ -16,6 +16,7 @@ from sfumato.report.results.epsilon_words import (
 )
 from sfumato.report.results.held import held_in_run
 from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.observer_labels import Row
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
     SPREAD,
@@ -175,31 +176,43 @@ def _everybody(series: Series, kind: str) -> str:
 
 
 def _towards_classes(matrix: Matrix, kind: str, observer: str, at: str) -> list[str]:
-    """One sentence with the largest ε of every class of units towards the cloud or the public.
+    """One sentence with the least and the largest ε of every class of units towards the cloud or the public.
 
-    Of many classes only those with the least and the largest. Those without a guarantee are left out. []
+    Of many classes only the least and the largest of all. Those without a guarantee are left out. []
     where ε hardly differs, and for classes of named sites. ``at``: text with δ.
     """
-    found, bare = [], False
+    found, bare = list[tuple[float, float, Row]](), False
     for (row, column), cell in sorted(matrix.cells.items()):
         if matrix.columns[column].kind == observer and cell.guarantees[0].unit_kind == kind:
             if any(one.sites for one in cell.guarantees):
                 return []
             bare = bare or cell.epsilon == math.inf
             if cell.epsilon < math.inf:
-                found.append((cell.epsilon, matrix.rows[row]))
-    values = [value for value, _ in found]
+                known = (
+                    one.epsilon if one.least_known is None else one.least_known for one in cell.guarantees
+                )
+                found.append((min(known), cell.epsilon, matrix.rows[row]))
+    values = [largest for _, largest, _ in found]
     if len(values) < 2 or max(values) < SPREAD * min(values):
         return []
     if len(found) > _MOST_CLASSES:
-        found = [min(found, key=lambda one: one[0]), max(found, key=lambda one: one[0])]
-    each = [
-        f"ε = {epsilon(value)} for {row.title}{_in_brackets(row.detail, observer)}" for value, row in found
-    ]
-    if len(values) > len(found):
         having = ", where there is a guarantee," if bare else ""
-        return [f"Towards the {observer}{at} ε goes{having} from {each[0]} to {each[1]}."]
+        least = min(one[0] for one in found)
+        own_least, most, worst = max(found, key=lambda one: one[1])
+        of = "" if epsilon(own_least) == epsilon(most) else "some of "
+        whose = f"{of}{worst.title}{_in_brackets(worst.detail, observer)}"
+        ends = f"{epsilon(least)} to {epsilon(most)}"
+        return [f"Towards the {observer}{at} ε is{having} from {ends}; the largest is that of {whose}."]
+    each = [
+        f"ε = {_from_to(least, most)} for {of_class.title}{_in_brackets(of_class.detail, observer)}"
+        for least, most, of_class in found
+    ]
     return [f"Towards the {observer}{at}: {join_names(each)}."]
+
+
+def _from_to(least: float, most: float) -> str:
+    """A range of ε; one ε where both ends read alike."""
+    return epsilon(most) if epsilon(least) == epsilon(most) else f"{epsilon(least)} to {epsilon(most)}"
 
 
 def _in_brackets(detail: str, observer: str) -> str:
@@ -308,14 +321,14 @@ def _named(matrix: Matrix, titles: Sequence[str]) -> str:
 
 
 def reasons_without_guarantee(matrix: Matrix) -> list[str]:
-    """A sentence for each reason why pairs have no guarantee; an empty list if all pairs have one.
+    """A sentence for each reason why pairs of ``matrix`` have no guarantee; an empty list if all have one.
 
-    Observers that the unit trusts do not count.
+    Of every cell the first pair without a guarantee counts whose unit does not trust its observer.
     """
     reasons: dict[str, dict[str, None]] = {}
     for (row, column), cell in sorted(matrix.cells.items()):
-        worst = cell.guarantees[0]
-        if cell.epsilon == math.inf and not worst.trusted:
+        endless = (one for one in cell.guarantees if one.epsilon == math.inf and not one.trusted)
+        if (worst := next(endless, None)) is not None:
             pair = f"{matrix.rows[row].title} {matrix.columns[column].towards}"
             reasons.setdefault(_without_full_stop(worst.why or "there is no protection"), {})[pair] = None
     return [

@@ -78,14 +78,16 @@ def verdict_on_factors(factors: FloatArray, tolerance: float) -> Verdict:
 
 
 def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> FloatArray:
-    """Search for the least size of every set of sources that ``judge`` finds to be enough, ``[sets]``.
+    """The sizes of every set of sources at which ``judge`` finds the noise just enough, ``[sets]``.
 
     A trial's sizes are multiplied by the factors that its verdict asks for. With one set the search stays
-    between what is known to be too little and what is known to be enough.
+    between what is known to be too little and what is known to be enough, and ends with what was enough, at
+    most a relative `TOLERANCE` above the least. With several it ends with the last trial times the
+    ``excess`` of its verdict, which makes up for what the worst pair lacks, at the latest after 60 trials.
 
     Args:
         judge: gives the verdict on the sizes of a trial, ``[sets]``.
-        first: sizes of the first trial, ``[sets]``.
+        first: sizes of the first trial, ``[sets]``; without a unit, relative to the noise of the plan.
     """
     too_little, enough, trial = np.zeros(1), np.full(1, np.inf), first
     for number in count():

@@ -116,6 +116,9 @@ def title_of_measure(name: str) -> str:
 
 
 def watched_observer(name: str) -> str | None:
-    """The kind of observer that the spec must ``watch`` for the measure ``name``; mostly ``None``."""
+    """The OBSERVER of a measure ``epsilon:OBSERVER``, which the spec must ``watch``; ``None`` for any other.
+
+    ``name``: of the measure, not checked.
+    """
     key, _, argument = name.partition(":")
     return argument if key == "epsilon" else None
