@@ -203,7 +203,7 @@ def test_rows_of_claims_with_the_same_name_say_who_observes() -> None:
     assert figure is not None
     ticks = [" ".join(one.split("<br>")) for one in figure.layout["yaxis"]["ticktext"]]
     assert len(set(ticks)) == 2
-    assert ticks[0].endswith(" (device 45)")
+    assert ticks[0].endswith(" (such as device 45)")
 
 
 def test_what_is_wrong_with_a_claim_is_told_with_it_but_once() -> None:
