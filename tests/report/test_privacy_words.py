@@ -153,6 +153,20 @@ def test_a_twin_that_jumps_is_drawn_as_a_mean_too(run_folder: Make) -> None:
     assert traces[3]["y"][9:] == [pytest.approx(0.8)] * 51
 
 
+def test_lines_with_and_without_noise_join_released_models_only(run_folder: Make) -> None:
+    """Of DP-OGL+ models in between are dots in both."""
+    noisy = quickstart_spec(name="private", protocol="dp-ogl+")
+    noisy["training"] |= {"merge_every": 2}
+    silent = noisy | {"name": "silent", "privacy": noisy["privacy"] | {"noise": "none"}}
+    frame = metrics(4).assign(accuracy=[0.9, 0.4, 0.8, 0.3], personal_accuracy=[0.9, 0.4, 0.8, 0.3])
+    one, twin = load_series([run_folder(each["name"], each, frame=frame) for each in (noisy, silent)])
+    for figure in (*score_figures([one], twin), personal_figure([one], twin)):
+        assert figure is not None
+        lines = [trace for trace in figure.data if trace["mode"] != "markers"]
+        assert [trace["x"] for trace in lines] == [[2, 4], [2, 4]]
+        assert [trace["line"]["dash"] for trace in lines] == ["solid", "dash"]
+
+
 def test_what_noise_costs_models_of_workers_is_drawn_and_told(run_folder: Make) -> None:
     frames = [metrics(4).assign(personal_accuracy=value) for value in (0.5, 0.625)]
     private = run_folder("private", quickstart_spec(name="private"), frame=frames[0])

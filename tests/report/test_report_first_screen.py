@@ -386,7 +386,7 @@ def test_rounds_of_dp_ogl_plus_without_a_release_are_told_apart(run_folder: Make
     page = page_of(run_folder("plus", spec, frame=frame))
     assert "It was best after round 2: 40.0&nbsp;%, as picked on the same test data." in page
     assert page.count("DP-OGL+ adds noise every 2 rounds") == 1  # beside the accuracy
-    assert "The line joins released models; dots are models in between, without noise." in page
+    assert "A line joins released models; dots are models in between, without noise." in page
     dots, line, *_ = figures_of(page)["accuracy"]["data"]
     assert (dots["mode"], dots["x"], dots["y"]) == ("markers", [1, 3], [0.9, 0.8])
     assert (line["x"], line["y"]) == ([2, 4], [0.4, 0.3])

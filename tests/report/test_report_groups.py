@@ -265,11 +265,25 @@ def test_the_colours_between_workers_are_those_of_exact_epsilons(grouped: Make) 
     figure = _heatmap(run)
     exact = [cell for row in figure.data[0]["z"] for cell in row if cell is not None and cell > -8]
     ends = figure.layout["coloraxis"]["cmin"], figure.layout["coloraxis"]["cmax"]
-    assert ends == pytest.approx((min(exact), max(exact)), abs=1e-4)
+    assert ends[1] == pytest.approx(max(exact), abs=1e-4)
+    assert ends[0] == pytest.approx(min(exact), abs=1e-4)
     largest = max(
         max(pair.claimed.values()) for row in pairs_of_cells(run) for pair in row if pair and pair.claimed
     )
     assert math.log10(largest) > ends[1]
+
+
+def test_an_epsilon_of_zero_is_lighter_than_every_other(grouped: Make) -> None:
+    """Of a short run, workers two groups away learn nothing."""
+    figure = _heatmap(loaded(grouped(*RING, "training.rounds=2", name="short")))
+    shades = {
+        cell for row in figure.data[0]["z"] for cell in row if cell is not None and not math.isnan(cell)
+    }
+    least, others = min(shades), sorted(shades)[1:]
+    low, high = (figure.layout["coloraxis"][end] for end in ("cmin", "cmax"))
+    assert least <= low
+    assert others[0] - low >= min(0.3, high - low) * 0.99
+    assert "ε = 0 has the lightest colour" in figure.caption
 
 
 def test_noise_of_dp_ogl_plus_is_told_by_the_norm_of_a_message(grouped: Make) -> None:

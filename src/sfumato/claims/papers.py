@@ -20,7 +20,7 @@ PAPERS = {
 PLACES = {
     "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula ε towards every party "
     "that is not trusted is the stated one.",
-    "Table I": "HDP, Table I: of k parties that add noise for ε each, the noise adds up, and ε becomes ε/√k.",
+    "Table I": "HDP, Table I: the paper says that noise of k parties, each for ε, adds up to ε/√k.",
     "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum over "
     "the devices of its zone.",
     "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): it counts the releases that reach a worker: every "
@@ -34,7 +34,8 @@ PLACES = {
     "(26)": "DP-OGL, equation (26): it says how many releases the pairs of workers in Example 2 are charged.",
     "(27)": "DP-OGL, equation (27): the ε of Example 3 is that of one release.",
     "Thm. 2": "DP-OGL, Theorem 2: ε is smaller for groups in a string, by factors for the groups between.",
-    "Thm. 3": "PFELS, Theorem 3: the power of the signal is bounded so that each round has the stated ε.",
+    "Thm. 3": "PFELS, Theorem 3: the paper bounds the power of the signal so that, it says, each round has "
+    "the stated ε.",
     "Lemma 1": "PFELS, Lemma 1: sparsification at random leaves a share of an update on average.",
     "(46)": "DP-OGL, equation (46): groups between two workers weaken what arrives by this factor.",
     "(67)": "DP-OGL, equation (67): it is a step in the derivation of these factors.",

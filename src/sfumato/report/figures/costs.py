@@ -20,7 +20,7 @@ from sfumato.report.results.comparability import (
 )
 from sfumato.report.results.measured import about_costs, about_noise, about_time, name_of_time, who_measured
 from sfumato.report.results.series import Curve, FloatArray, Series
-from sfumato.report.results.spec_sections import clip_kind_of
+from sfumato.report.results.spec_sections import clip_kind_of, sends_over_the_air
 from sfumato.run_folder.headline import Headline
 
 USES = ((1.0, ""), (1e3, "thousand"), (1e6, "million"), (1e9, "billion"))
@@ -142,10 +142,19 @@ def cost_figures(series: Sequence[Series]) -> list[Figure]:
         _cost_figure(series, ["clip_fraction"], text.title(_what_is_clipped(series)), ((0.01, "%"),),
               kind="clip", cumulative=False, caption="Measured by the simulator only."),
         _cost_figure(series, ["noise_std"], "Noise", ((1.0, ""),), kind="noise", cumulative=False,
-              caption="Standard deviation of the noise that a round leaves in the global model: it follows "
-              f"the learning rate and how many take part, too. {about_noise(series)}"),
+              caption="Standard deviation of the noise that a round leaves in the global model"
+              f"{_what_noise_follows(series)} {about_noise(series)}"),
     ]  # fmt: skip
     return [figure for figure in figures if figure is not None]
+
+
+def _what_noise_follows(series: Sequence[Series]) -> str:
+    """The end of a sentence on noise in the global model: what it depends on beside multipliers."""
+    if all(sends_over_the_air(one.first.spec_dict) for one in series):
+        return ": the receiver's, over the amplitude of messages, which the weakest channel limits."
+    if any(clip_kind_of(one.first.spec_dict) in ("step", "example") for one in series):
+        return ": it depends on the learning rate and on how many take part, too."
+    return ": it depends on how many take part, too."
 
 
 def _energy_unit_note(series: Sequence[Series]) -> str:

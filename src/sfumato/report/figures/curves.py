@@ -121,7 +121,7 @@ def _note_on_dots(series: Sequence[Series]) -> str:
     """A sentence, after a space, on the dots of models that are not released; "" without."""
     if all(rounds_to_a_release(one) == 1 for one in series):
         return ""
-    return " The line joins released models; dots are models in between, without noise."
+    return " A line joins released models; dots are models in between, without noise."
 
 
 def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[Figure]:
@@ -142,7 +142,9 @@ def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[
     if twin is not None:
         ((score, _, curves, _),), number = drawn, len(series)
         over = max(curves[0].over, values_drawn_as_mean(twin, score.column))
-        dashed = RunCurve(number, "without noise", twin.curve(score.column), DASHES[1], over=over)
+        dashed = _run_curve(number, twin, score.column)._replace(
+            name="without noise", dash=DASHES[1], every=curves[0].every, over=over
+        )
         curves[:] = [curves[0]._replace(over=over), dashed]
         notes += f" Dashed: {twin.name}, which is the same but for noise."
     whose = who_measured(series if twin is None else [*series, twin])
@@ -235,7 +237,8 @@ def personal_figure(series: Sequence[Series], twin: Series | None = None) -> Fig
         return None
     notes = _note_on_dots(series)
     if twin is not None:
-        curves.append(RunCurve(len(series), "without noise", twin.curve("personal_accuracy"), DASHES[1]))
+        silent = _run_curve(len(series), twin, "personal_accuracy")
+        curves.append(silent._replace(name="without noise", dash=DASHES[1], every=curves[0].every))
         notes += f" Dashed: {twin.name}, which is the same but for noise."
     whose = who_measured(series if twin is None else [*series, twin])
     ends = (f"{one.name}: {text.percent(one.last)} in the end." for one in curves)

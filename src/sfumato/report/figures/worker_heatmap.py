@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,7 +59,7 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
     workers = run.drawn_workers.tolist()
     views = ["rigorous", *run.claims]
     arrays = {view: _epsilon_array(pairs, view) for view in views}
-    rigorous, ends = arrays["rigorous"], epsilon_ends(arrays["rigorous"].flat)
+    rigorous, ends = arrays["rigorous"], _colour_ends(arrays)
     names = [_worker_title(run, worker) for worker in workers]
     data = [trace for view in views for trace in _traces(pairs, view, names, ends)]
     classes = "" if run.draws_every_worker else ", one worker for every set of groups"
@@ -71,7 +71,7 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
             "What the worker of a column can learn at most about all data of the worker of a row"
             f"{classes}, as ε at δ = {text.number(run.delta)}; Fig. 4 of the paper. "
             f"Darker cells have a larger ε{', red cells no guarantee' if red else ''}; "
-            "the diagonal is empty."
+            f"the diagonal is empty{', and ε = 0 has the lightest colour' if _has_zero(arrays) else ''}."
             + (
                 " The buttons switch to the paper's claims: a cell that becomes lighter has a claim that is "
                 "not proved here. Claims beyond the ends of the colours have the colour of that end."
@@ -89,6 +89,22 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
         kind="workers",
         min_width=560,
     )
+
+
+def _has_zero(arrays: Mapping[str, Any]) -> bool:
+    """Whether any exact ε, or claimed one, is 0."""
+    return any(bool((values == 0).any()) for values in arrays.values())
+
+
+def _colour_ends(arrays: Mapping[str, Any]) -> tuple[float, float]:
+    """Ends of the colour scale, by exact ε; it begins lower if some ε are 0, so that these look different.
+
+    ``arrays``: ε of all pairs, exact (``rigorous``) and by each claim.
+    """
+    low, high = epsilon_ends(arrays["rigorous"].flat)
+    if (low, high) == EPSILON_ENDS or not _has_zero(arrays):
+        return low, high
+    return low - max(0.3, high - low), high
 
 
 def _traces(pairs: Pairs, view: str, names: Sequence[str], ends: tuple[float, float]) -> Iterator[Json]:
