@@ -78,7 +78,10 @@ class TestWords:
     def test_a_sweep_without_a_point_without_noise_says_how_to_see_its_cost(self) -> None:
         noised = [point(str(value), accuracy=0.5, epsilon__cloud=value) for value in (2.0, 4.0)]
         said = headline(swept(*noised, keys=("noise",)))
-        assert "What the noise costs in all is not known: no point, and no run beside the sweep" in said
+        assert (
+            "What the noise costs in all is not known: no point is without it, and no run beside the sweep "
+            "has the same settings without it."
+        ) in said
         assert "<pre" not in said
         assert "<pre" in headline(swept(*noised, keys=("noise",), silent_command="sfumato run s.yaml"))
         silent = point("none", accuracy=0.9, epsilon__cloud=INF)

@@ -220,7 +220,10 @@ def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
             f"Without noise {title_of(score)} is {SCORES[score].text(swept.silent)} ({swept.silent_name})"
         )
         return [f"{without}{_costs_of_points(swept, score)}."]
-    return ["What the noise costs in all is not known: no point, and no run beside the sweep, is without it."]
+    return [
+        "What the noise costs in all is not known: no point is without it, and no run beside the sweep has "
+        "the same settings without it."
+    ]
 
 
 def _costs_of_points(swept: ParetoPage, score: str) -> str:
