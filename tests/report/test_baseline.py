@@ -12,12 +12,15 @@ from air_specs import FADING
 from report_factory import metrics, quickstart_spec
 
 from sfumato import run
+from sfumato.report.page.comparison import comparison
 from sfumato.report.results.cost_of_privacy import (
     cost_of_privacy_or_commands,
+    costs_by_runs_beside,
     costs_of_noise,
     twins_beside,
 )
 from sfumato.report.results.series import Series, load_series
+from sfumato.report.results.summary import summarise
 from sfumato.spec.load import load_spec
 
 DEVICES = {"local_steps": 1, "batch_size": 5, "learning_rate": 0.1, "rounds": 1}
@@ -106,6 +109,30 @@ def test_the_twin_that_was_trained_for_a_run_comes_before_a_newer_one(run_folder
     twin = twin_of(one)
     assert twin is not None
     assert twin.folder.name == "one-without-noise"
+
+
+def test_each_run_is_compared_with_its_own_twin_beside_it(run_folder: Any) -> None:
+    """Though another run has its twin among the runs of the page; where there is none, the table says so."""
+
+    def made(name: str, rounds: int, **more: Any) -> Path:
+        spec = quickstart_spec(name=name, training={"rounds": rounds, "local_steps": 2}, **more)
+        return Path(run_folder(name, spec, frame=metrics(rounds)))
+
+    series = load_series([
+        made("long", 8),
+        made("short", 4),
+        made("silent", 4, protocol="hfl"),
+    ])  # fmt: skip
+    (cost,) = costs_by_runs_beside(series)
+    assert cost.one.name == "short"
+    shown = comparison(series, [summarise(one) for one in series], [cost])
+    row = shown.split("what the noise costs of it</td>")[1].split("</tr>")[0]
+    assert ">not known: no comparable run without noise here</td>" in row
+    made("long-without-noise", 8, protocol="hfl")
+    costs = costs_by_runs_beside(series)
+    assert [one.one.name for one in costs] == ["long", "short"]
+    assert costs[0].other.folder.name == "long-without-noise"
+    assert costs[1].other.name == "silent"
 
 
 MOVES = {"kind": "tree", "edges": 2, "devices_per_edge": 3, "moves": {"rate": 0.5}}

@@ -176,12 +176,19 @@ def rounds_of(run_folder: Make, name: str, rounds: int, played: int, **spec: Any
     return run_folder(name, quickstart_spec(name=name, training=training, **spec), frame=metrics(played))
 
 
-def test_rounds_are_told_once_unless_control_made_others(run_folder: Make) -> None:
+def test_rounds_that_differ_are_told_and_whether_control_made_others(run_folder: Make) -> None:
     as_set = [rounds_of(run_folder, "a", 4, 4), rounds_of(run_folder, "b", 15, 15)]
     shown = table_of(load_series(as_set))
     assert "<td>rounds</td><td>4</td><td>15</td>" in shown
     assert "Rounds set" not in shown
-    assert "What differs between the runs" not in shown  # nothing else does
+    assert "What differs between the runs" not in shown  # one sentence has it
+    assert differences_in_words(load_series(as_set)) == (
+        "The runs differ in one setting, rounds: 4 in a and 15 in b."
+    )
+    stepping = quickstart_spec(name="s", training={"rounds": 15, "local_steps": 3})
+    three = load_series([*as_set, run_folder("s", stepping, frame=metrics(15))])
+    assert differences_in_words(three).startswith("The runs differ in 2 settings: rounds and local steps")
+    assert "<td>Rounds</td><td>4</td><td>15</td><td>15</td>" in table_of(three)
     controlled = [as_set[0], rounds_of(run_folder, "c", 2, 4, control={"energy": 1.0})]
     shown = table_of(load_series(controlled))
     assert "<td>Rounds set in the spec</td><td>4</td><td>2</td>" in shown

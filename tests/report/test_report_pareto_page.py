@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from html import unescape
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -75,10 +76,22 @@ class TestWords:
         assert "of at most 10" not in headline(swept(*points[:2], keys=("noise",)))  # all are below
         assert "of at most 10" not in headline(swept(points[2], points[2], keys=("noise",)))  # none is
 
+    @pytest.mark.parametrize(
+        ("unit", "whose"),
+        [("record", "a record's"), ("person", "a person's"), ("", "one protected unit's")],
+    )
+    def test_what_an_epsilon_means_is_said_of_its_unit(self, unit: str, whose: str) -> None:
+        said = unescape(headline(swept(point("1", accuracy=0.5, epsilon__cloud=4.0), keys=("e",), unit=unit)))
+        assert f"50 : 50 on whether {whose} data were used" in said
+        assert ("Somebody with several records is protected less." in said) == (unit == "record")
+
     def test_a_sweep_without_a_point_without_noise_says_how_to_see_its_cost(self) -> None:
         noised = [point(str(value), accuracy=0.5, epsilon__cloud=value) for value in (2.0, 4.0)]
         said = headline(swept(*noised, keys=("noise",)))
-        assert "What the noise costs in all is not known: no point, and no run beside the sweep" in said
+        assert (
+            "What the noise costs in all is not known: no point is without it, and no run beside the sweep "
+            "has the same settings without it."
+        ) in said
         assert "<pre" not in said
         assert "<pre" in headline(swept(*noised, keys=("noise",), silent_command="sfumato run s.yaml"))
         silent = point("none", accuracy=0.9, epsilon__cloud=INF)

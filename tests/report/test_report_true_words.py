@@ -16,7 +16,7 @@ from sfumato.privacy.claim import Claim
 from sfumato.report import compare
 from sfumato.report.drawings.topology_figure import topology_figure
 from sfumato.report.figures.claims import claims_figure
-from sfumato.report.figures.control import control_figures
+from sfumato.report.figures.control import control_figures, kept_choices
 from sfumato.report.figures.costs import cost_figures, even_costs_table
 from sfumato.report.figures.curves import score_figures
 from sfumato.report.figures.epsilon_curves import epsilon_figures
@@ -126,6 +126,17 @@ def test_the_lines_of_other_runs(run_folder: Make) -> None:
     said = "ε of a record: cloud 4, public 0.9 (δ = 1e-5); a device as a whole: ∞"
     assert epsilon_lines(of_records) == [said]
     assert epsilon_lines(load_series([run_folder("c", frame=metrics(4))])[0]) == []
+
+
+def test_a_choice_that_never_changed_is_not_said_to_be_chosen_in_round_1(run_folder: Make) -> None:
+    (one,) = load_series([controlled(run_folder, participants_untrusted=5, noise_factor=1.0)])
+    said = kept_choices([one])
+    assert (
+        "Devices of an edge that take part: 5 in every round; in round 1 as many as may take part, later as "
+        "adaptive control chose."
+    ) in said
+    noise = "Noise, as a multiple of the spec's noise: 1 in every round, as adaptive control chose."
+    assert noise in said  # round 1 too
 
 
 def test_captions_of_control_say_least_and_most(run_folder: Make) -> None:

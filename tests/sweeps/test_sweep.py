@@ -257,6 +257,7 @@ class TestFolder:
         page = (swept.folder / "report.html").read_text()
         assert len(page) > 10**6
         assert "plotly-" not in re.sub("<script>.*?</script>", "", page, flags=re.DOTALL)
+        assert "on whether a device&#x27;s data were used" in page
         linked = re.findall('<a href="(points/[^"]+)"', page)
         assert len(linked) == 8
         assert all((swept.folder / unquote(path)).is_file() for path in linked)

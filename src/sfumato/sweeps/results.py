@@ -21,7 +21,7 @@ from sfumato.report.results.comparability import RADIO_COSTS, notices
 from sfumato.report.results.cost_of_privacy import command_without_noise, costs_of_noise, twin_in
 from sfumato.report.results.series import Mean, Series, load_series, mean
 from sfumato.report.results.spec_sections import has_noise
-from sfumato.report.results.summary import guess_of_run
+from sfumato.report.results.summary import guess_of_run, unit_of_run
 from sfumato.rounding import number, upper_bound
 from sfumato.run_folder.headline import Headline, headline_of
 from sfumato.run_folder.manifest import FileRecord, read_manifest, record_files
@@ -172,8 +172,8 @@ class Sweep:
         return write_pareto_page(swept, page)
 
     def _levels(self) -> dict[str, Any]:
-        """The accuracy of guessing, the number of test examples, and the score of a run without noise beside
-        the sweep, or how to train one, for the page.
+        """The accuracy of guessing, number of test examples, unit, and the score of a run without noise
+        beside the sweep, or how to train one, for the page.
 
         Each only where it is that of every point. Of many points none is looked for: each is read.
         """
@@ -192,6 +192,8 @@ class Sweep:
         found: dict[str, Any] = {"guess": guesses.pop()} if len(guesses) == 1 else {}
         tested = {sum((one.test_labels or {}).values()) for one in points}
         found |= {"tested": tested.pop()} if len(tested) == 1 else {}
+        units = {unit_of_run(one.first) for one in points}
+        found |= {"unit": units.pop()} if len(units) == 1 else {}
         twin = twin_in(self.folder.resolve().parent, points[0])
         if twin is not None and all(costs_of_noise([one, twin]) for one in points):
             return found | {"silent": twin.final(self.score.column).value, "silent_name": twin.name}

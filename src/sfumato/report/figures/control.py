@@ -137,7 +137,8 @@ def kept_choices(series: Sequence[Series]) -> list[str]:
             values = {one.name: text.number(one.last) for one in found}
             alike = len(set(values.values())) == 1
             each = next(iter(values.values())) if alike else "; ".join(f"{n}: {v}" for n, v in values.items())
-            said.append(f"{kind.title}: {each} in every round, as adaptive control chose.")
+            chosen = f"; in round 1 {kind.first}, later as" if kind.first else ", as"
+            said.append(f"{kind.title}: {each} in every round{chosen} adaptive control chose.")
     return said
 
 

@@ -20,12 +20,14 @@ from sfumato.report.results.cost_of_privacy import CostOfNoise
 from sfumato.report.results.epsilon_words import unit_sentences
 from sfumato.report.results.network import GroupNetwork
 from sfumato.report.results.series import Series
+from sfumato.report.results.spec_sections import has_noise
 from sfumato.report.results.summary import Summary, of_main_unit, score_text, unit_of_run
 from sfumato.run_folder.headline import headline_of
 from sfumato.run_folder.reader import RunFolder
 
 _ALIKE = ("unit", "δ", "rounds", "seeds")  # left out where all runs are alike
 _MOST_IN_WORDS = 4  # runs
+_NO_TWIN = "not known: no comparable run without noise here"
 _WHOM: tuple[tuple[tuple[ObserverKind, ...], str, str], ...] = (
     (("cloud",), "the cloud", "the cloud"),
     (("public",), "the public", "the public"),
@@ -265,7 +267,9 @@ def _figures_of_runs(
         "final score" if mixed else f"final {scores[0].name}": [
             score_text(score, one, named=mixed) for score, one in zip(scores, series, strict=True)
         ],
-        "what the noise costs of it": [lost.get(one.name, "–") for one in series],
+        "what the noise costs of it": [
+            lost.get(one.name, _NO_TWIN if lost and has_noise(one.first.spec_dict) else "–") for one in series
+        ],
         "unit": [s.unit for s in summaries],
         "ε, cloud": [_told_towards(one, "cloud") for one in series],
         "ε, public": [_told_towards(one, "public") for one in series],

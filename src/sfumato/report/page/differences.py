@@ -82,7 +82,7 @@ def _differing_settings(series: Sequence[Series]) -> list[_Row]:
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
     found = differing_values(compared)
     found.pop("privacy.unit", None)  # a row of the table of figures
-    first = _noise_rows(series, found) + _rounds_row(series, found)
+    first = _rounds_row(series, found) + _noise_rows(series, found)
     order = {key: place for place, key in enumerate(WORDS)}
     inapplicable = {key: key not in order and None in values for key, values in found.items()}
     keys = sorted(found, key=lambda key: (inapplicable[key], order.get(key, len(order))))
@@ -92,14 +92,16 @@ def _differing_settings(series: Sequence[Series]) -> list[_Row]:
 
 
 def _rounds_row(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[_Row]:
-    """A row on the rounds that specs set, where control made others, which the table of figures has; else [].
+    """A row on the rounds that specs set, where these differ; else []. Takes the key out of ``found``.
 
-    Takes the key out of ``found``.
+    Its title says where a run made other rounds, which the table of figures has.
     """
-    asked = found.pop(_ROUNDS, ())
-    if all(one.rounds_played == rounds for one, rounds in zip(series, asked, strict=False)):
+    if _ROUNDS not in found:
         return []
-    return [("rounds set in the spec", *(setting_in_words(_ROUNDS, rounds) for rounds in asked))]
+    asked = found.pop(_ROUNDS)
+    as_set = all(one.rounds_played == rounds for one, rounds in zip(series, asked, strict=True))
+    title = "rounds" if as_set else "rounds set in the spec"
+    return [(title, *(setting_in_words(_ROUNDS, rounds) for rounds in asked))]
 
 
 def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[_Row]:

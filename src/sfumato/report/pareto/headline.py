@@ -114,7 +114,8 @@ def _command(swept: ParetoPage) -> str:
 
 
 def _epsilons_in_words(swept: ParetoPage) -> list[str]:
-    """One sentence on what the ε of the points mean, those towards the cloud or else the first observer.
+    """A sentence on what the ε of the points mean, those towards the cloud or else the first observer; of
+    records another one, on somebody with several.
 
     Of many only the ends are told, and none of those that are large, of which a warning speaks; else [].
     """
@@ -130,8 +131,9 @@ def _epsilons_in_words(swept: ParetoPage) -> list[str]:
     shown = values if len(values) <= _MOST_EPSILONS else [values[0], values[-1]]
     if not shown:
         return []
-    said = several_in_words("somebody's", shown)
-    return [f"What {title_of(names[0])} means: {said[0].lower()}{said[1:]}"]
+    said = several_in_words(f"a {swept.unit}'s" if swept.unit else "one protected unit's", shown)
+    less = ["Somebody with several records is protected less."] if swept.unit == "record" else []
+    return [f"What {title_of(names[0])} means: {said[0].lower()}{said[1:]}", *less]
 
 
 def _clause_on_guessing(swept: ParetoPage, name: str) -> str:
@@ -220,7 +222,10 @@ def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
             f"Without noise {title_of(score)} is {SCORES[score].text(swept.silent)} ({swept.silent_name})"
         )
         return [f"{without}{_costs_of_points(swept, score)}."]
-    return ["What the noise costs in all is not known: no point, and no run beside the sweep, is without it."]
+    return [
+        "What the noise costs in all is not known: no point is without it, and no run beside the sweep has "
+        "the same settings without it."
+    ]
 
 
 def _costs_of_points(swept: ParetoPage, score: str) -> str:

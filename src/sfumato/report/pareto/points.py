@@ -59,6 +59,8 @@ class ParetoPage:
         silent_command: shell command, for the folder that holds the sweep, that trains such a run; "" where
             points differ in more than noise.
         tested: number of test examples of every point; 0 where that is not known or differs.
+        unit: whose ε the points have (``device``, ``record`` or ``person``); "" where that is not known or
+            differs.
     """
 
     title: str
@@ -72,6 +74,7 @@ class ParetoPage:
     silent_name: str = ""
     silent_command: str = ""
     tested: int = 0
+    unit: str = ""
 
     @property
     def measured(self) -> tuple[str, ...]:

@@ -52,8 +52,14 @@ def costs_of_noise(series: Sequence[Series]) -> list[CostOfNoise]:
 
 
 def costs_by_runs_beside(series: Sequence[Series]) -> list[CostOfNoise]:
-    """`costs_of_noise`, by runs without noise among ``series`` or else by those in folders beside them."""
-    return costs_of_noise(series) or costs_of_noise([*series, *twins_beside(series)])
+    """`costs_of_noise`, each by a run without noise among ``series`` or else by one in a folder beside it.
+
+    In the order of ``series``.
+    """
+    costs = {cost.one.name: cost for cost in costs_of_noise(series)}
+    lacking = [one for one in series if one.name not in costs]
+    costs |= {cost.one.name: cost for cost in costs_of_noise([*lacking, *twins_beside(lacking)])}
+    return [costs[one.name] for one in series if one.name in costs]
 
 
 class CostOfNoise(NamedTuple):
