@@ -14,7 +14,7 @@ LARGE_EPSILON = 10.0
 WHAT_LARGE_MEANS = (
     f"at ε = {LARGE_EPSILON:g} an observer with even odds can already become {certainty(LARGE_EPSILON)} sure"
 )
-"""The end of the finding."""
+"""The end of the finding, which `without_meaning` leaves out."""
 _TOWARDS: Mapping[ObserverKind, str] = {
     "cloud": "the cloud", "public": "the public", "own-edge": "their own edge", "other-edge": "other edges",
     "peer": "devices of the same edge or group", "other-device": "other devices",
@@ -59,6 +59,11 @@ def warn_of_large_epsilon(
         f"ε is above {LARGE_EPSILON:g} {whom}, up to {upper_bound(worst.epsilon)}{where} "
         f"(δ = {number(worst.delta)}; for example {worst.unit} towards {worst.observer}): {WHAT_LARGE_MEANS}"
     )
+
+
+def without_meaning(finding: str) -> str:
+    """The finding of `warn_of_large_epsilon` without what a large ε means; any other text as it is."""
+    return finding.removesuffix(f": {WHAT_LARGE_MEANS}")
 
 
 def _are_counted(rows: Sequence[Guarantee]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sfumato import rounding
@@ -67,6 +67,11 @@ def how_many(count: int, name: str) -> str:
 def percent(value: float) -> str:
     """``value``, a share from 0 to 1, as percent with one decimal."""
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def span(values: Sequence[float], written: Callable[[float], str]) -> str:
+    """The least and the largest of ``values`` as text; one number where they are written alike."""
+    return " to ".join(dict.fromkeys(map(written, (min(values), max(values)))))
 
 
 def points_between(share: float, other: float) -> float:

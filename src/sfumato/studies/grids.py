@@ -58,9 +58,9 @@ class StudyPlan:
         form = PAPER_FORM if paper else study.first_form
         if form not in study.forms:
             raise SpecError(Argument("paper"), name, f"has no such form; it has {', '.join(study.forms)}")
-        quick = quick and study.in_form(form).can_be_shortened
-        seeds = seeds or (study.quick.seeds if quick else study.seeds)
-        return cls(name, study.in_form(form), form, quick, seeds)
+        study = study.in_form(form)
+        quick = quick and study.can_be_shortened
+        return cls(name, study, form, quick, seeds or (study.quick.seeds if quick else study.seeds))
 
     def folder(self, out: Path) -> Path:
         """The folder of its results: one for each form within ``out``, the folder of all studies."""

@@ -117,6 +117,22 @@ def _run_curve(number: int, one: Series, column: str) -> RunCurve:
     return RunCurve(number, one.name, one.curve(column), every=every, over=over)
 
 
+def _with_twin(series: Sequence[Series], twin: Series | None) -> Sequence[Series]:
+    """All runs of a figure: ``series``, and the run without noise if there is one."""
+    return series if twin is None else [*series, twin]
+
+
+def _curve_without_noise(number: int, twin: Series, column: str, beside: RunCurve) -> RunCurve:
+    """The dashed curve of the run without noise; releases and running mean are those of the curve beside."""
+    curve, every, over = twin.curve(column), beside.every, beside.over
+    return RunCurve(number, "without noise", curve, DASHES[1], every=every, over=over)
+
+
+def _note_on_dashes(twin: Series) -> str:
+    """A sentence, after a space, on the dashed line."""
+    return f" Dashed: {twin.name}, which is the same but for noise."
+
+
 def _note_on_dots(series: Sequence[Series]) -> str:
     """A sentence, after a space, on the dots of models that are not released; "" without."""
     if all(rounds_to_a_release(one) == 1 for one in series):
@@ -142,12 +158,10 @@ def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[
     if twin is not None:
         ((score, _, curves, _),), number = drawn, len(series)
         over = max(curves[0].over, values_drawn_as_mean(twin, score.column))
-        dashed = _run_curve(number, twin, score.column)._replace(
-            name="without noise", dash=DASHES[1], every=curves[0].every, over=over
-        )
-        curves[:] = [curves[0]._replace(over=over), dashed]
-        notes += f" Dashed: {twin.name}, which is the same but for noise."
-    whose = who_measured(series if twin is None else [*series, twin])
+        curves[0] = curves[0]._replace(over=over)
+        curves.append(_curve_without_noise(number, twin, score.column, curves[0]))
+        notes += _note_on_dashes(twin)
+    whose = who_measured(_with_twin(series, twin))
     return [_score_figure(score, where, curves, whose, notes, guess) for score, where, curves, guess in drawn]
 
 
@@ -237,10 +251,9 @@ def personal_figure(series: Sequence[Series], twin: Series | None = None) -> Fig
         return None
     notes = _note_on_dots(series)
     if twin is not None:
-        silent = _run_curve(len(series), twin, "personal_accuracy")
-        curves.append(silent._replace(name="without noise", dash=DASHES[1], every=curves[0].every))
-        notes += f" Dashed: {twin.name}, which is the same but for noise."
-    whose = who_measured(series if twin is None else [*series, twin])
+        curves.append(_curve_without_noise(len(series), twin, "personal_accuracy", curves[0]))
+        notes += _note_on_dashes(twin)
+    whose = who_measured(_with_twin(series, twin))
     ends = (f"{one.name}: {text.percent(one.last)} in the end." for one in curves)
     return curve_figure(
         curves,

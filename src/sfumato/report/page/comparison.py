@@ -86,13 +86,17 @@ def _price(one: Series) -> str:
     return f", with ε of at most {text.epsilon(max(finite))}{endless}"
 
 
+def _observers_of(one: Series) -> list[tuple[tuple[ObserverKind, ...], str]]:
+    """Kinds of observers and what they are called in the network of a run."""
+    grouped = isinstance(one.network.shape, GroupNetwork)
+    return [(kinds, in_groups if grouped else in_trees) for kinds, in_trees, in_groups in _WHOM]
+
+
 def _without_guarantee(one: Series) -> list[str]:
     """The observers towards whom some units of a run have no guarantee, each with how many and why."""
-    grouped = isinstance(one.network.shape, GroupNetwork)
-    whom = [(kinds, in_groups if grouped else in_trees) for kinds, in_trees, in_groups in _WHOM]
     return [
         f"{words}{found.partition('∞')[2].replace('; ∞', ' and')}"
-        for kinds, words in whom
+        for kinds, words in _observers_of(one)
         if "∞" in (found := _towards(one, *kinds))
     ]
 
@@ -188,14 +192,14 @@ class _WhoLearns(NamedTuple):
 
 def _who_learns(one: Series) -> tuple[str, _WhoLearns]:
     """The largest finite ε of a run as text, who learns so much, and towards whom there is no guarantee."""
-    unit, grouped = unit_of_run(one.first), isinstance(one.network.shape, GroupNetwork)
+    unit = unit_of_run(one.first)
     rows = [row for run in one.runs for row in of_main_unit(run.privacy.guarantees)]
     finite = [row for row in rows if row.epsilon < math.inf]
     if not finite:
         return "∞", _WhoLearns(unit, "", "", "")
     most = text.epsilon(max(row.epsilon for row in finite))
     worst = {row.relation.kind for row in finite if text.epsilon(row.epsilon) == most}
-    whom = [(kinds, in_groups if grouped else in_trees) for kinds, in_trees, in_groups in _WHOM]
+    whom = _observers_of(one)
     said = text.join_names([words for kinds, words in whom if worst & set(kinds)], len(whom))
     trusted = "own-edge" in worst and any(row.is_raw for row in rows if row.relation.kind == "own-edge")
     none = _without_guarantee(one)

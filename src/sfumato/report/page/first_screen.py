@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sfumato.large_epsilons import WHAT_LARGE_MEANS
+from sfumato.large_epsilons import without_meaning
 from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence
 from sfumato.report.drawings.network_canvas import noise_sentence
 from sfumato.report.figures.coalitions import sentences_on_colluders
 from sfumato.report.figures.control import budget_sentence, stop_reasons
-from sfumato.report.page.lead import commands_html, findings_html, lead_html, notice_html, paragraphs_html
+from sfumato.report.page.lead import (
+    WHAT_NOISE_COSTS,
+    commands_html,
+    findings_html,
+    lead_html,
+    notice_html,
+    paragraphs_html,
+)
 from sfumato.report.page.not_accounted import seed_sentence
 from sfumato.report.page.several_runs import several_runs_html
 from sfumato.report.page.tiles import (
@@ -55,8 +62,6 @@ from sfumato.report.results.summary import (
 )
 from sfumato.run_folder.headline import ACCURACY, headline_of, scores_beside
 
-_ASKED = "How to find out what the noise costs"
-
 
 def first_screen(
     series: Sequence[Series],
@@ -79,7 +84,8 @@ def first_screen(
         twin = costs[0].other if costs else None
         parts.append(_answers_html(series[0], summaries[0], matrices[0], twin))
     else:
-        parts.append(several_runs_html(series, summaries, matrices, pictures, costs, _guarantees_html))
+        guarantees = list(map(_guarantees_html, series, matrices))
+        parts.append(several_runs_html(series, summaries, matrices, pictures, costs, guarantees))
     if any(len(one.runs) > 1 for one in series):
         parts.append(
             '<p class="facts">With several seeds, figures and tables of single parties and the published '
@@ -195,7 +201,7 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
     nothing, others = one.findings
     others = [said for said in others if said not in protocol_warnings(one.first.spec_dict)]
     if FROM_EVEN_ODDS in leakage:  # what a large ε means is said there
-        others = [said.removesuffix(f": {WHAT_LARGE_MEANS}") for said in others]
+        others = list(map(without_meaning, others))
     findings = findings_html(dict.fromkeys([*_advice_for_bare_pairs(one), *others], ()))
     saved, how = _control_lead(one)
     lead = lead_html([*lead_of_run(one.first), *map(text.sentence, nothing), *saved])
@@ -212,7 +218,7 @@ def _worth_html(one: Series, twin: Series | None) -> tuple[list[str], str]:
     how = (
         "These commands, in the folder that holds the run, train it without noise and write this page again:"
     )
-    return known, commands_html(_ASKED, how, command) if command else ""
+    return known, commands_html(WHAT_NOISE_COSTS, how, command) if command else ""
 
 
 def _control_lead(one: Series) -> tuple[list[str], str]:

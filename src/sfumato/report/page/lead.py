@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sfumato.report import formatting as text
 
+WHAT_NOISE_COSTS = "How to find out what the noise costs"
+"""The question above commands that train a run without noise."""
+
 
 def notice_html(sentence: str) -> str:
     """A sentence as HTML of a notice."""

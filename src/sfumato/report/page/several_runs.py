@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from sfumato.large_epsilons import LARGE_EPSILON, WHAT_LARGE_MEANS
+from sfumato.large_epsilons import LARGE_EPSILON, WHAT_LARGE_MEANS, without_meaning
 from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.differences import differences_in_words, differences_table
 from sfumato.report.page.html import under_name_of_run
-from sfumato.report.page.lead import commands_html, findings_html, lead_html, notice_html, paragraphs_html
+from sfumato.report.page.lead import (
+    WHAT_NOISE_COSTS,
+    commands_html,
+    findings_html,
+    lead_html,
+    notice_html,
+    paragraphs_html,
+)
 from sfumato.report.page.not_accounted import seed_sentence
 from sfumato.report.results.comparability import warnings_of_series
 from sfumato.report.results.cost_of_privacy import (
     CostOfNoise,
+    can_have_twin,
     command_without_noise,
     several_costs_in_words,
 )
@@ -20,7 +28,6 @@ from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.protection_words import warnings_of_run
 from sfumato.report.results.score_by_epsilon import score_by_epsilon
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import has_noise
 from sfumato.report.results.summary import Summary
 
 _NO_BASELINE = (
@@ -34,7 +41,7 @@ def several_runs_html(
     matrices: Sequence[Matrix],
     pictures: str,
     costs: Sequence[CostOfNoise],
-    guarantees_html: Callable[[Series, Matrix], str],
+    guarantees: Sequence[str],
 ) -> str:
     """HTML of the first screen of several runs: what cannot be compared, answers in words, a table, pictures.
 
@@ -44,7 +51,7 @@ def several_runs_html(
         matrices: one for each series.
         pictures: HTML of figures that compare the runs.
         costs: what the noise costs those of which that is known.
-        guarantees_html: HTML of what a run guarantees, in words.
+        guarantees: HTML of what each run guarantees, in words.
     """
     warned = " ".join(warnings_of_series(series))
     differ, steps = differences_in_words(series), score_by_epsilon(series, summaries)
@@ -60,7 +67,7 @@ def several_runs_html(
         differences_table(series),
         _findings_of_runs(series, matrices),
         pictures,
-        _guarantees_of_runs(series, matrices, guarantees_html),
+        _guarantees_of_runs(series, guarantees),
     ])  # fmt: skip
 
 
@@ -73,26 +80,17 @@ def _findings_of_runs(series: Sequence[Series], matrices: Sequence[Matrix]) -> s
     for one, matrix in zip(series, matrices, strict=True):
         for said in warnings_of_run(one, matrix):
             found.setdefault(said, []).append(one.name)
-    large = [said for said in found if said.endswith(WHAT_LARGE_MEANS)]
+    large = {said: who for said, who in found.items() if said != without_meaning(said)}
     if len(large) > 1:
-        short = {said: said.removesuffix(f": {WHAT_LARGE_MEANS}") for said in large}
-        rest = {said: who for said, who in found.items() if said not in short}
-        found = (
-            {short[said]: found[said] for said in large}
-            | {f"ε above {LARGE_EPSILON:g}: {WHAT_LARGE_MEANS}": []}
-            | rest
-        )
+        short = {without_meaning(said): who for said, who in large.items()}
+        rest = {said: who for said, who in found.items() if said not in large}
+        found = short | {f"ε above {LARGE_EPSILON:g}: {WHAT_LARGE_MEANS}": []} | rest
     return findings_html({said: who if len(who) < len(series) else [] for said, who in found.items()})
 
 
-def _guarantees_of_runs(
-    series: Sequence[Series], matrices: Sequence[Matrix], guarantees_html: Callable[[Series, Matrix], str]
-) -> str:
+def _guarantees_of_runs(series: Sequence[Series], guarantees: Sequence[str]) -> str:
     """HTML of what each run guarantees, in words, folded, below the names of the runs."""
-    told = [
-        under_name_of_run(one, series, guarantees_html(one, matrix))
-        for one, matrix in zip(series, matrices, strict=True)
-    ]
+    told = (under_name_of_run(one, series, said) for one, said in zip(series, guarantees, strict=True))
     return f"<details><summary>What each run guarantees, in words</summary>{''.join(told)}</details>"
 
 
@@ -100,10 +98,10 @@ def _command_html(one: Series) -> str:
     """HTML of the folded command that trains the first of several runs without noise; "" where there is
     none.
     """
-    if not has_noise(one.first.spec_dict) or one.first.spec_dict.get("control"):
+    if not can_have_twin(one):
         return ""
     how = (
         "This command, in the folder that holds the run, trains it without noise; then write this page anew:"
     )
     command = command_without_noise(one, one.folder)
-    return commands_html("How to find out what the noise costs", how, command)
+    return commands_html(WHAT_NOISE_COSTS, how, command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sfumato.privacy.claim import Claim
 from sfumato.report import formatting as text
@@ -80,7 +80,7 @@ def _table_of_readings(source: str, readings: Mapping[str, Sequence[Claim]], nam
     rows = []
     for kind in kinds:
         of_kind = [[one for one in claims if names.towards(one) == kind] for claims in readings.values()]
-        provable = _span(_rigorous([claim for claims in of_kind for claim in claims]), text.epsilon)
+        provable = text.span(_rigorous([claim for claims in of_kind for claim in claims]), text.epsilon)
         rows.append((kind.removeprefix("towards "), *map(_cell, of_kind), provable))
     heads = [f"claimed, {formula}" for formula in readings]
     ranges = any(" to " in cell for _, *cells in rows for cell in cells)
@@ -97,7 +97,7 @@ def _cell(claims: Sequence[Claim]) -> str:
     held = sum(claim.holds for claim in claims)
     some = f"{holds} for {held} of {len(claims)} classes"
     verdict = holds if held == len(claims) else some if held else not_held
-    return f"{_span([claim.claimed_epsilon for claim in claims], text.number)}: {verdict}"
+    return f"{text.span([claim.claimed_epsilon for claim in claims], text.number)}: {verdict}"
 
 
 def _sentences_of_source(source: str, claims: Sequence[Claim], names: PairNames) -> str:
@@ -119,7 +119,7 @@ def _sentences_of_source(source: str, claims: Sequence[Claim], names: PairNames)
         towards = names.all_towards(claims)
         said = f"{source} {states}, {towards}, ε = {each}; {names.holding(claims, told=towards)}."
         return f"{said} {_DIVIDED}"
-    claimed = _span([claim.claimed_epsilon for claim in claims], text.number)
+    claimed = text.span([claim.claimed_epsilon for claim in claims], text.number)
     where = names.all_towards(claims) if whose and len(set(map(names.towards, claims))) == 1 else ""
     return (
         f"{f'{text.title(where)} ' if where else ''}{source} {states} ε = {claimed}{of}; "
@@ -167,7 +167,7 @@ def _sentence_on_one_round(
     """
     first = [claim for claim in claims if claim.one_round]
     later = [claim for claim in claims if not claim.one_round]
-    claimed = _span([claim.claimed_epsilon for claim in first], text.number)
+    claimed = text.span([claim.claimed_epsilon for claim in first], text.number)
     far = first[0].paper == "PFELS" and max(claim.claimed_epsilon for claim in first) >= 1
     states = "would claim" if far else "claims"
     beyond = " (the paper states it for ε below 1, and uses it beyond)" if far else ""
@@ -195,12 +195,12 @@ def _sentences_on_stated(
         of: words on whom the claims are about, after an ε.
     """
     whom, elsewhere = names.all_towards(stated), names.all_towards(others)
-    claimed = _span([claim.claimed_epsilon for claim in [*stated, *others]], text.number)
+    claimed = text.span([claim.claimed_epsilon for claim in [*stated, *others]], text.number)
     return (
         f"{source} gives ε = {claimed}{of}, {whom}: {names.holding(stated)} there. "
         f"Provable: {_provable(stated, names, names.whose(stated))}. "
         f"Read {elsewhere}, too, of whom it says nothing, {names.holding(others)} "
-        f"({_span(_rigorous(others), text.epsilon)})."
+        f"({text.span(_rigorous(others), text.epsilon)})."
     )
 
 
@@ -225,15 +225,10 @@ def _provable(claims: Sequence[Claim], names: PairNames, told: str) -> str:
     for towards, found in by_kind.items():
         whose = names.whose(found)
         only = f" ({whose})" if whose not in ("", told) else ""
-        said.append(f"{_span(_rigorous(found), text.epsilon)} {towards}{only}")
+        said.append(f"{text.span(_rigorous(found), text.epsilon)} {towards}{only}")
     return text.join_names(said)
 
 
 def _rigorous(claims: Sequence[Claim]) -> list[float]:
     """The rigorous ε of each claim."""
     return [claim.rigorous_epsilon for claim in claims]
-
-
-def _span(values: Sequence[float], written: Callable[[float], str]) -> str:
-    """The least and the largest of ``values`` as text; one number where they are written alike."""
-    return " to ".join(dict.fromkeys(map(written, (min(values), max(values)))))

@@ -110,8 +110,7 @@ class CostOfNoise(NamedTuple):
     @property
     def sentence(self) -> str:
         """What the noise costs, both scores, and whether it may be chance."""
-        score, spec = self.score, self.one.first.spec_dict
-        what = "noise, the receiver's included," if sends_over_the_air(spec) else "the noise"
+        score, what = self.score, _what_costs([self])
         lost = f"{self.amount} of {score.name}{self._in_examples()}"
         cost = f"{title(what)} costs {lost}" if self.amount else f"No cost of {what} is seen"
         many = f" on average over the last {self.over} evaluations" if self.over > 1 else ""
@@ -149,8 +148,6 @@ def several_costs_in_words(costs: Sequence[CostOfNoise]) -> list[str]:
     if len(costs) < 2 or len({each.score for each in costs}) > 1:
         return [each.sentence for each in costs]
     score = costs[0].score
-    air = any(sends_over_the_air(each.one.first.spec_dict) for each in costs)
-    what = "noise, the receiver's included," if air else "the noise"
     told = [
         f"{each.amount or 'none seen'} in {each.one.name}"
         f"{' (may be chance)' if each.note_on_chance.endswith(MAY_BE_CHANCE) else ''}"
@@ -161,9 +158,15 @@ def several_costs_in_words(costs: Sequence[CostOfNoise]) -> list[str]:
     over = max(each.over for each in costs)
     many = f" Compared are means of the last {over} evaluations." if over > 1 else ""
     return [
-        f"What {what} costs in {score.name}: {join_names(told, len(told))}, compared with {named}.{many}"
-        f"{_clipping_left_out(costs)}"
+        f"What {_what_costs(costs)} costs in {score.name}: {join_names(told, len(told))}, compared with "
+        f"{named}.{many}{_clipping_left_out(costs)}"
     ]
+
+
+def _what_costs(costs: Sequence[CostOfNoise]) -> str:
+    """The noise that runs without it lack; over the air it is also that of the receiver."""
+    air = any(sends_over_the_air(each.one.first.spec_dict) for each in costs)
+    return "noise, the receiver's included," if air else "the noise"
 
 
 def _clipping_left_out(costs: Sequence[CostOfNoise]) -> str:
@@ -277,8 +280,7 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
     """
     if twin is not None:
         return [each.sentence for each in costs_of_noise([one, twin])], ""
-    spec_dict = one.first.spec_dict
-    if not has_noise(spec_dict) or spec_dict.get("control"):  # no twin: what is drawn depends on noise
+    if not can_have_twin(one):
         return [], ""
     command = f"{command_without_noise(one, one.folder)}\nsfumato report {quote(one.folder.resolve().name)}"
     unknown = (
@@ -287,6 +289,12 @@ def cost_of_privacy_or_commands(one: Series, twin: Series | None) -> tuple[list[
     if sends_over_the_air(one.first.spec_dict):
         unknown += " Over the air the receiver's noise stays, so that run sends its messages one by one."
     return [unknown], command
+
+
+def can_have_twin(one: Series) -> bool:
+    """Whether a run of the same spec but for noise can be; under control what is drawn depends on noise."""
+    spec_dict = one.first.spec_dict
+    return has_noise(spec_dict) and not spec_dict.get("control")
 
 
 def command_without_noise(one: Series, folder: Path) -> str:

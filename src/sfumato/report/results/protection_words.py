@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from sfumato.report.formatting import epsilon, join_names, number, sentence, title, whole
+from sfumato.report.formatting import epsilon, join_names, number, sentence, span, title, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import (
     after_run_sentence,
@@ -22,6 +22,7 @@ from sfumato.report.results.summary import (
     SPREAD,
     epsilons_towards_workers,
     kind_within_devices,
+    least_epsilon,
     range_sentence,
 )
 from sfumato.run_folder.recorded_privacy import RawDevices
@@ -188,10 +189,7 @@ def _towards_classes(matrix: Matrix, kind: str, observer: str, at: str) -> list[
                 return []
             bare = bare or cell.epsilon == math.inf
             if cell.epsilon < math.inf:
-                known = (
-                    one.epsilon if one.least_known is None else one.least_known for one in cell.guarantees
-                )
-                found.append((min(known), cell.epsilon, matrix.rows[row]))
+                found.append((min(map(least_epsilon, cell.guarantees)), cell.epsilon, matrix.rows[row]))
     values = [largest for _, largest, _ in found]
     if len(values) < 2 or max(values) < SPREAD * min(values):
         return []
@@ -200,19 +198,13 @@ def _towards_classes(matrix: Matrix, kind: str, observer: str, at: str) -> list[
         least = min(one[0] for one in found)
         own_least, most, worst = max(found, key=lambda one: one[1])
         of = "" if epsilon(own_least) == epsilon(most) else "some of "
-        whose = f"{of}{worst.title}{_in_brackets(worst.detail, observer)}"
-        ends = f"{epsilon(least)} to {epsilon(most)}"
+        whose, ends = f"{of}{worst.title}{_in_brackets(worst.detail, observer)}", span([least, most], epsilon)
         return [f"Towards the {observer}{at} ε is{having} from {ends}; the largest is that of {whose}."]
     each = [
-        f"ε = {_from_to(least, most)} for {of_class.title}{_in_brackets(of_class.detail, observer)}"
+        f"ε = {span([least, most], epsilon)} for {of_class.title}{_in_brackets(of_class.detail, observer)}"
         for least, most, of_class in found
     ]
     return [f"Towards the {observer}{at}: {join_names(each)}."]
-
-
-def _from_to(least: float, most: float) -> str:
-    """A range of ε; one ε where both ends read alike."""
-    return epsilon(most) if epsilon(least) == epsilon(most) else f"{epsilon(least)} to {epsilon(most)}"
 
 
 def _in_brackets(detail: str, observer: str) -> str:

@@ -190,7 +190,7 @@ def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
     if any(row.least_known is None for row in rows):
         return []
     best, worst = _ends(rows)
-    least_value, worst_value = min(map(_least_epsilon, rows)), max(row.epsilon for row in rows)
+    least_value, worst_value = min(map(least_epsilon, rows)), max(row.epsilon for row in rows)
     if best.epsilon == worst.epsilon:
         return []
     if best.sites:
@@ -213,13 +213,13 @@ class _End(NamedTuple):
 
 def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
     """The least and the largest ε of the units of ``rows``, at least one row."""
-    best, worst = min(rows, key=_least_epsilon), max(rows, key=lambda row: row.epsilon)
+    best, worst = min(rows, key=least_epsilon), max(rows, key=lambda row: row.epsilon)
     named = bool(worst.sites and best.sites and worst is not best)
     least, most = (join_names(row.sites, 3) if named else "" for row in (best, worst))
-    return _End(epsilon(_least_epsilon(best)), least), _End(epsilon(worst.epsilon), most)
+    return _End(epsilon(least_epsilon(best)), least), _End(epsilon(worst.epsilon), most)
 
 
-def _least_epsilon(row: Guarantee) -> float:
+def least_epsilon(row: Guarantee) -> float:
     """The least ε of the units that a row stands for; its own ε where that is not known."""
     return row.epsilon if row.least_known is None else row.least_known
 
