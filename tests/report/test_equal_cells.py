@@ -15,7 +15,7 @@ from sfumato.report.figures.heatmap import guarantees_html
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.network import Network, read_network
 from sfumato.report.results.observer_labels import labels_for
-from sfumato.report.results.protection_words import unprotected_finding
+from sfumato.report.results.protection_words import reasons_without_guarantee, unprotected_finding
 from sfumato.report.results.spec_sections import partition_in_words
 
 
@@ -61,6 +61,22 @@ def test_where_every_class_has_no_guarantee_it_is_all_devices() -> None:
     assert unprotected_finding(matrix_of(network, *one)) == [
         "without any guarantee: 120 devices under edges 0, 2, 3 towards the cloud"
     ]
+
+
+def test_a_trusted_observer_of_a_cell_does_not_hide_the_reason_of_another() -> None:
+    def pair(edge: int, trusted: bool, why: str) -> Guarantee:
+        row = guarantee("device:0", f"edge:{edge}", math.inf, why=why, relation="edge elsewhere")
+        return Guarantee.from_dict(row | {"trusted": trusted}, 1e-5)
+
+    trusted, other = pair(2, True, "trusted"), pair(3, False, "edge 3 reads raw updates.")
+    naming = labels_for(read_network(quickstart_spec()))
+    for both in [trusted, other], [other, trusted]:
+        matrix = build_matrix(both, naming)
+        assert len(matrix.cells) == 1
+        (reason,) = reasons_without_guarantee(matrix)
+        assert reason.startswith("No guarantee for ")
+        assert ": edge 3 reads raw updates." in reason
+    assert reasons_without_guarantee(build_matrix([trusted], naming)) == []
 
 
 @pytest.mark.parametrize(
