@@ -184,15 +184,15 @@ def test_a_claim_that_colluders_break_says_with_how_many_it_holds() -> None:
     ]
     (said,) = claims_sentence(claims, LABELS, coalitions=pooled)
     assert (
-        "; for a device as a whole it holds towards their own edge, also with up to 4 colluding devices, "
-        "not with more." in said
+        "; for a device as a whole it holds towards their own edge, also if up to 4 devices collude with "
+        "that edge, not if more do." in said
     )
     (said,) = claims_sentence(claims, LABELS, coalitions=pooled[:1])
     assert "; for a device as a whole it holds. " in said
     figure = claims_figure(claims, LABELS, pooled)
     assert figure is not None
     assert (
-        "it holds towards their own edge, also with up to 4 colluding devices, not with more."
+        "it holds towards their own edge, also if up to 4 devices collude with that edge, not if more do."
         in figure.caption
     )
 

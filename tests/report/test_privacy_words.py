@@ -118,6 +118,19 @@ def test_noise_that_costs_nothing_is_said_to(run_folder: Make, above: float) -> 
     assert costs_of_noise(load_series(folders))[0].sentence.startswith("No cost of the noise is seen: ")
 
 
+@pytest.mark.parametrize(("shares", "never"), [([0.0] * 4, True), ([0.0, 0.0, 0.01, 0.0], False)])
+def test_a_clip_that_never_acted_costs_nothing(run_folder: Make, shares: list[float], never: bool) -> None:
+    folders = [
+        run_folder("private", quickstart_spec(name="private"), frame=metrics(4).assign(clip_fraction=shares)),
+        run_folder(
+            "silent", quickstart_spec(name="silent", protocol="hfl"), frame=metrics(4).assign(clip_fraction=0)
+        ),
+    ]
+    said = costs_of_noise(load_series(folders))[0].sentence
+    assert ("The clip never acted in either run, so clipping costs nothing here." in said) == never
+    assert ("Both runs clip" in said) != never
+
+
 def test_scores_that_jump_are_compared_by_their_means(run_folder: Make) -> None:
     """The last value of a jumping accuracy is luck: it would say that noise costs nothing."""
     jumping = [0.8 + 0.05 * (-1) ** (number + 1) for number in range(60)]

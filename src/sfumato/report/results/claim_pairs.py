@@ -124,8 +124,9 @@ class PairNames(NamedTuple):
         """Towards whom claims hold that ``fewest`` devices break which collude with the unit's edge."""
         alone = "" if told else f" {self.all_towards(claims)}"
         if fewest == 1:
-            return f"{' towards it' if told else alone} alone, not with 1 colluding device"
-        return f"{alone}, also with up to {text.how_many(fewest - 1, 'colluding device')}, not with more"
+            return f"{' towards it' if told else alone} alone, not if 1 device colludes with it"
+        some = f"{text.how_many(fewest - 1, 'device')} {'collude' if fewest > 2 else 'colludes'}"
+        return f"{alone}, also if up to {some} with that edge, not if more do"
 
     def _colluders_against(self, claims: Sequence[Claim]) -> int:
         """The fewest devices with which its own edge breaks one of the ``claims``; 0 where none are known."""

@@ -170,12 +170,23 @@ def _what_costs(costs: Sequence[CostOfNoise]) -> str:
 
 
 def _clipping_left_out(costs: Sequence[CostOfNoise]) -> str:
-    """A sentence, after a space, that what clipping costs is in none of ``costs``; "" where no run clips."""
+    """A sentence, after a space, that what clipping costs is in none of ``costs``, or that it costs nothing as
+    no run was ever clipped; "" where no run clips.
+    """
     if not any(clip_of(each.one.first.spec_dict) for each in costs):
         return ""
+    if all(_was_never_clipped(run) for each in costs for run in (each.one, each.other)):
+        several = "either run" if len(costs) == 1 else "any of these runs"
+        return f" The clip never acted in {several}, so clipping costs nothing here."
     if len(costs) == 1:
         return " Both runs clip, so what clipping costs is not in this figure."
     return " All these runs clip, so what clipping costs is not in these figures."
+
+
+def _was_never_clipped(one: Series) -> bool:
+    """Whether in no measured round of ``one`` anything was longer than the clip; False where none is measured."""
+    shares = [run.metrics["clip_fraction"].dropna() for run in one.runs if "clip_fraction" in run.metrics]
+    return any(len(each) for each in shares) and all((each == 0).all() for each in shares)
 
 
 def values_in_mean(one: Series, column: str) -> int:
