@@ -43,10 +43,12 @@ def test_words_for_known_values() -> None:
     )
     assert epsilon_in_words("record", 0.9).endswith(" sure, leaving δ aside.")
     assert epsilon_in_words("record", 4.0).endswith(
-        "can become at most 98.3 % sure, leaving δ aside (Ponomareva et al. 2023 call ε ≤ 1 strong)."
+        "can become at most 98.3 % sure, leaving δ aside (Ponomareva et al. "
+        "2023 call ε ≤ 1 strong, ε ≤ 10 reasonable)."
     )
     assert epsilon_in_words("record", 8.0).endswith(
-        " sure, leaving δ aside: little protection (Ponomareva et al. 2023 call ε ≤ 1 strong)."
+        " sure, leaving δ aside: little protection (Ponomareva et al. "
+        "2023 call ε ≤ 1 strong, ε ≤ 10 reasonable)."
     )
 
 

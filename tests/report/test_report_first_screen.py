@@ -323,7 +323,7 @@ def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     page = unescape(page_of(run_folder()))
     part = page.split("Who adds noise")[1].split("</section>")[0]
     assert "Every device takes part in every round." in part
-    assert "Every message is clipped to norm 1." in part
+    assert "Every update is clipped to norm 1." in part
     assert '<td>edges 0, 2, 3</td><td class="n">3.21</td></tr>' in part  # at every level
     assert "one level below" not in part
     sources = [

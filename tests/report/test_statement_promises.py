@@ -389,5 +389,5 @@ def test_a_message_of_an_interval_is_clipped_to_more_than_one_update():
         "privacy": {"clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
     }
     words = words_of(made(sf.load_spec(spec)))
-    said = "Every message that is released is clipped to norm 2 (1 for each round, times √4, as a message is "
+    said = "Every update that is released is clipped to norm 2 (1 for each round, times √4, as a message is "
     assert f"{said}the update of 4 rounds)." in words

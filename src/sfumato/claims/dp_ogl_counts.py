@@ -26,9 +26,9 @@ from sfumato.privacy.groups.vector_clocks import UNREACHED, GroupStructure, Work
 BY_RDP = "counts x RDP"
 BY_TEXT = "2 pi^2 alpha/sigma^2"
 DP_OGL_PLUS_VERDICT = (
-    "DP-OGL+ as published gives no privacy towards workers of the same group, and the paper's proof "
-    "of its claims towards all others is wrong: use dp-ogl-local, which releases as often with the same "
-    "noise and is sound"
+    "DP-OGL+ as published gives no privacy towards workers of the same group, whom its threat model 2 "
+    "takes for not curious, and the paper's proof of its claims towards all others is wrong: use "
+    "dp-ogl-local, which releases as often with the same noise and is sound"
 )
 DP_OGL_PLUS_REASON = (
     "inside an interval the workers of a group train from models without noise, so the data of one change "

@@ -15,7 +15,7 @@ from sfumato.rounding import number
 from sfumato.schedule.groups import BY_INTERVAL
 
 _CLIPPED = {
-    "update": "Every message",
+    "update": "Every update",
     "step": "The gradient of every local step",
     "example": "The gradient of every example",
 }
@@ -163,7 +163,8 @@ def _divisor(noise: Mapping[str, Any]) -> str:
         return "sensitivity of what it is added to"
     return (
         "norm to which a message is clipped. The sensitivity of a group's sum is larger, as the data of one "
-        "change what the others send, too: the reasons of the guarantees have the multiplier by it"
+        "change what the others send, too: the reasons of the guarantees state the multiplier over that "
+        "sensitivity"
     )
 
 

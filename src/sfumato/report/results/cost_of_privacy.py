@@ -170,8 +170,8 @@ def _what_costs(costs: Sequence[CostOfNoise]) -> str:
 
 
 def _clipping_left_out(costs: Sequence[CostOfNoise]) -> str:
-    """A sentence, after a space, that what clipping costs is in none of ``costs``, or that it costs nothing as
-    no run was ever clipped; "" where no run clips.
+    """A sentence, after a space, that what clipping costs is in none of ``costs``, or that it costs nothing
+    as no run was ever clipped; "" where no run clips.
     """
     if not any(clip_of(each.one.first.spec_dict) for each in costs):
         return ""
@@ -184,7 +184,7 @@ def _clipping_left_out(costs: Sequence[CostOfNoise]) -> str:
 
 
 def _was_never_clipped(one: Series) -> bool:
-    """Whether in no measured round of ``one`` anything was longer than the clip; False where none is measured."""
+    """Whether in no measured round of ``one`` the clip acted; False where none is measured."""
     shares = [run.metrics["clip_fraction"].dropna() for run in one.runs if "clip_fraction" in run.metrics]
     return any(len(each) for each in shares) and all((each == 0).all() for each in shares)
 
