@@ -121,6 +121,23 @@ def test_what_is_told_of_noise_is_the_plan_s(name: str) -> None:
     assert ("No party adds noise" in said) == (not anybody and not on_air)
 
 
+@pytest.mark.parametrize("name", ["by trust", "edges", "cloud", "zones"])
+def test_a_link_to_the_cloud_is_noised_where_noise_is_on_what_is_sent_in_global_steps(name: str) -> None:
+    """Noise at the aggregations of edges alone is on none of it."""
+    report = account(SPECS[name])
+    plan = report.plan
+    assert isinstance(plan, TreePlan)
+    figure = topology_figure(read_network(_resolved(report)))
+    assert figure is not None
+    raw_to_edges = int((plan.noise.device <= 0).any(axis=1).sum())
+    raw_to_cloud = int(((plan.noise.node[1][:, 0] <= 0) & (plan.noise.device[:, 0] <= 0)).sum())
+    drawn = [
+        trace["x"].count(None) for trace in figure.data if trace["name"] == "messages without noise go up"
+    ]
+    assert sum(drawn) == raw_to_edges + raw_to_cloud
+    assert (raw_to_cloud > 0) == (name == "cloud")
+
+
 def _setting(report: PrivacyReport) -> AccountedSetting:
     return AccountedSetting(report.plan.spec, report, read_network(_resolved(report)))
 

@@ -212,7 +212,10 @@ def _draw_links_below(
     for child in shown:
         # under secure aggregation the one sum of all children counts, else the message of each
         senders = _children_of(tree, depth, index) if is_secure else [child]
-        has_noise = any(_sends_noise(network, tree, depth + 1, sender) for sender in senders)
+        has_noise = all(  # in every step in which they send to this node
+            any(_sends_noise(network, tree, depth + 1, sender, tier) for sender in senders)
+            for tier in range(depth + 1)
+        )
         kinds = ("secure", "secure raw") if is_secure else ("noised", "raw")
         kind = kinds[0 if has_noise else 1]
         canvas.link(kind, (x, y), (places[child], y + _ROW))
@@ -233,7 +236,8 @@ def _draw_devices(
     owner = tree.node_name(tree.depth - 1, leaf)
     devices = network.noise_of_devices(owner)
     noise, first = device_noise_lines(devices, _tier_names(tree)), int(tree.first_device[leaf])
-    way = _way_up(network, tree, noised=devices.of_all, some_noised=devices.of_some)
+    always = devices.in_every_step
+    way = _way_up(network, tree, noised=devices.of_all and always, some_noised=devices.of_some and always)
     canvas.link(way, (x, y), (x, y + 44))
     _note_exposure(canvas, tree, tree.depth - 1, leaf, way)
 
@@ -262,14 +266,19 @@ def _exposed(kind_and_sums: tuple[str, bool], indices: Sequence[int]) -> str:
     return f"{named}{numbers}{' (only sums)' if only_sums else ''}"
 
 
-def _sends_noise(network: Network, tree: Tree, depth: int, index: int) -> bool:
-    """Whether the average that this node sends up contains noise, of itself or of any party below it."""
+def _sends_noise(network: Network, tree: Tree, depth: int, index: int, tier: int) -> bool:
+    """Whether the average that this node sends up in steps that ``tier`` aggregates contains noise, of itself
+    or of any party below it.
+    """
     name = tree.node_name(depth, index)
-    if network.adds_noise(name):
+    if network.adds_noise_in(name, tier):
         return True
     if depth == tree.depth - 1:
-        return network.over_air or network.noise_of_devices(name).of_some
-    return any(_sends_noise(network, tree, depth + 1, child) for child in _children_of(tree, depth, index))
+        devices = network.noise_of_devices(name)
+        return network.over_air or devices.at_steps > 0 or any(devices.multipliers[tier : tier + 1])
+    return any(
+        _sends_noise(network, tree, depth + 1, child, tier) for child in _children_of(tree, depth, index)
+    )
 
 
 def _children_of(tree: Tree, depth: int, index: int) -> range:

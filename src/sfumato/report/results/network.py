@@ -68,6 +68,11 @@ class DeviceNoise(NamedTuple):
         """Whether every one of the devices adds noise."""
         return self.of_some and self.numbers is None
 
+    @property
+    def in_every_step(self) -> bool:
+        """Whether those that add noise add it in the steps of every tier."""
+        return self.at_steps > 0 or all(self.multipliers)
+
     def is_of(self, number: int) -> bool:
         """Whether the device with this number, counted within the aggregator, adds noise."""
         return self.of_some and (self.numbers is None or number in self.numbers)
@@ -119,6 +124,10 @@ class Network:
     def adds_noise(self, owner: str) -> bool:
         """Whether the aggregator ``owner`` adds any noise."""
         return owner in self.noise
+
+    def adds_noise_in(self, owner: str, tier: int) -> bool:
+        """Whether the aggregator ``owner`` adds noise in steps that ``tier`` aggregates; 0: global ones."""
+        return self.adds_noise(owner) and self.noise[owner][tier] > 0
 
     def noise_of_devices(self, above: str) -> DeviceNoise:
         """The noise that the devices under the aggregator ``above`` add."""
