@@ -319,6 +319,17 @@ def test_a_curve_of_what_control_has_spent_says_so(run_folder: Make, *, controll
     assert "the largest ε of a device towards the observer" in figure.caption
 
 
+def test_a_curve_of_epsilon_says_whom_it_leaves_out(run_folder: Make) -> None:
+    """Edge 2 is trusted by its own devices: towards it the largest ε of any device is ∞."""
+    captions = [
+        epsilon_figures(load_series([run_folder(name, frame=metrics(15, epsilons={name: 6.0}))]))[0].caption
+        for name in ("edge:1", "edge:2", "cloud")
+    ]
+    left_out = "Each device that trusts edge 2 with raw updates is left out: it has no guarantee"
+    assert [left_out in caption for caption in captions] == [False, True, False]
+    assert ["is left out" in caption for caption in captions] == [False, True, False]
+
+
 def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     page = unescape(page_of(run_folder()))
     part = page.split("Who adds noise")[1].split("</section>")[0]

@@ -27,6 +27,7 @@ from sfumato.report.results.cost_of_privacy import OVER, values_drawn_as_mean
 from sfumato.report.results.dp_ogl_plus import rounds_to_a_release
 from sfumato.report.results.measured import who_measured
 from sfumato.report.results.series import BoolArray, Curve, Series
+from sfumato.report.results.spec_sections import sends_over_the_air
 from sfumato.report.results.summary import guess_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline
 
@@ -128,9 +129,11 @@ def _curve_without_noise(number: int, twin: Series, column: str, beside: RunCurv
     return RunCurve(number, "without noise", curve, DASHES[1], every=every, over=over)
 
 
-def _note_on_dashes(twin: Series) -> str:
-    """A sentence, after a space, on the dashed line."""
-    return f" Dashed: {twin.name}, which is the same but for noise."
+def _note_on_dashes(one: Series, twin: Series) -> str:
+    """A sentence, after a space, on the dashed line of ``twin``, which is ``one`` without noise."""
+    noisy, silent = (sends_over_the_air(each.first.spec_dict) for each in (one, twin))
+    apart = ", with messages that are sent one by one and not over the air" if noisy and not silent else ""
+    return f" Dashed: {twin.name}, which is the same but for noise{apart}."
 
 
 def _note_on_dots(series: Sequence[Series]) -> str:
@@ -160,7 +163,7 @@ def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[
         over = max(curves[0].over, values_drawn_as_mean(twin, score.column))
         curves[0] = curves[0]._replace(over=over)
         curves.append(_curve_without_noise(number, twin, score.column, curves[0]))
-        notes += _note_on_dashes(twin)
+        notes += _note_on_dashes(series[0], twin)
     whose = who_measured(_with_twin(series, twin))
     return [_score_figure(score, where, curves, whose, notes, guess) for score, where, curves, guess in drawn]
 
@@ -252,7 +255,7 @@ def personal_figure(series: Sequence[Series], twin: Series | None = None) -> Fig
     notes = _note_on_dots(series)
     if twin is not None:
         curves.append(_curve_without_noise(len(series), twin, "personal_accuracy", curves[0]))
-        notes += _note_on_dashes(twin)
+        notes += _note_on_dashes(series[0], twin)
     whose = who_measured(_with_twin(series, twin))
     ends = (f"{one.name}: {text.percent(one.last)} in the end." for one in curves)
     return curve_figure(

@@ -43,6 +43,7 @@ class _EpsilonLine(NamedTuple):
     unit: str  # the kind of unit that it is about
     relation: str  # that it is under
     budget: float  # that control was given; NaN without control
+    trusted: bool  # some units trust the observer with raw updates, and do not count
 
 
 def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
@@ -62,6 +63,7 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
             unit_of_run(one.first),
             relation_of(one),
             given[observer].given if observer in given else math.nan,
+            one.network.is_trusted(observer),
         )
         for number, one in enumerate(series)
         for names, given in [(one.network, budgets(one))]
@@ -101,7 +103,8 @@ def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], tit
         caption=(
             f"Privacy loss up to each round: the largest ε of a {lines[0].unit} towards the observer"
             f"{_notes(lines, series)}, at δ = {deltas}."
-            f"{_note_on_watched_worker(lines, series)}{_note_on_rounds(lines)}{_note_on_budget(lines)}"
+            f"{_note_on_trust(lines)}{_note_on_watched_worker(lines, series)}{_note_on_rounds(lines)}"
+            f"{_note_on_budget(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -130,8 +133,8 @@ def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
     """
     alike: dict[tuple[object, ...], list[_EpsilonLine]] = {}
     for line in lines:
-        read = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
-        alike.setdefault((line.number, text.epsilon(line.budget), *read), []).append(line)
+        read: tuple[object, ...] = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
+        alike.setdefault((line.number, text.epsilon(line.budget), line.trusted, *read), []).append(line)
     return [
         same[0]._replace(
             observer=text.join_names([line.observer for line in same], len(same)),
@@ -153,8 +156,24 @@ def _note_on_rounds(lines: Sequence[_EpsilonLine]) -> str:
     if not any(_is_stepped(line) for line in lines):
         return ""
     return (
-        " ε is not computed after every round: in between a curve has the value of the next round that has "
-        "one, which no round before it exceeds."
+        " ε is not computed after every round: between two computed rounds the curve shows the value of the "
+        "later one, an upper bound."
+    )
+
+
+def _note_on_trust(lines: Sequence[_EpsilonLine]) -> str:
+    """A sentence on units that do not count, as they trust the observer; "" if there are none."""
+    several = len({line.run for line in lines}) > 1
+    trusted = [
+        f"{line.observer}{f' in {line.run}' if several else ''}"
+        for line in lines
+        if line.trusted and np.isfinite(line.values).any()
+    ]
+    if not trusted:
+        return ""
+    return (
+        f" Each {lines[0].unit} that trusts {text.join_names(trusted)} with raw updates is left out: it has "
+        "no guarantee towards an observer that it trusts."
     )
 
 
@@ -164,7 +183,7 @@ def _note_on_watched_worker(lines: Sequence[_EpsilonLine], series: Sequence[Seri
     chosen = isinstance(one.network.shape, GroupNetwork) and not one.first.spec_dict.get("watch")
     if len(lines) > 1 or not chosen:
         return ""
-    return f" Towards no other worker the largest ε is larger in the end than towards {lines[0].observer}."
+    return f" Of all workers, {lines[0].observer} is one that learns most in the end."
 
 
 def _is_stepped(line: _EpsilonLine) -> bool:

@@ -99,8 +99,8 @@ def _note_on_rounds(at_rounds: Sequence[int]) -> str:
         return ""
     marked = text.join_names(list(map(text.whole, at_rounds)), len(at_rounds))
     return (
-        f" Computed after rounds {marked}. In between a curve has the value of the next of these rounds, "
-        "which no round before it exceeds."
+        f" Computed after rounds {marked}. Between two of them a curve shows the value of the later "
+        "one, an upper bound."
     )
 
 

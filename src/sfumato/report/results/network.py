@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from sfumato.errors import SpecError
@@ -128,6 +129,19 @@ class Network:
     def adds_noise_in(self, owner: str, tier: int) -> bool:
         """Whether the aggregator ``owner`` adds noise in steps that ``tier`` aggregates; 0: global ones."""
         return self.adds_noise(owner) and self.noise[owner][tier] > 0
+
+    def is_trusted(self, observer: str) -> bool:
+        """Whether the aggregator ``observer`` is ever trusted with raw updates; False for any other party."""
+        if isinstance(self.shape, GroupNetwork):
+            trusted = enumerate(self.shape.trusted)
+            return observer in {f"master:{number}" for number, is_so in trusted if is_so}
+        first = [self.shape] if isinstance(self.shape, Tree) else []
+        return any(
+            observer == tree.node_name(depth, int(index))
+            for tree in [*first, *(tree for _, tree in self.trees)]
+            for depth, tier in enumerate(tree.tiers)
+            for index in np.flatnonzero(tier.trusted)
+        )
 
     def noise_of_devices(self, above: str) -> DeviceNoise:
         """The noise that the devices under the aggregator ``above`` add."""
