@@ -17,10 +17,11 @@ import sfumato as sf
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import write_report
 from sfumato.report.figures import heatmap
+from sfumato.report.figures.curves import score_figures
 from sfumato.report.figures.epsilon_curves import epsilon_figures
 from sfumato.report.results.matrix import Cell
 from sfumato.report.results.series import load_series
-from sfumato.report.results.summary import range_sentence
+from sfumato.report.results.summary import range_sentence, score_sentence
 from sfumato.run_folder.label_counts import write_test_labels
 from sfumato.run_folder.reader import adding_files
 
@@ -357,6 +358,28 @@ def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     controlled = page_of(run_folder("controlled", quickstart_spec(control={"energy": 1.0})))
     assert "Adaptive control chooses before every round but the first how many" in controlled
     assert "Every device takes part in every round." not in controlled
+
+
+@pytest.mark.parametrize(("correct", "may_be_chance"), [(37, False), (48, True), (49, False), (300, False)])
+def test_a_lead_over_guessing_that_may_be_chance_is_called_so(
+    run_folder: Make, correct: int, *, may_be_chance: bool
+) -> None:
+    """Of 360 test examples 37 have the most frequent label: 1.96 standard errors are 11.3 examples."""
+    folder = run_folder("one", frame=metrics(4).assign(accuracy=correct / 360))
+    write_test_labels(folder, {"0": 37, "1": 35, **{str(label): 36 for label in range(2, 10)}})
+    said = score_sentence(load_series([folder])[0])
+    assert ("and that the model is better may be chance" in said) == may_be_chance
+
+
+def test_a_twin_over_plain_hops_is_not_the_same_but_for_noise(run_folder: Make) -> None:
+    """Over the air the receiver's noise is on every sum: without noise, messages are sent one by one."""
+    air = {"transport": {"devices_to_cloud": "air"}, "protocol": "pfels"}
+    for name, hops, other in (("air", air, ", with messages that are sent one by one"), ("plain", {}, "")):
+        series = load_series([run_folder(name, quickstart_spec(**hops), frame=metrics(4))])
+        twin = load_series([run_folder(f"{name}-silent", quickstart_spec(protocol="hfl"), frame=metrics(4))])
+        (figure, *_) = score_figures(series, twin[0])
+        assert f"which is the same but for noise{other}" in figure.caption
+        assert ("not over the air" in figure.caption) == bool(hops)
 
 
 def test_the_factor_of_a_controlled_run_is_told(run_folder: Make) -> None:

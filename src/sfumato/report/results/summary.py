@@ -13,6 +13,7 @@ from sfumato.guessing import guessing_in_words, share_of_guessing
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import epsilon, how_many, join_names, percent, whole
+from sfumato.report.results.chance import tested_examples
 from sfumato.report.results.dp_ogl_plus import note_between_releases, rounds_to_a_release
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.observer_labels import labels_for
@@ -119,7 +120,7 @@ def score_sentence(series: Series) -> str:
     if score is not ACCURACY:
         return f"{after} the model's {score.name} on held-out data is {value}{seeds}.{between}"
     guessing, best = guessing_of_run(series), _best_round_sentence(series)
-    than = f"; {guessing}" if guessing else ""
+    than = f"; {guessing}{_note_on_a_small_lead(series)}" if guessing else ""
     group, family = series.first.deployed.get("group"), series.network.family
     if group is not None:  # a master's run folder has no other model
         return f"{after} the model of group {group} is {value} accurate on held-out data{seeds}{than}.{best}"
@@ -130,6 +131,21 @@ def score_sentence(series: Series) -> str:
         )
         return f"{after} {what}, in the mean{seeds}{own}{than}.{best}{between}"
     return f"{after} the model is {value} accurate on held-out data{seeds}{than}.{best}{between}"
+
+
+def _note_on_a_small_lead(one: Series) -> str:
+    """A clause that a run with one seed may be more accurate than guessing by chance alone; "" where it is
+    not more accurate, or by more than 1.96 standard errors of what guessing gives on its test examples.
+    """
+    guess, accuracy, count = (
+        guess_of_run(one),
+        one.final(ACCURACY.column).value,
+        tested_examples(one, ACCURACY),
+    )
+    if len(one.runs) > 1 or not count or not guess < accuracy:
+        return ""
+    by_luck = 1.96 * math.sqrt(guess * (1 - guess) / count)
+    return ", and that the model is better may be chance" if accuracy - guess <= by_luck else ""
 
 
 def _personal_clause(series: Series) -> str:
