@@ -20,7 +20,7 @@ from sfumato.large_epsilons import WHAT_LARGE_MEANS
 from sfumato.report import formatting as text
 from sfumato.report import write_report
 from sfumato.report.drawings.group_graph import group_graph_figure, spread_html
-from sfumato.report.figures.figure import NO_GUARANTEE, Figure
+from sfumato.report.figures.figure import NO_GUARANTEE, Figure, epsilon_bar
 from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.worker_heatmap import pairs_of_cells, worker_heatmap_figure, workers_html
 from sfumato.report.page.party_words import with_words_for_parties
@@ -284,6 +284,13 @@ def test_an_epsilon_of_zero_is_lighter_than_every_other(grouped: Make) -> None:
     assert least <= low
     assert others[0] - low >= min(0.3, high - low) * 0.99
     assert "ε = 0 has the lightest colour" in figure.caption
+
+
+def test_the_lower_end_of_colours_that_begin_at_zero_is_called_zero() -> None:
+    assert [epsilon_bar((0.4, 1.0), from_zero=so)["ticktext"] for so in (True, False)] == [
+        ["0", "5.01", "10"],
+        ["2.51", "5.01", "10"],
+    ]
 
 
 def test_noise_of_dp_ogl_plus_is_told_by_the_norm_of_a_message(grouped: Make) -> None:

@@ -115,12 +115,19 @@ def epsilon_ends(values: Iterable[float]) -> tuple[float, float]:
     return min(known), max(known)
 
 
-def epsilon_bar(ends: tuple[float, float]) -> Json:
-    """The colour bar of a scale with these ``ends``."""
+def epsilon_bar(ends: tuple[float, float], *, from_zero: bool = False) -> Json:
+    """The colour bar of a scale with these ``ends``.
+
+    ``from_zero``: the lower end is the colour of ε = 0.
+    """
     if ends == EPSILON_ENDS:
         return EPSILON_BAR
     ticks = [ends[0], sum(ends) / 2, ends[1]]
-    return EPSILON_BAR | {"tickvals": ticks, "ticktext": [_tick_text(10**tick) for tick in ticks]}
+    first = "0" if from_zero else _tick_text(10 ** ticks[0])
+    return EPSILON_BAR | {
+        "tickvals": ticks,
+        "ticktext": [first, *(_tick_text(10**tick) for tick in ticks[1:])],
+    }
 
 
 def _tick_text(value: float) -> str:

@@ -84,7 +84,7 @@ def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
             f"from {low} to {high}."
         ),
         data=data,
-        layout=_layout(run, names, data, ends),
+        layout=_layout(run, names, data, ends, from_zero=_has_zero(arrays)),
         table=_pair_table(run),
         kind="workers",
         min_width=560,
@@ -132,13 +132,21 @@ def _traces(pairs: Pairs, view: str, names: Sequence[str], ends: tuple[float, fl
         yield common | _heatmap_cells(red, values, pairs, view) | ALL_RED
 
 
-def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json], ends: tuple[float, float]) -> Json:
+def _layout(
+    run: GroupedRun,
+    names: Sequence[str],
+    data: Sequence[Json],
+    ends: tuple[float, float],
+    *,
+    from_zero: bool,
+) -> Json:
     """Plotly's layout: axes with some workers' names, the colour scale, and a button for every view.
 
     Args:
         names: of the workers in the figure.
         data: the traces, of which buttons show some.
         ends: of the colour scale.
+        from_zero: whether its lower end is the colour of ε = 0.
     """
     ticks, workers = _ticks(len(names)), run.drawn_workers.tolist()
     titles = [run.worker_title(workers[t]) for t in ticks]
@@ -153,7 +161,7 @@ def _layout(run: GroupedRun, names: Sequence[str], data: Sequence[Json], ends: t
         "yaxis": axis | down,
         "coloraxis": {
             **{"cmin": ends[0], "cmax": ends[1]},
-            **{"colorscale": EPSILON_SCALE, "colorbar": epsilon_bar(ends)},
+            **{"colorscale": EPSILON_SCALE, "colorbar": epsilon_bar(ends, from_zero=from_zero)},
         },
     }
     if run.claims:
