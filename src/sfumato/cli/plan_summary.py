@@ -73,7 +73,10 @@ def describe_dropouts(faults: Faults) -> Iterator[str]:
 
 
 def describe_training(spec: Spec) -> str:
-    """Rounds, batches, learning rate and optimizer as text of one line."""
+    """One line of text such as ``3 rounds, batches of 16, learning rate 0.1``.
+
+    An optimizer other than SGD, momentum and weight decay follow where there are any.
+    """
     training = spec.training
     said = [f"{with_noun(training.rounds, 'round')}, batches of {training.batch_size}"]
     said.append(f"learning rate {describe_section(training.learning_rate)}")

@@ -114,7 +114,13 @@ class ProcessGroup:
         return [_unpacked(row[:length]) for row, length in every]
 
     def of_first(self, value: T) -> T:
-        """The ``value`` of rank 0, on every rank; the others' is ignored."""
+        """Broadcast from rank 0: its ``value``, on every rank; what the others pass is ignored.
+
+        Every rank must call it. ``value``: a small object that can be pickled.
+
+        Raises:
+            RunError: another rank has ended, or has not come for `PATIENCE`.
+        """
         mine = _packed(value if self.rank == 0 else None)
         length = self.added(np.array([len(mine) if self.rank == 0 else 0]))[0]
         found = mine if self.rank == 0 else torch.empty(int(length), dtype=torch.uint8)

@@ -60,7 +60,10 @@ class Ranks(Protocol):
         """Each rank's ``value``, in the order of ranks; small objects that can be pickled."""
 
     def of_first(self, value: T) -> T:
-        """The ``value`` of rank 0, on every rank; the others' is ignored."""
+        """Broadcast from rank 0: its ``value``, on every rank; what the others pass is ignored.
+
+        ``value``: a small object that can be pickled.
+        """
 
 
 class Alone:

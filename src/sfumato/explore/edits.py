@@ -178,7 +178,14 @@ def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:
 
 
 def choices_of(setting: EditedSpec) -> Choices:
-    """The choices that the page begins with: the first unit, and a coalition of one aggregator."""
+    """What the page's controls show of ``setting`` before anything on the page is changed.
+
+    Boxes, numbers and options are as in the setting. The unit is that of the first guarantee; the coalition
+    is the cloud alone, or without one the first observer that is no device ("" if all are).
+
+    Raises:
+        SpecError: the spec is wrong.
+    """
     accounted = account_setting(setting)
     shown = not why_trust_is_fixed(accounted)
     observers = [row.observer for row in accounted.report.guarantees]

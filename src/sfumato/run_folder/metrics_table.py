@@ -100,7 +100,10 @@ def tables_of(
 
 
 def table_of(rounds: Iterable[LoggedRound]) -> pd.DataFrame:
-    """The metrics of ``rounds`` as one table, one row each, with all `columns_of` them."""
+    """The metrics of ``rounds`` as one table: a row for each round, and the columns that `columns_of` names.
+
+    Rounds and bytes are integers, all else floats; NaN where a round lacks a metric that another one has.
+    """
     known = list(rounds)
     return _table([one.metrics for one in known], columns_of(known))
 

@@ -266,7 +266,11 @@ class TreePlan:
 
     @cached_property
     def device_of_each_class(self) -> IntArray:
-        """The number of one device of every class ``[classes]``; a class has one weight, bound and noise."""
+        """The lowest number of a device in every class, ``[classes]``, in the order of classes.
+
+        It stands for its class (`DeviceClasses`): devices of one leaf that have the same weight, bound and
+        noise, though maybe not as many examples.
+        """
         everybody = np.arange(self.tree.device_count, dtype=np.int64)
         return np.unique(self._classes_of(everybody), return_index=True)[1]
 

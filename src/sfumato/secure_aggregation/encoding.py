@@ -20,15 +20,19 @@ _MOST_TRIES = 64
 
 
 def encode(vector: npt.NDArray[np.floating], plan: QuantisationPlan, key: bytes) -> RingVector:
-    """A device's vector as ring elements ``[dimension]``: clipped, rounded at random, with its noise added.
+    """A device's vector as ring elements: clipped, scaled, rounded at random, with its noise added.
 
     Args:
         vector: ``[dimension]``; private.
         plan: public.
-        key: 32 bytes; private, used once.
+        key: 32 bytes, which all random choices follow from; private, used once.
+
+    Returns:
+        Unsigned integers ``[dimension]`` modulo 2^bits, to be summed; `decode` makes a sum real numbers.
 
     Raises:
-        QuantisationError: the vector's length is not the plan's, or it is not finite.
+        QuantisationError: the vector's length is not the plan's, it is not finite, or none of many tries to
+            round it meets the norm bound.
     """
     steps = round_at_random(vector, plan, KeyStream(digest(b"rounding", key)))
     if plan.noise_std:

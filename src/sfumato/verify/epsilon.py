@@ -114,11 +114,19 @@ def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
 
 
 def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
-    """Values of Σ μ² over all releases of a ``visible`` term, ascending, and their probabilities.
+    """The distribution of Σ μ² over all ``term.count`` releases of a ``visible`` term, as if every draw in
+    it were seen.
 
-    The probabilities add up to 1. Where there are many values, one between two points of a grid is divided
-    between them so that the mean stays: what that changes is of the order of the grid's step squared, far
-    below the rounding that a stated ε may have.
+    A release has one of the outcomes that ``term.detail`` lists as (probability, factor on μ², rate): at that
+    rate it uses the unit, with μ² = ``term.square`` times the factor; else its μ² is 0.
+
+    Args:
+        term: of the kind ``visible``; its ``square`` is finite.
+
+    Returns:
+        Values, ascending, and their probabilities, which add up to 1. Where there are many values, one
+        between two points of a grid is divided between them so that the mean stays: what that changes is of
+        the order of the grid's step squared, far below the rounding that a stated ε may have.
     """
     told: dict[float, float] = {}
     for chance, ratio, rate, *_ in term.detail:

@@ -232,7 +232,10 @@ class Exposed(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """Upper bound on the ratio of this set's cost to the cheapest set's; 1 if none is cheaper."""
+        """How many times the cost of the cheapest set this set's cost is at most: `cost` over `least`.
+
+        1 if it is known that no set is cheaper; ∞ where ``least`` is 0 and the cost is not.
+        """
         return times_the_least(self.cost, self.least)
 
 
@@ -284,9 +287,17 @@ def cheaper_set(
 
 
 def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
-    """The cheaper of the flow set (all upstream is exposed) and the cut set (only what is seen) of ``scene``.
+    """The cheaper of two exposed sets: flow or cut; flow where they cost the same.
 
-    ``price``: of one charged sum. The lower bound on every set's cost comes with it.
+    Flow exposes, beside the releases that the coalition sees, all that these depend on; cut exposes none but
+    those that it sees, and charges the most linking workers.
+
+    Args:
+        scene: the target and what the coalition sees.
+        price: Rényi divergence of order 2 of one charged sum, in nats.
+
+    Returns:
+        The set, its cost in nats, and a lower bound on the cost of every exposed set, not of these two only.
     """
     flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
     blocks, spent = (scene.reach, flow) if flow <= cut else (scene.seen, cut)

@@ -41,9 +41,10 @@ def per_worker(
     delta: float,
     neighbours: Neighbours = "zero-out",
 ) -> tuple[PerWorker, ...]:
-    """The largest ε of every class of workers towards the curious others, as training goes on.
+    """The largest ε of every class of workers towards any one curious worker, as training goes on.
 
-    Equation (15) of the DP-OGL paper, with the smallest ε that Sfumato proves.
+    Equation (15) of the DP-OGL paper, with the smallest ε that Sfumato proves. Curious workers do not pool
+    what they see: every one is an observer of its own.
 
     Args:
         declared: the releases of the groups.
@@ -53,7 +54,8 @@ def per_worker(
         neighbours: neighbouring relation.
 
     Returns:
-        One result for each class, with an ε for each of ``epochs``; NaN where nobody is curious.
+        One result for each class, with an ε for each of ``epochs``, and the worst observer at the last of
+        them; NaN and ``None`` where nobody is curious.
     """
     moments = tuple(epochs)
     at_moments = [declared.after(moment) for moment in moments]

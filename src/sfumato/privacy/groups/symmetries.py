@@ -60,10 +60,13 @@ def orbits(kinds: WorkerKinds, colours: Sequence[Hashable]) -> tuple[IntArray, I
 def orbits_under(
     found: Sequence[Symmetry], kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[IntArray, IntArray]:
-    """The same as `orbits`, from symmetries that are known already.
+    """For each kind of workers and each group, the smallest member of its orbit under known symmetries.
+
+    `orbits` searches for the symmetries first.
 
     Args:
-        found: symmetries that generate all others.
+        found: symmetries, such as those of `generators`; orbits are those under all that they generate. With
+            () every kind and every group is alone in its orbit.
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
 

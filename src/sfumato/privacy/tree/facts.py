@@ -177,7 +177,9 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def class_variance(self) -> tuple[FloatArray, ...]:
-        """For each step, the variance of the noise that one device of each class adds, ``[classes]``."""
+        """For each step of a round, the noise variance, a coordinate, of one device's message, ``[classes]``,
+        in the unit of ``message_norm`` squared.
+        """
         return tuple(self.classes.variance(step.device_std) for step in self.steps)
 
     @property
@@ -187,10 +189,10 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def min_contributors(self) -> IntArray:
-        """A lower bound on how many devices' noise is in each leaf's sum, if it sends, int64 ``[leaves]``.
+        """A lower bound on how many devices, noisy or not, are in each leaf's sum, if it sends ``[leaves]``.
 
-        0 where messages are rounded after noise, and under Poisson participation, unless there a sum is only
-        released with ``guaranteed_contributors`` in it.
+        0 where their noise is not counted, as messages are rounded after it; and under Poisson participation,
+        unless there a sum is only released with ``guaranteed_contributors`` in it.
         """
         if self.rounds_after_noise:
             return np.zeros(len(self.devices), dtype=np.int64)

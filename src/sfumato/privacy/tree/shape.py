@@ -74,7 +74,10 @@ class TreeShape:
 
     @cached_property
     def children(self) -> tuple[IntArray, ...]:
-        """For every tier, how many children (nodes, or devices under leaves) each node has."""
+        """Numbers of children: for every tier, how many each node has, ``[nodes]``.
+
+        Children are nodes of the next tier, or devices under leaves; `first_child` says which ones.
+        """
         return tuple(np.diff(first) for first in self.first_child)
 
     @cached_property

@@ -136,13 +136,13 @@ class GroupOperations:
         rounds: int = 1,
         vectors: DeviceVectors | None = None,
     ) -> Iterator[tuple[IntArray, Tensor]]:
-        """Train the worker of every assignment for the steps of ``rounds`` rounds, from round ``number`` on.
+        """Train every assignment's worker for the steps of ``rounds`` rounds, from ``number`` (from 0) on.
 
-        Assignment a starts from row ``start_of[a]`` of the models ``start`` ``[n, P]``. ``vectors`` of
-        assignments, if any, are moved to the ranks that train them.
+        Assignment a starts from row ``start_of[a]`` of ``start`` ``[n, P]``; ``vectors`` move to their ranks.
 
         Yields:
-            The assignments of a chunk, ascending ``[p]``, and their updates float32 ``[p, P]``.
+            Indices of assignments, ascending ``[p]``, and their updates, not clipped or noised as messages
+            yet, float32 ``[p, P]``: those this rank trains; all where ``self.ranks`` is `ALONE`.
         """
         spec, pairs = (
             self.plan.spec,

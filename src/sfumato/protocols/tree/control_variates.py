@@ -37,7 +37,13 @@ class ControlVariates:
         return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model), ranks))
 
     def corrections(self, devices: npt.NDArray[np.int64]) -> Corrections:
-        """The corrections ``c - c_i`` of the gradients of each of ``devices`` ``[P]``, computed on demand."""
+        """The corrections ``c - c_i`` that SCAFFOLD adds to the gradients of ``devices`` at every local step.
+
+        For `LocalTask.corrections`. Rows are computed when they are asked for (`Corrections.of`); those of a
+        device only by the rank that holds its variate.
+
+        ``devices``: their numbers, ``[P]``.
+        """
         return _Corrections(self, devices)
 
     def updated_variates(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:

@@ -231,12 +231,12 @@ def _where_data_are(played: Played, count: int, place: str) -> str:
 
 
 def unit_in_words(kind: str, place: str, data: Mapping[str, Any]) -> str:
-    """A noun phrase on what one unit of ``kind`` is.
+    """A noun phrase on what one unit is, such as "one record (the row of a patient at a hospital)".
 
     Args:
-        kind: device, record or person.
-        place: what a party with data is called.
-        data: section of the spec.
+        kind: of the unit: device, record or person.
+        place: what a party with data is called, such as hospital.
+        data: the spec's section ``data``; ``row`` and ``person_column`` are used where they are set.
     """
     row = data.get("row")
     match kind:

@@ -252,8 +252,8 @@ class Budget:
 def leaf_kinds(plan: TreePlan) -> IntArray:
     """A number for every leaf ``[leaves]``, equal only where devices are charged alike in every round.
 
-    These are the accountant's classes of leaves, or one kind a leaf if control sets participants leaf by
-    leaf.
+    These are the accountant's classes of leaves; but every leaf has its own number where control sets
+    participants leaf by leaf (``control.per_edge``), or draws devices independently (``control.draw``).
     """
     return np.arange(plan.tree.leaf_count) if _has_budget_per_edge(plan) else plan.releases.leaf_classes
 
