@@ -232,3 +232,11 @@ def test_the_library_counts_where_its_rounding_is_small_and_agrees_with_the_inte
     assert (found is not None) == by_library
     if found is not None:
         assert found == pytest.approx(epsilon_by_integral(grid, delta, interval), rel=LIBRARY_IS_EXACT_TO)
+
+
+def test_a_seen_mixture_without_noise_has_no_epsilon() -> None:
+    """Its μ² is infinite, also times 0: what is without noise at random is not told apart."""
+    outcomes = ((0.3, 1.0, 0.5), (0.3, 1.0, 1.0), (0.4, 0.0, 1.0))
+    for method in ("gdp", "pld"):
+        bare = Event(math.inf, 2, "visible", 0.5, outcomes)
+        assert recomputed_epsilon([bare], method, DELTA, 1e-3) == math.inf

@@ -267,7 +267,8 @@ class Exposure:
         exposed: which releases the coalition is taken to see: of every group how many, from the first one on;
             of a tree which aggregations of a round, from 1, where the set was searched for.
         gap: how many times the cheapest set's Rényi divergence of order 2 that of this set is at most; 1 if
-            no set has a smaller one; ``None`` where the set was not searched for.
+            it is known that no set has a smaller one; ∞ where nothing bounds it; ``None`` where the set was
+            not searched for.
         roughly: whether ε may be up to 2 % above what a finer grid of privacy losses gives
             (`sfumato.privacy.accountant.compose_roughly`), and more where another bound is surely smaller.
     """

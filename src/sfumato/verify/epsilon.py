@@ -213,7 +213,10 @@ def _epsilon_of_merged_terms(
     if any(math.isinf(t.square) and t.rate == 1 for t in terms):
         return math.inf
     if method == "gdp":
-        return epsilon_of_seen_draws([_with_least_noise(t) for t in terms], delta)
+        noised = [_with_least_noise(t) for t in terms]
+        if any(math.isinf(t.square) for t in noised if t.kind == "visible"):
+            return math.inf  # of what is left, only outcomes with noise have a distribution of μ²
+        return epsilon_of_seen_draws(noised, delta)
     if any(math.isinf(t.square) for t in terms):
         return math.inf
     grid = interval or 1e-4
