@@ -102,7 +102,7 @@ def test_all_settings_that_differ_are_in_the_page_those_with_words_first(run_fol
     assert all(f"Key {number}</td>" in shown for number in range(15))
     assert shown.index("Trusted edges</td>") < shown.index("Key 0</td>")
     cells = re.sub("<[^>]*>", "|", shown.split("Trusted edges</td>")[1].split("</tr>")[0])
-    assert [cell for cell in cells.split("|") if cell] == ["40 % of them", "none"]
+    assert [cell for cell in cells.split("|") if cell] == ["40 % (rounded to whole edges)", "none"]
 
 
 def test_keys_that_differ_keep_their_order_and_missing_ones_are_none() -> None:
