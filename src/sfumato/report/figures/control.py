@@ -112,17 +112,18 @@ def _rounds_sentence(run: RunFolder, ended: str) -> str:
     if not steps:
         return f"Adaptive control ended after {rounds}: {ended}."
     total, each = text.whole(training["rounds"] * steps), text.whole(steps)
-    planned = f"{total} local steps ({text.how_many(training['rounds'], 'round')} of {each})"
+    as_set = f"({text.how_many(training['rounds'], 'round')} of {each})"
+    planned = f"{total} local steps of the spec {as_set}"
     done = int(run.metrics["interval"].sum())
     if ended == ALL_STEPS_DONE and done < training["rounds"] * steps:
         left = text.whole(training["rounds"] * steps - done)
         return (
-            f"Adaptive control made {rounds} of {text.whole(done)} of the spec's {planned}; the {left} left "
+            f"Adaptive control made {rounds}, together {text.whole(done)} of the {planned}; the {left} left "
             "are fewer than a round needs."
         )
     if ended == ALL_STEPS_DONE:
-        return f"Adaptive control made {rounds} of the spec's {planned}."
-    return f"The spec sets {planned}; adaptive control ended after {rounds}: {ended}."
+        return f"Adaptive control made {rounds}, together all {planned}."
+    return f"The spec sets {total} local steps {as_set}; adaptive control ended after {rounds}: {ended}."
 
 
 def kept_choices(series: Sequence[Series]) -> list[str]:

@@ -24,6 +24,7 @@ from sfumato.report.results.cost_of_privacy import (
     command_without_noise,
     several_costs_in_words,
 )
+from sfumato.report.results.effect_of_control import effects_among
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.protection_words import warnings_of_run
 from sfumato.report.results.score_by_epsilon import score_by_epsilon
@@ -56,7 +57,8 @@ def several_runs_html(
     warned = " ".join(warnings_of_series(series))
     differ, steps = differences_in_words(series), score_by_epsilon(series, summaries)
     unknown = [_NO_BASELINE] if steps and not costs else []
-    told = [*(steps or best_runs(series, summaries)), *several_costs_in_words(costs), *unknown]
+    best = steps or best_runs(series, summaries)
+    told = [*effects_among(series), *best, *several_costs_in_words(costs), *unknown]
     return "".join([
         notice_html(warned) if warned else "",
         lead_html([*([differ] if differ else []), *told]),
