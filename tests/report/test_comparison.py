@@ -86,6 +86,20 @@ def test_runs_with_the_same_figures_are_named_together(run_folder: Make) -> None
     assert said[1] == "Smallest ε towards the cloud: c, 2; largest: a and b, 8."
 
 
+def test_runs_that_differ_in_more_than_noise_say_that_what_noise_costs_is_not_known(
+    run_folder: Make, tmp_path: Path
+) -> None:
+    series = load_series(
+        [
+            run_of(run_folder, "a", 0.5, 2.0, model={"kind": "softmax"}),
+            run_of(run_folder, "b", 0.6, 3.0, model={"kind": "mlp"}),
+        ]
+    )
+    page = unescape(write_page(series, tmp_path / "several.html").read_text("utf-8"))
+    assert "What the noise costs in all is not known: no run without it is among these" in page
+    assert "trains a without noise; then write this page anew:" in page
+
+
 def test_runs_without_such_an_observer_are_not_counted(run_folder: Make) -> None:
     folders = [run_of(run_folder, "a", 0.5, 2.0), run_of(run_folder, "b", 0.5, 3.0)]
     silent = run_folder(
