@@ -223,6 +223,17 @@ def test_a_clip_that_never_or_always_acts() -> None:
     assert warn_of_idle_clip([1.0, 0.995], "example") is None  # usual: it asks for nothing
     assert "no gradient of an example was as long" in str(warn_of_idle_clip([0.0], "example"))
     assert warn_of_idle_clip([1.0, 0.98]) is None
+
+
+def test_steps_overshoot_near_the_optimum_only_where_something_was_learned() -> None:
+    def kinds(accuracy: float, clip_kind: str = "step") -> list[str]:
+        found = findings_after("digits", [1.0, 1.0], accuracy, adds_noise=True, clip_kind=clip_kind)
+        return [finding.kind for finding in found]
+
+    assert kinds(0.9) == ["clip"]
+    assert kinds(0.067) == ["accuracy"]  # below guessing: noise hides everything
+    assert kinds(0.067, "update") == ["clip", "accuracy"]
+    assert "never acted" in str(warn_of_idle_clip([0.0], "step", learned=False))
     assert findings_after("digits", [0.0], 0.9, adds_noise=False) == ()
     assert [one.kind for one in findings_after("digits", [0.0], 0.9, adds_noise=True)] == ["clip"]
 

@@ -125,9 +125,10 @@ def findings_after(
         lost_sums: of the ledger, see `warn_of_empty_sums`.
         test_labels: number of test examples of each label, where they are known.
     """
-    clip = warn_of_idle_clip(clip_fractions, clip_kind, clip_norm) if adds_noise else None
     guessing = None if test_labels is None else warn_of_one_label_accuracy(accuracy, test_labels)
     guessing = guessing or warn_of_chance_accuracy(accuracy, classes_of(source))
+    learned = guessing is None
+    clip = warn_of_idle_clip(clip_fractions, clip_kind, clip_norm, learned=learned) if adds_noise else None
     return _findings({"clip": clip, "accuracy": guessing, "lost-sums": warn_of_empty_sums(lost_sums)})
 
 
@@ -335,13 +336,17 @@ def _named(columns: Sequence[str]) -> str:
     return f"the columns {first_names(columns, _NAMED)}"
 
 
-def warn_of_idle_clip(fractions: Sequence[float], kind: str = "update", norm: object = None) -> str | None:
+def warn_of_idle_clip(
+    fractions: Sequence[float], kind: str = "update", norm: object = None, *, learned: bool = True
+) -> str | None:
     """A warning about a clip that changed nothing in the run, or nearly everything; ``None`` otherwise.
 
     Args:
         fractions: share of what was clipped, for each round; NaN where nothing is clipped.
         kind: ``privacy.clip.kind``, which says what is clipped.
         norm: ``privacy.clip.norm``, which the sentence states where it is one number.
+        learned: whether the model is better than guessing; where it is not, it is not near the optimum, which
+            the sentence on clipped local steps is about.
     """
     measured = [fraction for fraction in fractions if not math.isnan(fraction)]
     if not measured:
@@ -353,7 +358,7 @@ def warn_of_idle_clip(fractions: Sequence[float], kind: str = "update", norm: ob
             f"the clip never acted: no {one} was as long as privacy.clip.norm{known}, and the noise is in "
             "proportion to that norm; a smaller one gives the same ε with less noise"
         )
-    if min(measured) >= ALWAYS and advice:
+    if min(measured) >= ALWAYS and advice and (learned or kind != "step"):
         always = len(measured) == len(fractions)
         when = "in every round the clip" if always else "in every round that uses the clip it"
         now = f"than{known.removeprefix(' =')} " if known else ""

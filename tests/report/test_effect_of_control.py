@@ -11,12 +11,15 @@ import pytest
 from report_factory import metrics, quickstart_spec
 
 from sfumato.report.figures.control import stop_reasons
+from sfumato.report.page.differences import differences_in_words
 from sfumato.report.results.effect_of_control import (
     commands_without_control,
     effect_of_control,
+    effects_among,
     unknown_effect,
 )
 from sfumato.report.results.series import Series, load_series
+from sfumato.spec.radio import LinkRadio
 
 Make = Callable[..., Path]
 CONTROL = {"energy": 1.0, "delay": 1.0}
@@ -69,11 +72,29 @@ def test_energies_of_two_radios_are_not_compared(run_folder: Make) -> None:
     assert "traffic" in said
 
 
+def test_the_radio_that_control_takes_where_none_is_named_is_the_same_radio(run_folder: Make) -> None:
+    """The command that trains the run without control names h2fdp, which a run writes out key by key."""
+    written = LinkRadio().model_dump(mode="json", exclude_none=True)
+    folder = run_folder("c", controlled(radio=None), frame=with_costs(0.75, 4.0))
+    plain = run_folder("plain", quickstart_spec(radio=written), frame=with_costs(0.75, 1.0))
+    said = "4 times the energy (32 J, not 8 J), 4 times the time to transmit (8 s, not 2 s)"
+    assert said in effect_of_control(series_of(folder))[0]
+    both = load_series([folder, plain])
+    assert [sentence.split(", compared with")[0] for sentence in effects_among(both)] == [
+        f"With control, in c: {said}, as much traffic (800 B, not 800 B) and equal accuracy (75.0 %, not "
+        "75.0 %; one seed each)"
+    ]
+    assert effects_among(both[:1]) == effects_among(both[1:]) == []
+    assert differences_in_words(both) == (
+        "The runs differ in one setting, adaptive control: yes in c and none in plain."
+    )
+
+
 def test_without_such_a_run_the_commands_measure_both(run_folder: Make) -> None:
     one = series_of(run_folder("c", controlled(), frame=with_costs(0.75, 1.0)))
     assert unknown_effect(one) == (
         "Whether adaptive control was worth it is not known: no run without control lies beside this one. "
-        "The commands below tell what control saves, and what the noise costs in accuracy."
+        "The commands below tell what control saves or costs, and what the noise costs in accuracy."
     )
     _, commands = commands_without_control(one)
     assert commands.splitlines() == [
@@ -82,7 +103,7 @@ def test_without_such_a_run_the_commands_measure_both(run_folder: Make) -> None:
     ]
     silent = controlled(privacy={"delta": 1e-5, "noise": {"kind": "none"}})
     none = series_of(run_folder("s", silent, frame=with_costs(0.75, 1.0)))
-    assert unknown_effect(none).endswith("The commands below tell what control saves.")
+    assert unknown_effect(none).endswith("The commands below tell what control saves or costs.")
     assert "--baseline" not in commands_without_control(none)[1]
 
 
@@ -92,13 +113,13 @@ def test_without_such_a_run_the_commands_measure_both(run_folder: Make) -> None:
         (
             "all local steps are done",
             40.0,
-            "Adaptive control made 4 rounds of the spec's 160 local steps (8 rounds of 20).",
+            "Adaptive control made 4 rounds, together all 160 local steps of the spec (8 rounds of 20).",
         ),
         (
             "all local steps are done",
             39.0,
-            "Adaptive control made 4 rounds of 156 of the spec's 160 local steps (8 rounds of 20); the 4 "
-            "left are fewer than a round needs.",
+            "Adaptive control made 4 rounds, together 156 of the 160 local steps of the spec (8 rounds of "
+            "20); the 4 left are fewer than a round needs.",
         ),
         (
             "the privacy budget is spent",

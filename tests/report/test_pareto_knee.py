@@ -60,3 +60,19 @@ def test_points_of_the_same_epsilon_to_a_reader_have_one_score() -> None:
         "At ε = 16 towards the cloud accuracy is 79.0 %; at 4, 78.0 % (1.0 points less); at 2, 75.6 % "
         "(3.4 points less)."
     ]
+
+
+def test_of_several_keys_the_best_of_each_cost_is_told_with_its_interval() -> None:
+    made = [
+        SweptPoint(
+            (share, f"{cost}"),
+            3,
+            {"epsilon:cloud": Mean(cost, math.nan), "accuracy": Mean(reached - less, 0.01)},
+        )
+        for cost, reached in ((1.0, 0.6), (2.0, 0.8), (4.0, 0.9), (16.0, 0.92))
+        for share, less in (("none", 0.0), ("all", 0.1))
+    ]
+    assert knee_sentences(ParetoPage("t", (), ("share", "x"), tuple(made), ()), [PLANE]) == [
+        "At ε = 16 towards the cloud accuracy is at best 92.0 % ± 1.0 points; at 4, 90.0 % ± 1.0 points (2.0 "
+        "points less); at 1, 60.0 % ± 1.0 points (32.0 points less)."
+    ]

@@ -331,6 +331,14 @@ def test_a_curve_of_epsilon_says_whom_it_leaves_out(run_folder: Make) -> None:
     assert ["is left out" in caption for caption in captions] == [False, True, False]
 
 
+def test_curves_that_cover_each_other_are_named(run_folder: Make) -> None:
+    folders = [run_folder(name, frame=metrics(15, epsilons={"cloud": 6.0})) for name in ("a", "b")]
+    folders.append(run_folder("c", frame=metrics(15, epsilons={"cloud": 2.0})))
+    caption = epsilon_figures(load_series(folders))[0].caption
+    assert "Equal, so that one curve covers the other: a → cloud and b → cloud." in caption
+    assert "covers" not in epsilon_figures(load_series(folders[1:]))[0].caption
+
+
 def test_who_adds_noise_is_told_by_level(run_folder: Make) -> None:
     page = unescape(page_of(run_folder()))
     part = page.split("Who adds noise")[1].split("</section>")[0]

@@ -143,6 +143,32 @@ class TestWords:
         assert "overlap in accuracy: with 2 seeds each, every order among them may be chance." in said
         assert "every order" not in headline(swept(first, other, apart, keys=("k",)))
 
+    def test_a_key_whose_effect_is_within_the_intervals_is_told(self) -> None:
+        """At each target ε the shares overlap; the targets do not."""
+        grid = [
+            point(share, target, accuracy=(a, 0.02), epsilon__cloud=float(target))
+            for target, reached in (("2", 0.76), ("8", 0.91))
+            for share, a in (("none", reached), ("all", reached + 0.01))
+        ]
+        said = headline(swept(*grid, keys=("trusted edges", "target ε")))
+        assert (
+            "Points that differ only in trusted edges have overlapping intervals of accuracy: no effect of "
+            "trusted edges on it is seen." in said
+        )
+        assert "no effect of target" not in said
+        apart = [replace(grid[0], objectives=grid[0].objectives | {"accuracy": Mean(0.6, 0.02)}), *grid[1:]]
+        assert "no effect" not in headline(swept(*apart, keys=("trusted edges", "target ε")))
+
+    def test_an_epsilon_that_is_the_swept_target_has_no_lowest(self) -> None:
+        points = [
+            point(share, target, accuracy=0.5, epsilon__cloud=float(target) - 1e-9, epsilon__edge=3.0)
+            for target in ("2", "8.0")
+            for share in ("none", "all")
+        ]
+        said = headline(swept(*points, keys=("trusted edges", "target ε")))
+        assert "Lowest ε towards the cloud" not in said
+        assert "Lowest ε towards the cloud" in headline(swept(*points, keys=("trusted edges", "k")))
+
     def test_devices_that_trust_their_edge_are_told_beside_every_epsilon_of_edges(
         self, tmp_path: Path
     ) -> None:
@@ -156,7 +182,9 @@ class TestWords:
         assert f"Lowest ε towards an edge: 18 at k = 18.0 {trust}." in headline(page)
         written = write_pareto_page(page, tmp_path / "report.html").read_text(encoding="utf-8")
         (figure,) = figures_of(written).values()
-        assert figure["layout"]["xaxis"]["title"]["text"].startswith("ε towards an edge, if not trusted")
+        assert figure["layout"]["xaxis"]["title"]["text"].startswith(
+            "ε towards an edge that the device does not trust"
+        )
         assert "The ∞ towards a trusted own edge is not drawn." in written
         assert "Pareto" not in markup_of(written)  # both points are on the front: nothing to explain
         mixed = [points[0], replace(points[1], raw_to_trusted_edge="0 of 200")]

@@ -139,6 +139,32 @@ def test_a_choice_that_never_changed_is_not_said_to_be_chosen_in_round_1(run_fol
     assert noise in said  # round 1 too
 
 
+@pytest.mark.parametrize(
+    ("later", "end"),
+    [
+        (
+            4,
+            " It is the fewest that a round may have: 3 edge aggregations and the global one, a step each.",
+        ),
+        (40, " It is the most that a round may have (control.max_steps)."),
+        (9, ""),
+    ],
+)
+def test_a_choice_that_changed_after_round_1_only_has_no_figure(
+    run_folder: Make, later: int, end: str
+) -> None:
+    """What round 1 has is drawn by lot: a flat line after it would show nothing."""
+    frame = metrics(4).assign(interval=[13, later, later, later])
+    training = {"rounds": 4, "local_steps": 20, "edge_every": 5}
+    spec = quickstart_spec(control={"energy": 1.0, "max_steps": 40}, training=training)
+    (one,) = load_series([run_folder("c", spec, frame=frame)])
+    assert control_figures([one]) == []
+    assert kept_choices([one]) == [
+        f"Local steps a round: 13 in round 1, then {later} in every round; in round 1 drawn by lot, later as "
+        f"adaptive control chose.{end}"
+    ]
+
+
 def test_captions_of_control_say_least_and_most(run_folder: Make) -> None:
     columns = {"participants_trusted": [5, 4, 4, 5], "participants_untrusted": 5}
     (one,) = load_series([controlled(run_folder, **columns)])

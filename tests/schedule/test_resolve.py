@@ -60,7 +60,7 @@ def test_the_trust_draw_is_frozen():
     [
         ("quickstart", ["protocol=hfl"], "hfl adds no noise: privacy.noise is ignored"),
         ("quickstart", ["privacy.noise=none"], "privacy.noise is none: nobody has a guarantee"),
-        ("quickstart", ["protocol=hfl-dp"], "hfl-dp trusts no edge: the trust section is ignored"),
+        ("quickstart", ["protocol=hfl-dp"], "the protocol hfl-dp trusts no edge: the trust section"),
         ("dp-fedavg", ["protocol=pedpfl"], "pedpfl trusts no server: the trust section is ignored"),
         ("quickstart", ["training.local_steps=null", "training.edge_every=null"], "H2FDP's default, 20"),
     ],

@@ -104,10 +104,13 @@ def setting_in_words(key: str, value: Any, most: int = 72) -> str:
     ``most``: characters of the text; a longer one is cut.
 
     >>> setting_in_words("trust.trusted_edges", 0.0), setting_in_words("trust.trusted_edges", 0.4)
-    ('none', '40 % of them')
+    ('none', '40 % (rounded to whole edges)')
     """
     if key.startswith("trust.trusted") and isinstance(value, float):
-        return "none" if value == 0 else "all" if value == 1 else f"{100 * value:g} % of them"
+        whole = "edges" if key.endswith("edges") else "masters"
+        return (
+            "none" if value == 0 else "all" if value == 1 else f"{100 * value:g} % (rounded to whole {whole})"
+        )
     return value_in_words(value, most)
 
 

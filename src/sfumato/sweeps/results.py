@@ -196,7 +196,9 @@ class Sweep:
         found |= {"unit": units.pop()} if len(units) == 1 else {}
         twin = twin_in(self.folder.resolve().parent, points[0])
         if twin is not None and all(costs_of_noise([one, twin]) for one in points):
-            return found | {"silent": twin.final(self.score.column).value, "silent_name": twin.name}
+            seeds = "one seed" if len(twin.runs) == 1 else f"{len(twin.runs)} seeds"
+            silent = twin.final(self.score.column).value
+            return found | {"silent": silent, "silent_name": f"{twin.name}; {seeds}"}
         return found | {"silent_command": self._command_without_noise(points)}
 
     def _command_without_noise(self, points: Sequence[Series]) -> str:

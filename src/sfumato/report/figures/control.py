@@ -44,7 +44,7 @@ _CONTROL_VARIABLES = (
 
 
 def control_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure over rounds for each variable that adaptive control changed; empty without adaptive control.
+    """A list with a figure over rounds for each variable that control changed after its first choice.
 
     ``series``: the runs of the page, each of one or more seeds.
     """
@@ -112,34 +112,60 @@ def _rounds_sentence(run: RunFolder, ended: str) -> str:
     if not steps:
         return f"Adaptive control ended after {rounds}: {ended}."
     total, each = text.whole(training["rounds"] * steps), text.whole(steps)
-    planned = f"{total} local steps ({text.how_many(training['rounds'], 'round')} of {each})"
+    as_set = f"({text.how_many(training['rounds'], 'round')} of {each})"
+    planned = f"{total} local steps of the spec {as_set}"
     done = int(run.metrics["interval"].sum())
     if ended == ALL_STEPS_DONE and done < training["rounds"] * steps:
         left = text.whole(training["rounds"] * steps - done)
         return (
-            f"Adaptive control made {rounds} of {text.whole(done)} of the spec's {planned}; the {left} left "
+            f"Adaptive control made {rounds}, together {text.whole(done)} of the {planned}; the {left} left "
             "are fewer than a round needs."
         )
     if ended == ALL_STEPS_DONE:
-        return f"Adaptive control made {rounds} of the spec's {planned}."
-    return f"The spec sets {planned}; adaptive control ended after {rounds}: {ended}."
+        return f"Adaptive control made {rounds}, together all {planned}."
+    return f"The spec sets {total} local steps {as_set}; adaptive control ended after {rounds}: {ended}."
 
 
 def kept_choices(series: Sequence[Series]) -> list[str]:
-    """A sentence on each variable that adaptive control never changed, with its value: it has no figure.
+    """A sentence on each variable that adaptive control chose once and never changed, with its value: it has
+    no figure.
 
     ``series``: the runs of the page. Empty without adaptive control.
     """
     said = []
     for kind in _CONTROL_VARIABLES:
         found = _curves_of_choice(series, kind)
-        if found and not _varies(found):
-            values = {one.name: text.number(one.last) for one in found}
+        if found and not _varies(found, later=bool(kind.first)):
+            values = {one.name: _kept_in_words(one) for one in found}
             alike = len(set(values.values())) == 1
             each = next(iter(values.values())) if alike else "; ".join(f"{n}: {v}" for n, v in values.items())
             chosen = f"; in round 1 {kind.first}, later as" if kind.first else ", as"
-            said.append(f"{kind.title}: {each} in every round{chosen} adaptive control chose.")
+            said.append(
+                f"{kind.title}: {each}{chosen} adaptive control chose.{_at_an_end(series, kind, found)}"
+            )
     return said
+
+
+def _kept_in_words(one: RunCurve) -> str:
+    """The value of a curve that is the same in every round, or in every round but the first, as text."""
+    first, last = (text.number(float(value)) for value in one.curve.mean[[0, -1]])
+    return f"{last} in every round" if first == last else f"{first} in round 1, then {last} in every round"
+
+
+def _at_an_end(series: Sequence[Series], kind: _ControlVariable, found: Sequence[RunCurve]) -> str:
+    """A sentence, after a space, that the local steps which control chose are the fewest or the most that a
+    round may have; "" otherwise.
+    """
+    if kind.name != "interval" or len(series) > 1:
+        return ""
+    spec = series[0].first.spec_dict
+    training, most = spec["training"], spec["control"].get("max_steps")
+    period = training.get("edge_every")
+    steps = training.get("local_steps")
+    if steps and isinstance(period, int) and found[0].last == (fewest := -(-steps // period)):
+        edge = text.how_many(fewest - 1, "edge aggregation")
+        return f" It is the fewest that a round may have: {edge} and the global one, a step each."
+    return " It is the most that a round may have (control.max_steps)." if found[0].last == most else ""
 
 
 def noise_factor_sentence(one: Series) -> list[str]:
@@ -161,9 +187,10 @@ def noise_factors(one: Series) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _varies(found: Sequence[RunCurve]) -> bool:
-    """Whether any of the curves changes over the rounds."""
-    return any(float(np.ptp(one.curve.mean)) > 0 for one in found)
+def _varies(found: Sequence[RunCurve], *, later: bool) -> bool:
+    """Whether any of the curves changes over the rounds; ``later``: over those after the first."""
+    curves = [one.curve.mean for one in found]
+    return any(float(np.ptp(each[1:] if later and len(each) > 1 else each)) > 0 for each in curves)
 
 
 def _curves_of_choice(series: Sequence[Series], kind: _ControlVariable) -> list[RunCurve]:
@@ -182,7 +209,7 @@ def _curves_of_choice(series: Sequence[Series], kind: _ControlVariable) -> list[
 def _control_figure(series: Sequence[Series], kind: _ControlVariable) -> Figure | None:
     """Curves over rounds of one control variable; ``None`` where no run has it or it never changes."""
     found = _curves_of_choice(series, kind)
-    if not found or not _varies(found):
+    if not found or not _varies(found, later=bool(kind.first)):
         return None
     spans = "; ".join(f"{one.name} {_span(one, later=bool(kind.first))}".strip() for one in found)
     said = f"Chosen by adaptive control before each round: {spans}.{_why_of_noise(series, kind)}"

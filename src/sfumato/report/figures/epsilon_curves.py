@@ -104,7 +104,7 @@ def _epsilon_figure(lines: Sequence[_EpsilonLine], series: Sequence[Series], tit
             f"Privacy loss up to each round: the largest ε of a {lines[0].unit} towards the observer"
             f"{_notes(lines, series)}, at δ = {deltas}."
             f"{_note_on_trust(lines)}{_note_on_watched_worker(lines, series)}{_note_on_rounds(lines)}"
-            f"{_note_on_budget(lines)}"
+            f"{_note_on_budget(lines)}{_note_on_covered(lines)}"
         ),
         description="Epsilon over rounds. " + " ".join(
             f"{line.run}, observer {line.observer}: {text.epsilon(float(line.values[-1]))} in the end."
@@ -133,8 +133,9 @@ def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
     """
     alike: dict[tuple[object, ...], list[_EpsilonLine]] = {}
     for line in lines:
-        read: tuple[object, ...] = tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
-        alike.setdefault((line.number, text.epsilon(line.budget), line.trusted, *read), []).append(line)
+        alike.setdefault((line.number, text.epsilon(line.budget), line.trusted, _as_read(line)), []).append(
+            line
+        )
     return [
         same[0]._replace(
             observer=text.join_names([line.observer for line in same], len(same)),
@@ -142,6 +143,21 @@ def _without_doubles(lines: Sequence[_EpsilonLine]) -> list[_EpsilonLine]:
         )
         for same in alike.values()
     ]
+
+
+def _as_read(line: _EpsilonLine) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The rounds of a line and its values as they are written, by which lines are compared."""
+    return tuple(line.rounds.tolist()), tuple(map(text.epsilon, line.values.tolist()))
+
+
+def _note_on_covered(lines: Sequence[_EpsilonLine]) -> str:
+    """A sentence on curves of different runs of which only the last drawn is seen; "" if there are none."""
+    alike: dict[tuple[tuple[int, ...], tuple[str, ...]], list[str]] = {}
+    for line in lines:
+        if np.isfinite(line.values).all():
+            alike.setdefault(_as_read(line), []).append(f"{line.run} → {line.observer}")
+    same = [text.join_names(names, len(names)) for names in alike.values() if len(names) > 1]
+    return f" Equal, so that one curve covers the other: {'; '.join(same)}." if same else ""
 
 
 def _notes(lines: Sequence[_EpsilonLine], series: Sequence[Series]) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report import formatting as text
+from sfumato.report.results.chance import note_on_difference
 from sfumato.report.results.claim_words import by_source, held_in_words
 from sfumato.report.results.comparability import (
     asks_for_energy,
@@ -21,8 +22,8 @@ from sfumato.report.results.epsilon_words import unit_sentences
 from sfumato.report.results.network import GroupNetwork
 from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import has_noise
-from sfumato.report.results.summary import Summary, of_main_unit, score_text, unit_of_run
-from sfumato.run_folder.headline import headline_of
+from sfumato.report.results.summary import Summary, guess_of_run, of_main_unit, score_text, unit_of_run
+from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.reader import RunFolder
 
 _ALIKE = ("unit", "δ", "rounds", "seeds")  # left out where all runs are alike
@@ -58,19 +59,47 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         best = better(range(len(finals)), key=finals.__getitem__)
         superlative = "Highest" if score.higher_is_better else "Lowest"
         reached = f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}"
-        said.append(f"{reached}{_price(series[best])}.")
+        beside = _beside_best(score, list(zip(series, summaries, strict=True)), best)
+        said.append(f"{reached}{_price(series[best])}.{beside}{_guessing(score, series)}")
     for whom, of in _BEST_TOWARDS if have_comparable_epsilons(series) else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
         if finite and len({text.epsilon(value) for value, _ in known}) > 1:
             least = text.epsilon(min(finite))
-            names = [run for value, run in known if text.epsilon(value) == least]
-            value, run = max(known, key=lambda pair: pair[0])
-            most = f"{run}, {text.epsilon(value)}"
-            said.append(f"Smallest ε towards {whom}: {text.join_names(names)}, {least}; largest: {most}.")
+            most = text.epsilon(max(value for value, _ in known))
+            ends = (
+                f"{text.join_names([run for value, run in known if text.epsilon(value) == end])}, {end}"
+                for end in (least, most)
+            )
+            said.append(f"Smallest ε towards {whom}: {'; largest: '.join(ends)}.")
     if said and all(one.seeds == 1 for one in summaries):
         said.append("Each run has one seed, so small differences may be chance.")
     return said
+
+
+def _beside_best(score: Headline, runs: Sequence[tuple[Series, Summary]], best: int) -> str:
+    """Sentences, each after a space, on how much worse than the ``best`` run the others are by ``score``, and
+    of which this may be chance.
+    """
+    near, worse = [], []
+    for run in (run for place, run in enumerate(runs) if place != best):
+        value = run[1].final_score
+        shown = score.text(value)
+        if note_on_difference(score, run, runs[best]):
+            near.append(f"{run[1].run} ({shown})")
+            continue
+        points = text.points_between(runs[best][1].final_score, value) if score is ACCURACY else 0.0
+        less = f", {points:.1f} points less" if points else ""
+        worse.append(f"{run[1].run} ({shown}{less})")
+    told = (("Not worse by more than chance may make it", near), ("Worse", worse))
+    return "".join(f" {how}: {text.join_names(names, _MOST_IN_WORDS)}." for how, names in told if names)
+
+
+def _guessing(score: Headline, series: Sequence[Series]) -> str:
+    """A sentence, after a space, on the accuracy of guessing; "" where it is not known, or not one."""
+    guesses = {guess_of_run(one) for one in series} if score is ACCURACY else set()
+    guess = guesses.pop() if len(guesses) == 1 else math.nan
+    return "" if math.isnan(guess) else f" Guessing would give {text.percent(guess)}."
 
 
 def _price(one: Series) -> str:

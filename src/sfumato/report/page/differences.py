@@ -10,7 +10,7 @@ from sfumato.report.figures.control import noise_factors
 from sfumato.report.page.who_adds_noise import names_of_levels, noise_of
 from sfumato.report.results.network import owners_in_words
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import noise_section_of
+from sfumato.report.results.spec_sections import noise_section_of, radio_in_use
 from sfumato.spec.diff import differing_values
 from sfumato.spec.words_of_keys import WORDS, key_in_words, setting_in_words
 
@@ -78,11 +78,11 @@ def _told_in_words(rows: Sequence[_Row], series: Sequence[Series]) -> bool:
 
 def _differing_settings(series: Sequence[Series]) -> list[_Row]:
     """The settings in which the specs of runs differ; those that have words come first, in their order."""
-    specs = [one.first.spec_dict for one in series]
+    specs = [_with_radio_of_control(one.first.spec_dict) for one in series]
     compared = [{key: value for key, value in spec.items() if key not in _NOT_COMPARED} for spec in specs]
     found = differing_values(compared)
     found.pop("privacy.unit", None)  # a row of the table of figures
-    first = _rounds_row(series, found) + _noise_rows(series, found)
+    first = _rounds_row(series, found) + _noise_rows(series, found) + _control_row(specs, found)
     order = {key: place for place, key in enumerate(WORDS)}
     inapplicable = {key: key not in order and None in values for key, values in found.items()}
     keys = sorted(found, key=lambda key: (inapplicable[key], order.get(key, len(order))))
@@ -102,6 +102,25 @@ def _rounds_row(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> 
     as_set = all(one.rounds_played == rounds for one, rounds in zip(series, asked, strict=True))
     title = "rounds" if as_set else "rounds set in the spec"
     return [(title, *(setting_in_words(_ROUNDS, rounds) for rounds in asked))]
+
+
+def _with_radio_of_control(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A spec; with the radio that control takes where control is on and no radio is named."""
+    return {**spec, "radio": radio_in_use(spec)} if spec.get("control") and not spec.get("radio") else spec
+
+
+def _control_row(specs: Sequence[Mapping[str, Any]], found: dict[str, tuple[Any, ...]]) -> list[_Row]:
+    """A row on which runs have adaptive control, where some have none; else [].
+
+    Takes the keys of control out of ``found``, but for those in which runs with control differ.
+    """
+    controlled = [spec for spec in specs if spec.get("control")]
+    if len(controlled) in (0, len(specs)):
+        return []
+    kept = differing_values(controlled)
+    for key in [key for key in found if key.split(".")[0] == "control" and key not in kept]:
+        found.pop(key)
+    return [("adaptive control", *("yes" if spec.get("control") else "none" for spec in specs))]
 
 
 def _noise_rows(series: Sequence[Series], found: dict[str, tuple[Any, ...]]) -> list[_Row]:

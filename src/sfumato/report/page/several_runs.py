@@ -24,6 +24,7 @@ from sfumato.report.results.cost_of_privacy import (
     command_without_noise,
     several_costs_in_words,
 )
+from sfumato.report.results.effect_of_control import effects_among
 from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.protection_words import warnings_of_run
 from sfumato.report.results.score_by_epsilon import score_by_epsilon
@@ -33,6 +34,9 @@ from sfumato.report.results.summary import Summary
 _NO_BASELINE = (
     "What the noise costs in all is not known: no run without it is among these or lies beside them."
 )
+
+
+_MOST_LOOKED_FOR = 4  # runs, beside each of which folders are looked into
 
 
 def several_runs_html(
@@ -55,12 +59,14 @@ def several_runs_html(
     """
     warned = " ".join(warnings_of_series(series))
     differ, steps = differences_in_words(series), score_by_epsilon(series, summaries)
-    unknown = [_NO_BASELINE] if steps and not costs else []
-    told = [*(steps or best_runs(series, summaries)), *several_costs_in_words(costs), *unknown]
+    noisy = [one for one in series if can_have_twin(one)] if steps or len(series) <= _MOST_LOOKED_FOR else []
+    unknown = [_NO_BASELINE] if noisy and not costs else []
+    best = steps or best_runs(series, summaries)
+    told = [*effects_among(series), *best, *several_costs_in_words(costs), *unknown]
     return "".join([
         notice_html(warned) if warned else "",
         lead_html([*([differ] if differ else []), *told]),
-        _command_html(series[0]) if unknown else "",
+        _command_html(noisy[0]) if unknown else "",
         paragraphs_html(seed_sentence(series)),
         "" if steps else paragraphs_html(largest_epsilons_in_words(series)),
         comparison(series, summaries, costs),
@@ -95,13 +101,10 @@ def _guarantees_of_runs(series: Sequence[Series], guarantees: Sequence[str]) -> 
 
 
 def _command_html(one: Series) -> str:
-    """HTML of the folded command that trains the first of several runs without noise; "" where there is
-    none.
-    """
-    if not can_have_twin(one):
-        return ""
+    """HTML of the folded command that trains one of several runs without noise."""
     how = (
-        "This command, in the folder that holds the run, trains it without noise; then write this page anew:"
+        f"This command, in the folder that holds the run, trains {one.name} without noise; then write this "
+        "page anew:"
     )
     command = command_without_noise(one, one.folder)
     return commands_html(WHAT_NOISE_COSTS, how, command)

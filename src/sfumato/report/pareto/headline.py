@@ -51,6 +51,8 @@ def headline(swept: ParetoPage) -> str:
     for name in varied_objectives(swept):
         if only_target and (name.startswith(EPSILON_PREFIX) or (bends and name in SCORES)):
             continue  # then the sentence on the front has the best score
+        if _restates_target(swept, name):
+            continue
         known = [point for point in swept.points if math.isfinite(value_of(point, name))]
         if known:
             best = min(known, key=lambda point: cost_of(point, name))
@@ -80,15 +82,52 @@ def headline(swept: ParetoPage) -> str:
 def _order_in_words(swept: ParetoPage, seeds: int) -> str:
     """A sentence on how far intervals over at most ``seeds`` seeds settle an order of the points."""
     score = next((name for name in swept.measured if name in SCORES), None)
-    means = [point.objectives[score] for point in swept.points if score in point.objectives] if score else []
-    ends = [(one.value - one.half_width, one.value + one.half_width) for one in means]
-    known = [pair for pair in ends if not any(map(math.isnan, pair))]
-    if score and len(known) > 1 and max(low for low, _ in known) <= min(high for _, high in known):
+    if score and _overlap(swept.points, score):
         return (
             f"The intervals of all points overlap in {title_of(score)}: with {text.how_many(seeds, 'seed')} "
             "each, every order among them may be chance."
         )
-    return "Where the intervals in the table overlap, an order may be chance."
+    unseen = [key for place, key in enumerate(swept.keys) if score and _is_unseen(swept, place, score)]
+    said = [
+        f"Points that differ only in {key} have overlapping intervals of {title_of(score)}: no effect of "
+        f"{key} on it is seen."
+        for key in unseen
+        if score
+    ]
+    return " ".join([*said, "Where the intervals in the table overlap, an order may be chance."])
+
+
+def _overlap(points: Sequence[SweptPoint], name: str) -> bool:
+    """Whether at least two points have an interval of an objective, and one value is in all of these."""
+    means = [point.objectives[name] for point in points if name in point.objectives]
+    ends = [(one.value - one.half_width, one.value + one.half_width) for one in means]
+    known = [pair for pair in ends if not any(map(math.isnan, pair))]
+    return len(known) > 1 and max(low for low, _ in known) <= min(high for _, high in known)
+
+
+def _is_unseen(swept: ParetoPage, place: int, score: str) -> bool:
+    """Whether the intervals of a score overlap among all points that differ only in the key at ``place``."""
+    alike: dict[tuple[str, ...], list[SweptPoint]] = {}
+    for point in swept.points:
+        others = tuple(label for at, label in enumerate(point.labels) if at != place)
+        alike.setdefault(others, []).append(point)
+    compared = [points for points in alike.values() if len(points) > 1]
+    return len(alike) > 1 and bool(compared) and all(_overlap(points, score) for points in compared)
+
+
+def _restates_target(swept: ParetoPage, name: str) -> bool:
+    """Whether the ε of every point is the target ε that is swept."""
+    target = WORDS["privacy.noise.epsilon"]
+    if target not in swept.keys or not name.startswith(EPSILON_PREFIX):
+        return False
+    place = swept.keys.index(target)
+    return all(point.labels[place] in _as_written(value_of(point, name)) for point in swept.points)
+
+
+def _as_written(value: float) -> tuple[str, ...]:
+    """An ε as a target may be written in a spec: ``8`` or ``8.0``."""
+    shown = text.epsilon(value)
+    return shown, f"{shown}.0"
 
 
 def _is_bounded(point: SweptPoint) -> bool:
@@ -105,8 +144,8 @@ def _command(swept: ParetoPage) -> str:
     if not swept.silent_command:
         return ""
     how = (
-        "This command, in the folder that holds the sweep, trains the same without noise. The sweep's own "
-        "command, given once more, then writes its accuracy into this page:"
+        "This command, in the folder that holds the sweep, trains what all points share without noise, with "
+        "one seed. The sweep's own command, given once more, then writes its accuracy into this page:"
     )
     shown = f'<pre class="command" tabindex="0">{text.escape(swept.silent_command)}</pre>'
     question = "What the noise costs in all"
@@ -202,7 +241,7 @@ def _trust_difference_sentence(swept: ParetoPage) -> list[str]:
         return []
     return [
         "The points differ in how many devices send raw updates to a trusted edge "
-        f"({text.join_names(raw, 5)}), towards which their ε is ∞. The fronts do not count that: compare "
+        f"({text.join_names(raw, 5)}), towards which their ε is ∞. A front does not count that: compare "
         "points of equal trust, too."
     ]
 

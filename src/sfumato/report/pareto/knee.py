@@ -31,7 +31,7 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
             continue
         point = front[place][0]
         if not any(point is other for other in at):  # of another cost the scores would be the same
-            said.append(_knee_sentence(across, up, front, place))
+            said.append(_knee_sentence(across, up, front, place, several=len(swept.keys) > 1))
         at.append(point)
     return said
 
@@ -49,17 +49,20 @@ def _place_of_knee(front: _Front) -> int | None:
     return place if above[place] >= _FLAT else None
 
 
-def _knee_sentence(across: str, up: str, front: _Front, place: int) -> str:
-    """Sentences on the score ``up`` at the ends of the front and at its bend, over the cost ``across``."""
-    score, most = SCORES[up], front[-1][2]
-    ends = [(describe_objective(one, across), value) for one, _, value in (front[place], front[0])]
+def _knee_sentence(across: str, up: str, front: _Front, place: int, *, several: bool) -> str:
+    """A sentence on the score ``up`` at the ends of the front and at its bend, over the cost ``across``.
+
+    ``several``: several keys are swept, so that points of one cost may have several scores.
+    """
+    score, (last, _, most) = SCORES[up], front[-1]
     less = [
-        f"at {cost}, {score.text(value)}"
+        f"at {describe_objective(one, across)}, {describe_objective(one, up)}"
         f"{f' ({points_between(most, value):.1f} points less)' if score is ACCURACY else ''}"
-        for cost, value in ends
+        for one, _, value in (front[place], front[0])
     ]
-    first = f"At {title_with_value(across, describe_objective(front[-1][0], across))}"
-    return f"{first} {score.name} is {score.text(most)}; {'; '.join(less)}."
+    first = f"At {title_with_value(across, describe_objective(last, across))} {score.name} is"
+    best = " at best" if several else ""
+    return f"{first}{best} {describe_objective(last, up)}; {'; '.join(less)}."
 
 
 def _front_of_plane(points: Sequence[SweptPoint], across: str, up: str) -> _Front:

@@ -97,7 +97,7 @@ def _points_table(swept: ParetoPage) -> str:
     on = pareto_front(swept.points, compared)
     front, told = [], ""
     if not all(on):
-        front = [f"on the front of {'both' if len(compared) == 2 else 'all'}"]
+        front = [f"on the front ({', '.join(map(title_of, compared))})"]
         told = (
             f" On the front: no other point is as good in {text.join_names(list(map(title_of, compared)))}, "
             "and better in one of them. How many devices send raw updates is not compared."
@@ -125,8 +125,10 @@ def _points_table(swept: ParetoPage) -> str:
 
 def _column_title(name: str) -> str:
     """The title of an objective; that of ε towards edges says that trusted ones are left out."""
-    own = name.removeprefix(EPSILON_PREFIX) in ("edge", "own-edge")
-    return f"{title_of(name)}, if not trusted" if own else title_of(name)
+    if not name.startswith(EPSILON_PREFIX):
+        return title_of(name)
+    untrusted = {"edge": " that the device does not trust", "own-edge": ", if not trusted"}
+    return f"{title_of(name)}{untrusted.get(name.removeprefix(EPSILON_PREFIX), '')}"
 
 
 def _report_links(swept: ParetoPage) -> str:
@@ -162,7 +164,7 @@ def _plane_figure(swept: ParetoPage, across: str, up: str, *, with_legend: bool)
     y = ObjectiveAxis.of(up, [*(point.objectives[up] for point in points), *levels])
     trust = note_on_trust(points, across)
     if trust:
-        x.layout["title"]["text"] += ", if not trusted"
+        x.layout["title"]["text"] = _column_title(across)
     for axis in (x, y):
         axis.layout["title"]["text"] += LOGARITHMIC if axis.layout.get("type") == "log" else ""
     look = _MarkerStyle.of(swept.keys, points)

@@ -55,7 +55,7 @@ class ParetoPage:
         notices: sentences on figures that cannot be compared.
         guess: the accuracy of guessing, 0 to 1; NaN where it is not known or differs.
         silent: the score of a run without noise that is otherwise like all points; NaN without such a run.
-        silent_name: of that run.
+        silent_name: of that run, with its number of seeds.
         silent_command: shell command, for the folder that holds the sweep, that trains such a run; "" where
             points differ in more than noise.
         tested: number of test examples of every point; 0 where that is not known or differs.

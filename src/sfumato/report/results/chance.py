@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sfumato.report.formatting import whole
 from sfumato.report.results.series import Series
+from sfumato.report.results.summary import Summary
 from sfumato.run_folder.headline import ACCURACY, Headline
 
 MAY_BE_CHANCE = "may be chance"
@@ -48,3 +49,18 @@ def note_on_chance(runs: Sequence[Series], score: Headline, values: Sequence[flo
     if not within_chance(runs[0], score, values):
         return "one seed each"
     return f"one seed each, {whole(tested_examples(runs[0], score))} test examples: {MAY_BE_CHANCE}"
+
+
+def note_on_difference(score: Headline, one: tuple[Series, Summary], other: tuple[Series, Summary]) -> str:
+    """A note, after a space, that the difference between two runs' final scores may be chance, and why; ""
+    where it is larger than that, or where chance is not known.
+    """
+    values = [each[1].final_score for each in (one, other)]
+    widths = [each[1].final_score_half_width for each in (one, other)]
+    if not any(map(math.isnan, widths)):
+        within = abs(values[0] - values[1]) <= math.hypot(*widths)
+        return " (may be chance: less than the spread over seeds)" if within else ""
+    counts = {tested_examples(each[0], score) for each in (one, other)}
+    if len(counts) == 1 and within_chance(one[0], score, values):
+        return f" (may be chance: {whole(counts.pop())} test examples)"
+    return ""

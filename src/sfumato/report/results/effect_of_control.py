@@ -13,12 +13,11 @@ from sfumato.report.results.comparability import radio_model
 from sfumato.report.results.cost_of_privacy import costs_of_noise, twins_beside
 from sfumato.report.results.folders_beside import finished_run_in, folders_in, spec_beside
 from sfumato.report.results.series import Series
-from sfumato.report.results.spec_sections import has_noise
+from sfumato.report.results.spec_sections import has_noise, radio_in_use
 from sfumato.run_folder.headline import ACCURACY, headline_of
 
 _OWN_KEYS = ("control", "radio", "name", "watch", "metrics", "evaluate_every", "versions", "hashes")
 """Sections of a spec in which a run without control may differ; data are compared by their hashes."""
-_DEFAULT_RADIO = {"preset": "h2fdp"}  # of control, where the spec names none
 _SPEC_HASH = "spec"
 _Cost = tuple[str, tuple[str, ...], Sequence[tuple[float, str]]]
 """What a cost is called, its columns of metrics, and its units."""
@@ -35,10 +34,8 @@ def effect_of_control(one: Series) -> list[str]:
     other = _without_control_beside(one)
     if other is None:
         return []
-    said = [*_savings(one, other), *_score_instead(one, other)]
-    compared = f"With control: {text.join_names(said, len(said))}, compared with {other.name}"
     without = costs_of_noise([other, *twins_beside([other])])
-    found = [f"{compared}, which is the same without control."]
+    found = [f"With control: {_compared_in_words(one, other)}"]
     if not without and has_noise(one.first.spec_dict):
         return [
             *found,
@@ -47,12 +44,34 @@ def effect_of_control(one: Series) -> list[str]:
     return [*found, *(f"Of the noise, without control: {each.sentence}" for each in without)]
 
 
+def effects_among(series: Sequence[Series]) -> list[str]:
+    """A list with a sentence for each run with adaptive control in ``series`` of which the same without
+    control is among them: what control saves, or costs.
+    """
+    plain = [other for other in series if not other.first.spec_dict.get("control")]
+    pairs = [
+        (one, other)
+        for one in series
+        if one.first.spec_dict.get("control")
+        for other in plain
+        if _compared(one.first.spec_dict) == _compared(other.first.spec_dict)
+    ]
+    return [f"With control, in {one.name}: {_compared_in_words(one, other)}" for one, other in pairs]
+
+
+def _compared_in_words(one: Series, other: Series) -> str:
+    """The end of a sentence on what a run with control saves against ``other``, the same without."""
+    said = [*_savings(one, other), *_score_instead(one, other)]
+    listed = text.join_names(said, len(said))
+    return f"{listed}, compared with {other.name}, which is the same without control."
+
+
 def unknown_effect(one: Series) -> str:
     """A sentence that it is not known whether control was worth it, and what is missing to know."""
     costs = ", and what the noise costs in accuracy" if has_noise(one.first.spec_dict) else ""
     return (
         "Whether adaptive control was worth it is not known: no run without control lies beside this one. "
-        f"The commands below tell what control saves{costs}."
+        f"The commands below tell what control saves or costs{costs}."
     )
 
 
@@ -109,7 +128,7 @@ def _savings(one: Series, other: Series) -> list[str]:
 
     Energy and time are left out where the radios differ, and energies that are no joules.
     """
-    radios = [each.first.spec_dict.get("radio") or _DEFAULT_RADIO for each in (one, other)]
+    radios = [radio_in_use(each.first.spec_dict) for each in (one, other)]
     kinds: list[_Cost] = [("traffic", ("bytes_up", "bytes_down"), text.BYTES)]
     if radios[0] == radios[1] and radio_model(one.first.spec_dict) == "link budget":
         kinds = [

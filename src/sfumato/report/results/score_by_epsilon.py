@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sfumato.report.formatting import epsilon, number, percent, points_between, whole
-from sfumato.report.results.chance import tested_examples, within_chance
+from sfumato.report.formatting import epsilon, number, percent, points_between
+from sfumato.report.results.chance import note_on_difference, tested_examples
 from sfumato.report.results.comparability import by_score_and_data, have_comparable_epsilons
 from sfumato.report.results.epsilon_words import several_in_words
 from sfumato.report.results.series import Series
@@ -54,7 +54,7 @@ def _least_within_chance(score: Headline, points: Sequence[_Point]) -> list[str]
     """
     better = max if score.higher_is_better else min
     best = better(points, key=lambda point: point[1].final_score)
-    near = [point for point in points if point is best or _note_on_chance(score, point, best)]
+    near = [point for point in points if point is best or note_on_difference(score, point, best)]
     if not _is_chance_known(score, best):
         return []
     (one, summary), most = near[0], score.text(best[1].final_score)
@@ -90,16 +90,4 @@ def _step_in_words(score: Headline, less: _Point, more: _Point) -> str:
         change = f"{points_between(after, before):+.1f} points".replace("-", "−")
     else:
         change = f"{'+' if after >= before else '−'}{number(abs(after - before))}"
-    return f"{ends} {change}{_note_on_chance(score, less, more)}"
-
-
-def _note_on_chance(score: Headline, less: _Point, more: _Point) -> str:
-    """A note, after a space, that a step may be chance, and why; "" where it is larger than that."""
-    before, after = less[1].final_score, more[1].final_score
-    widths = [less[1].final_score_half_width, more[1].final_score_half_width]
-    if not any(map(math.isnan, widths)):
-        within = abs(after - before) <= math.hypot(*widths)
-        return " (may be chance: less than the spread over seeds)" if within else ""
-    if within_chance(less[0], score, [before, after]):
-        return f" (may be chance: {whole(tested_examples(less[0], score))} test examples)"
-    return ""
+    return f"{ends} {change}{note_on_difference(score, less, more)}"

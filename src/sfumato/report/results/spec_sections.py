@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from sfumato.report.formatting import how_many, number
+from sfumato.spec.radio import Radio
 from sfumato.spec.used_keys import AIR_PROTOCOLS, WITHOUT_NOISE
+
+_RADIO: TypeAdapter[Any] = TypeAdapter(Radio)
 
 
 def section_of(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -47,6 +52,19 @@ def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
     noise of its own.
     """
     return spec.get("protocol") in AIR_PROTOCOLS or "air" in section_of(spec, "transport").values()
+
+
+def radio_in_use(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ``radio`` that a run of a spec is computed with, all keys written out: the default of its protocol
+    where it names none.
+    """
+    default = {"preset": "pfels" if spec.get("protocol") in AIR_PROTOCOLS else "h2fdp"}
+    written = spec.get("radio") or default
+    try:
+        found: Mapping[str, Any] = _RADIO.validate_python(written).model_dump(mode="json", exclude_none=True)
+    except ValidationError:  # of an earlier version
+        return section_of(spec, "radio")
+    return found
 
 
 def has_noise(spec: Mapping[str, Any]) -> bool:

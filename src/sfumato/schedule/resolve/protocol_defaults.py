@@ -71,14 +71,15 @@ def with_protocol_defaults(spec: Spec, depth: int) -> tuple[Spec, tuple[str, ...
     notes: list[str] = []
     privacy, trust, training = spec.privacy, spec.trust, spec.training
     if spec.protocol == "hfl" and privacy.noise.kind != "none":
-        notes.append("hfl adds no noise: privacy.noise is ignored and nobody has a guarantee")
+        notes.append("the protocol hfl adds no noise: privacy.noise is ignored and nobody has a guarantee")
         privacy = privacy.model_copy(update={"noise": NoNoise()})
     elif privacy.noise.kind == "none" and spec.protocol != "hfl" and not spec.sends_over_the_air:
         notes.append("privacy.noise is none: nobody has a guarantee")
     if spec.protocol in WITHOUT_TRUST and trust != Trust():
         who = "edge" if spec.protocol == "hfl-dp" else "server"
         notes.append(
-            f"{spec.protocol} trusts no {who}: the trust section is ignored, every device adds its own noise"
+            f"the protocol {spec.protocol} trusts no {who}: the trust section is ignored, every device adds "
+            "its own noise"
         )
         trust = Trust()
     if training.local_steps is None and training.local_epochs is None:
