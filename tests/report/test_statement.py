@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from statements import SPEC, Text, made, page_of
+from statements import SPEC, Text, made, page_of, words_of
 
 import sfumato as sf
 from sfumato.cli import main
@@ -41,6 +41,29 @@ def test_of_a_plan(tmp_path, capsys):
     assert "script" not in text.tags
     assert "hospitals" in text.words
     assert "δ = 1e-5" in text.words
+
+
+def test_devices_that_are_under_trusted_and_untrusted_edges_count_towards_both():
+    moves = {"trace": [[2, 3, 0]]}  # device 3 leaves edge 1, which is trusted, for edge 0, which is not
+    found = made(sf.load_spec(SPEC | {"topology": SPEC["topology"] | {"moves": moves}}))
+    own = [row for row in found.privacy.guarantees if row.relation.kind == "own-edge"]
+    assert {row.trusted for row in own if row.unit == "device:3"} == {True, False}
+    words, still = words_of(found), words_of(made(sf.load_spec(SPEC)))
+    assert "do not count them" not in words + still
+    assert "3 of 9 devices send their updates without noise, in some rounds or in all, to an" in words
+    assert "3 of 9 devices send their updates without noise, to an" not in still
+    assert "3 of 9 devices send their updates without noise to an aggregator that they trust." in still
+    for said in (words, still):
+        assert "Towards all others these devices count in the other rows." in said
+
+
+def test_an_edge_is_told_from_those_that_are_trusted():
+    some, nobody = (
+        words_of(made(sf.load_spec(SPEC | {"trust": {"trusted_edges": edges}}))) for edges in ([1], [])
+    )
+    assert "The device's own edge (where it is not trusted)" in some
+    assert "The cloud (where it is not trusted)" not in some
+    assert "where it is not trusted" not in nobody
 
 
 def test_a_statement_of_something_else_is_left_as_it_is(tmp_path, capsys, monkeypatch):

@@ -123,7 +123,9 @@ class Statement:
 
     def observer(self, row: Guarantee) -> str:
         """The observer of ``row``, a guarantee, in words."""
-        return words.observer_phrase(row, self.peer, self.place)
+        who = words.observer_phrase(row, self.peer, self.place)
+        alike = row.unit_kind, row.relation.words
+        return f"{who} (where it is not trusted)" if alike in self._trusted and not row.trusted else who
 
     @property
     def subject(self) -> str:
@@ -269,6 +271,11 @@ class Statement:
         return f"{unit_of(replace(worst, unit=titled(worst.unit)))} towards {titled(worst.observer)}"
 
     @cached_property
+    def _trusted(self) -> frozenset[tuple[str, str]]:
+        """Kinds of units and relations of observers that some of these units trust."""
+        return frozenset((row.unit_kind, row.relation.words) for row in self.privacy.guarantees if row.trusted)
+
+    @cached_property
     def sites(self) -> tuple[SiteEpsilons, ...]:
         """The largest ε at each named site, the site with the largest first."""
         found: dict[tuple[str, str], dict[str, float]] = {}
@@ -325,11 +332,6 @@ class Statement:
     def trusted_add_noise(self) -> str:
         """A sentence on whether trusted parties add noise to what they send on; "" where there are none."""
         return noise_of_trusted(self.network)
-
-    @property
-    def moves(self) -> bool:
-        """Whether devices move from edge to edge."""
-        return bool(self.spec["topology"].get("moves") or {})
 
     def to_dict(self) -> dict[str, Any]:
         """The whole statement as a JSON object."""

@@ -327,7 +327,7 @@ def _trusted_sentences(statement: Statement) -> list[str]:
     else:
         declared = "Declared as trusted with raw updates of the devices under them:"
         said = [f"{declared} {', '.join(statement.trusted)}. {statement.trusted_add_noise}"]
-    return [*said, *(moving if statement.moves else ())]
+    return [*said, *(moving if statement.spec["topology"].get("moves") else ())]
 
 
 def _versions_html(statement: Statement) -> str:
