@@ -112,6 +112,7 @@ def findings_after(
     clip_norm: object = None,
     lost_sums: Mapping[str, Any] | None = None,
     test_labels: Mapping[str, int] | None = None,
+    auc: float = math.nan,
 ) -> tuple[Finding, ...]:
     """Warnings that can be given after a run.
 
@@ -124,10 +125,13 @@ def findings_after(
         clip_norm: ``privacy.clip.norm``; ``None``: not known.
         lost_sums: of the ledger, see `warn_of_empty_sums`.
         test_labels: number of test examples of each label, where they are known.
+        auc: the last that was measured; NaN for none.
     """
     clip = warn_of_idle_clip(clip_fractions, clip_kind, clip_norm) if adds_noise else None
     guessing = None if test_labels is None else warn_of_one_label_accuracy(accuracy, test_labels)
     guessing = guessing or warn_of_chance_accuracy(accuracy, classes_of(source))
+    if guessing and not math.isnan(auc):
+        guessing += f"; AUC is {auc:.3f}, where guessing has 0.5"
     return _findings({"clip": clip, "accuracy": guessing, "lost-sums": warn_of_empty_sums(lost_sums)})
 
 
@@ -300,11 +304,13 @@ def warn_of_whole_batches(plan: Plan) -> str | None:
     if sizes is None or not (whole := int((sizes <= training.batch_size).sum())):
         return None
     what = "persons" if privacy.unit == "person" else "records"
+    fewest = int(sizes.min())
+    share = f"take a small share of the fewest, {fewest:,}"
+    apart = f"leave devices of so few {what} out, or put them together with others"
     return (
         f"{whole:,} of {len(sizes):,} devices {'has' if whole == 1 else 'have'} no more {what} than "
         f"training.batch_size, {training.batch_size:,}: each of them is in every local step, so drawing "
-        "hides nothing and the noise for the same ε is far larger; take a small share of the fewest, "
-        f"{int(sizes.min()):,}"
+        f"hides nothing and the noise for the same ε is far larger; {share if fewest > 1 else apart}"
     )
 
 

@@ -273,7 +273,9 @@ class Statement:
     @cached_property
     def _trusted(self) -> frozenset[tuple[str, str]]:
         """Kinds of units and relations of observers that some of these units trust."""
-        return frozenset((row.unit_kind, row.relation.words) for row in self.privacy.guarantees if row.trusted)
+        return frozenset(
+            (row.unit_kind, row.relation.words) for row in self.privacy.guarantees if row.trusted
+        )
 
     @cached_property
     def sites(self) -> tuple[SiteEpsilons, ...]:
