@@ -17,7 +17,7 @@ WHAT_LARGE_MEANS = (
 """The end of the finding, which `without_meaning` leaves out."""
 _TOWARDS: Mapping[ObserverKind, str] = {
     "cloud": "the cloud", "public": "the public", "own-edge": "their own edge", "other-edge": "other edges",
-    "peer": "devices of the same edge or group", "other-device": "other devices",
+    "peer": "devices under the same aggregator", "other-device": "other devices",
     "asked-for": "the observers that were asked for",
 }  # fmt: skip
 _TOWARDS_IN_GROUPS: Mapping[ObserverKind, str] = {

@@ -223,7 +223,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     ),
     "scale of text": (["--csv", "patients.csv", *DECIDED, "--scale", "note=0:1"], "holds no numbers"),
     "scale of a text among numbers": (
-        ["--csv", "unknown.csv", *DECIDED, "--scale", "bmi=0:1"], "row 9 has 'unknown' among its numbers (leave"
+        ["--csv", "unknown.csv", *DECIDED, "--scale", "bmi=0:1"], "row 9 has 'unknown' among its numbers"
     ),
     "no features left": (
         ["--csv", "patients.csv", *DECIDED, "--id", "age", "--id", "bmi", "--id", "patient_id"],

@@ -106,8 +106,8 @@ def _of_identifiers(decisions: Decisions, table: OwnTable) -> Iterator[str]:
         rows, values = table.rows_and_values(name)
         if values == 1:
             yield (
-                f"every row has the same {name}, which is a feature: nothing can be learned from it; to leave "
-                f"it out: {Argument('id', name)}"
+                f"every row has the same {name}, which is a feature: nothing can be learned from it; to "
+                f"leave it out: {Argument('id', name)}"
             )
         if name in table.whole and values == rows > _FEW_ROWS:
             yield (
