@@ -138,7 +138,8 @@ def test_the_first_screen_has_the_accuracy_of_this_setting_or_of_the_nearest_run
     name, value, differs = first_accuracy(VIEW, runs)
     assert (name, value) == ("", "")  # no tile for another setting
     assert differs.startswith(
-        "No finished run has this setting. The nearest, with accuracy 70.0 %, differs in rounds (9 instead of "
+        "No finished run has this setting. The nearest, with accuracy 70.0 %, differs in rounds (9 "
+        "instead of "
     )
     assert first_accuracy(VIEW, []) == ("", "", "")
 

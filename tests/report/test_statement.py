@@ -14,6 +14,7 @@ import sfumato as sf
 from sfumato.cli import main
 from sfumato.report.statement.content import PlayedRun
 from sfumato.report.statement.why import RULES
+from sfumato.report.statement.words import two_values
 from sfumato.rounding import certainty, upper_bound
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +65,14 @@ def test_an_edge_is_told_from_those_that_are_trusted():
     assert "The device's own edge (where it is not trusted)" in some
     assert "The cloud (where it is not trusted)" not in some
     assert "where it is not trusted" not in nobody
+
+
+def test_labels_are_of_rows_and_not_of_persons_or_devices_with_several():
+    assert two_values("record", ["no", "yes"], "ill") == "“ill” is no or yes"
+    assert two_values("person", ["no", "yes"], "ill") == "such as ill or not ill"
+    assert two_values("device", ["no", "yes"], "ill") == "such as with or without a certain row"
+    of_device = words_of(replace(made(sf.load_spec(SPEC)), labels=("no", "yes")))
+    assert "no or yes" not in of_device
 
 
 def test_a_statement_of_something_else_is_left_as_it_is(tmp_path, capsys, monkeypatch):

@@ -68,7 +68,7 @@ def _gains_html(statement: Statement, promise: Promise, delta: str) -> str:
     rows[:0] = [(text.title(who), "–", *["has the data"] * (len(heads) - 2)) for who in having if who]
     caption = f"How sure an observer can become about one {unit}, at most (δ = {delta}), rounded up"
     table = text.html_table(heads, rows, caption=caption, numeric=range(1, len(heads)), stacked=True)
-    values = two_values(statement.labels, statement.spec["data"].get("label_column"))
+    values = two_values(promise.kind, statement.labels, statement.spec["data"].get("label_column"))
     return table + text.paragraphs([_how_to_read(promise, values), *_with_delta(statement, promise, found)])
 
 
