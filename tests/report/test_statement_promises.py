@@ -329,22 +329,18 @@ def test_the_yardstick_says_where_the_run_lies(value, said):
     ("unit", "whose"), [("device", "examples"), ("record", "records"), ("person", "rows, of other persons")]
 )
 def test_rows_to_test_on_are_told_of_in_short(unit, whose):
-    tested, exactly = "The model is tested on", "are measured without noise, and nothing protects them."
+    tested = "The model is tested on"
+    exactly = "scores on them are measured without noise, and nothing protects them."
     of_many = rows_to_test_on(unit, 1360, None, set_aside=False)
-    assert of_many == f"{tested} 1,360 further {whose}: scores on them {exactly}"
-    assert (
-        rows_to_test_on(unit, 0, None, set_aside=True)
-        == f"{tested} further {whose}: scores on them {exactly}"
-    )
+    assert of_many == f"{tested} 1,360 further {whose}: {exactly}"
+    assert rows_to_test_on(unit, 0, None, set_aside=True) == f"{tested} further {whose}: {exactly}"
     assert rows_to_test_on(unit, 0, None, set_aside=False) == ""
-    of_persons = f"{tested} 16 further persons: scores on their rows {exactly}"
+    of_persons = f"{tested} 16 further persons: {exactly}".replace("them are", "their rows are")
     assert (rows_to_test_on(unit, 55, 16, set_aside=True) == of_persons) == (unit == "person")
     found = replace(made(sf.load_spec(RECORDS)), tested=360)
-    assert f"{tested} 360 further records: scores on them {exactly}" in found.subject
+    assert f"{tested} 360 further records: {exactly}" in found.subject
     table = {**found.spec, "data": {**found.spec["data"], "label_column": "ill"}}  # a tenth by default
-    assert (
-        f"{tested} further records: scores on them {exactly}" in replace(found, spec=table, tested=0).subject
-    )
+    assert f"{tested} further records: {exactly}" in replace(found, spec=table, tested=0).subject
     assert tested not in made(sf.load_spec(RECORDS)).subject
 
 

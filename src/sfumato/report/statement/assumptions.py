@@ -105,8 +105,8 @@ def of_draws(played: Played, *, parties: bool) -> Assumed:
     if played == "simulated":
         return Assumed(
             what,
-            f"{more} In this run it is no secret: every draw follows from the seed, which is in spec.yaml, and "
-            "which others can guess or try.",
+            f"{more} In this run it is no secret: every draw follows from the seed, which is in "
+            "spec.yaml, and which others can guess or try.",
         )
     kept = []
     if played != "not yet":

@@ -205,7 +205,8 @@ def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bo
         return ""
     exactly = "measured without noise, and nothing protects them."
     if unit == "person" and persons:
-        return f"The model is tested on {text.how_many(persons, 'further person')}: scores on their rows are {exactly}"
+        whom = text.how_many(persons, "further person")
+        return f"The model is tested on {whom}: scores on their rows are {exactly}"
     name = f"further {_TESTED.get(unit, 'record')}"
     what = text.how_many(count, name) if count else text.pluralise(name)
     of = ", of other persons" if unit == "person" else ""
@@ -384,6 +385,6 @@ def observers_explained(rows: Sequence[Guarantee], place: str) -> list[str]:
         "An edge or master elsewhere is above others; it receives what is sent down to it.": (
             "other-edge" in kinds
         ),
-        f"Another {place} is one that takes part as well: it receives models and trains on from them.": others,
+        f"Another {place} takes part as well: it receives models and trains on from them.": others,
     }
     return [sentence for sentence, is_there in said.items() if is_there]
