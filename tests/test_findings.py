@@ -129,6 +129,9 @@ def test_epsilon_above_ten_is_large() -> None:
     assert "10 for 80 of 200 devices towards their own edge" in str(
         warn_of_large_epsilon([own, row(3.0)], "80 of 200")
     )
+    assert "10 for 80 of 200 devices towards an edge that they are ever under" in str(
+        warn_of_large_epsilon([own, row(3.0)], "80 of 200", moving=True)
+    )
     mild = replace(own, bounds=row(3.0).bounds)  # of these 80 some have less
     assert "for up to 80 of 200 devices" in str(warn_of_large_epsilon([own, mild], "80 of 200"))
     none = replace(own, bounds=row(math.inf).bounds)  # ∞ without trust is above 10

@@ -31,6 +31,7 @@ from sfumato.schedule.base import Plan
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.spec.data import TABLE_SUFFIXES
 from sfumato.spec.radio import LinkRadio
+from sfumato.spec.topology import TreeTopology
 from sfumato.user_code import GIVEN
 
 LARGEST_RATE = 10.0
@@ -97,7 +98,10 @@ def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -
     apart = plan.devices_at_untrusted_edges
     at_edges = "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}"
     in_groups = family_of(plan.spec) is GROUPS
-    large = warn_of_large_epsilon(guarantees, at_edges, "worker" if in_groups else "device")
+    topology = plan.spec.topology
+    moving = isinstance(topology, TreeTopology) and topology.moves is not None
+    device = "worker" if in_groups else "device"
+    large = warn_of_large_epsilon(guarantees, at_edges, device, moving=moving)
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
 
