@@ -12,6 +12,7 @@ from statements import SPEC, Text, made, page_of, words_of
 
 import sfumato as sf
 from sfumato.cli import main
+from sfumato.findings import warn_of_unscaled_columns
 from sfumato.report.statement.content import PlayedRun
 from sfumato.report.statement.why import RULES
 from sfumato.report.statement.words import two_values
@@ -73,6 +74,14 @@ def test_labels_are_of_rows_and_not_of_persons_or_devices_with_several():
     assert two_values("device", ["no", "yes"], "ill") == "such as with or without a certain row"
     of_device = words_of(replace(made(sf.load_spec(SPEC)), labels=("no", "yes")))
     assert "no or yes" not in of_device
+
+
+def test_advice_to_whoever_trains_is_not_for_auditors():
+    """A feature without a range is no news about privacy; the run and its report say it."""
+    plan, scale = made(sf.load_spec(SPEC)), str(warn_of_unscaled_columns(["age"], {}))
+    found = replace(plan, privacy=replace(plan.privacy, findings=("δ is large", scale)))
+    assert found.findings == ("δ is large",)
+    assert "data.scale" not in words_of(found)
 
 
 def test_a_statement_of_something_else_is_left_as_it_is(tmp_path, capsys, monkeypatch):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from sfumato.findings import without_scales
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.formatting import sentence, unit_of
@@ -172,10 +173,8 @@ class Statement:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Warnings about the spec or the run, a tuple of texts; one about its protocol, if any, comes
-        first.
-        """
-        return (*protocol_warnings(self.spec), *self.privacy.findings)
+        """Warnings about the spec or the run, a tuple of texts, that on its protocol first; none on scales."""
+        return (*protocol_warnings(self.spec), *without_scales(self.privacy.findings))
 
     @cached_property
     def units(self) -> dict[str, str]:
