@@ -99,6 +99,16 @@ def test_batches_of_everybody_lose_the_draw(visits: Path) -> None:
     shuffled = ["privacy.unit=record", "data.person_column=null", "training.batches=shuffled"]
     shuffled += ["privacy.clip.kind=update", "training.batch_size=5000"]
     assert "batches" not in kinds(visits, *shuffled)
+    assert "take a small share" in kinds(visits, "training.batch_size=5000")["batches"]
+
+
+def test_no_share_is_taken_of_a_single_person(visits: Path) -> None:
+    table = visits.with_suffix(".csv")
+    heading, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([heading, "only,north,1,0", *(row for row in rows if "south" in row)]) + "\n")
+    said = kinds(visits, "training.batch_size=1", "data.test_fraction=0.05")["batches"]
+    assert said.startswith("1 of 2 devices has no more persons than training.batch_size, 1:")
+    assert said.endswith("leave devices of so few persons out, or put them together with others")
 
 
 def test_epsilon_above_ten_is_large() -> None:
@@ -118,6 +128,9 @@ def test_epsilon_above_ten_is_large() -> None:
     assert "ε is above 10 for some devices towards their own edge, up to 99" in some
     assert "10 for 80 of 200 devices towards their own edge" in str(
         warn_of_large_epsilon([own, row(3.0)], "80 of 200")
+    )
+    assert "10 for 80 of 200 devices towards an edge that they are ever under" in str(
+        warn_of_large_epsilon([own, row(3.0)], "80 of 200", moving=True)
     )
     mild = replace(own, bounds=row(3.0).bounds)  # of these 80 some have less
     assert "for up to 80 of 200 devices" in str(warn_of_large_epsilon([own, mild], "80 of 200"))
@@ -264,6 +277,14 @@ def test_an_accuracy_that_is_not_above_that_of_one_label() -> None:
     assert found.kind == "accuracy"
     assert findings_after("mine.csv", [], 27 / 46, adds_noise=True, test_labels=labels) == ()
     assert findings_after("mine.csv", [], 20 / 46, adds_noise=True) == ()  # of an earlier version
+
+
+def test_an_accuracy_of_guessing_does_not_say_that_other_measures_show_nothing() -> None:
+    labels = {"benign": 26, "malignant": 20}
+    (found,) = findings_after("mine.csv", [], 0.5, adds_noise=False, test_labels=labels, auc=0.598)
+    assert found.text.endswith(": by this measure nothing was learned; AUC is 0.598, where guessing has 0.5")
+    (found,) = findings_after("digits", [], 0.1, adds_noise=True)
+    assert found.text.endswith("(10.0 %): by this measure nothing was learned")
 
 
 def test_an_account_lists_its_findings() -> None:

@@ -31,6 +31,7 @@ from sfumato.schedule.base import Plan
 from sfumato.schedule.local_steps import learning_rate
 from sfumato.spec.data import TABLE_SUFFIXES
 from sfumato.spec.radio import LinkRadio
+from sfumato.spec.topology import TreeTopology
 from sfumato.user_code import GIVEN
 
 LARGEST_RATE = 10.0
@@ -60,6 +61,7 @@ _CLIPPED = {
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all is clipped."""
 _NAMED = 5  # places in a sentence
+_NO_SCALE = "no range in data.scale and so"  # only in this finding
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,10 @@ def findings_before(plan: Plan, delta: float, guarantees: Iterable[Guarantee]) -
     apart = plan.devices_at_untrusted_edges
     at_edges = "" if apart is None else f"{apart:,} of {plan.parties.device_count:,}"
     in_groups = family_of(plan.spec) is GROUPS
-    large = warn_of_large_epsilon(guarantees, at_edges, "worker" if in_groups else "device")
+    topology = plan.spec.topology
+    moving = isinstance(topology, TreeTopology) and topology.moves is not None
+    device = "worker" if in_groups else "device"
+    large = warn_of_large_epsilon(guarantees, at_edges, device, moving=moving)
     found = {"epsilon": None if large is None else plan.parties.titled(large)}
     return (*findings_of_plan(plan, delta), *_findings(found))
 
@@ -112,6 +117,7 @@ def findings_after(
     clip_norm: object = None,
     lost_sums: Mapping[str, Any] | None = None,
     test_labels: Mapping[str, int] | None = None,
+    auc: float = math.nan,
 ) -> tuple[Finding, ...]:
     """Warnings that can be given after a run.
 
@@ -124,11 +130,14 @@ def findings_after(
         clip_norm: ``privacy.clip.norm``; ``None``: not known.
         lost_sums: of the ledger, see `warn_of_empty_sums`.
         test_labels: number of test examples of each label, where they are known.
+        auc: the last that was measured; NaN for none.
     """
     guessing = None if test_labels is None else warn_of_one_label_accuracy(accuracy, test_labels)
     guessing = guessing or warn_of_chance_accuracy(accuracy, classes_of(source))
     learned = guessing is None
     clip = warn_of_idle_clip(clip_fractions, clip_kind, clip_norm, learned=learned) if adds_noise else None
+    if guessing and not math.isnan(auc):
+        guessing += f"; AUC is {auc:.3f}, where guessing has 0.5"
     return _findings({"clip": clip, "accuracy": guessing, "lost-sums": warn_of_empty_sums(lost_sums)})
 
 
@@ -227,6 +236,11 @@ def feature_columns_of(plan: Plan) -> tuple[str, ...]:
         return ()
 
 
+def without_scales(texts: Iterable[str]) -> list[str]:
+    """The findings ``texts`` without that of `warn_of_unscaled_columns`, which says nothing of privacy."""
+    return [said for said in texts if _NO_SCALE not in said]
+
+
 def warn_of_unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str | None:
     """A warning that names the features without a stated range; ``None`` where all have one.
 
@@ -242,7 +256,7 @@ def warn_of_unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]
     named = _named(unscaled)
     has = "has" if len(unscaled) == 1 else "have"
     return (
-        f"{named} {has} no range in data.scale and so {'is' if len(unscaled) == 1 else 'are'} used as in the "
+        f"{named} {has} {_NO_SCALE} {'is' if len(unscaled) == 1 else 'are'} used as in the "
         "file: where numbers are far above 1, little or nothing is learned; write the range that everybody "
         f"knows without the rows, like data.scale: {{{unscaled[0]}: [LOW, HIGH]}}, so wide that few values "
         "are beyond it (those are kept, below 0 or above 1; [0, 1] changes nothing)"
@@ -301,11 +315,13 @@ def warn_of_whole_batches(plan: Plan) -> str | None:
     if sizes is None or not (whole := int((sizes <= training.batch_size).sum())):
         return None
     what = "persons" if privacy.unit == "person" else "records"
+    fewest = int(sizes.min())
+    share = f"take a small share of the fewest, {fewest:,}"
+    apart = f"leave devices of so few {what} out, or put them together with others"
     return (
         f"{whole:,} of {len(sizes):,} devices {'has' if whole == 1 else 'have'} no more {what} than "
         f"training.batch_size, {training.batch_size:,}: each of them is in every local step, so drawing "
-        "hides nothing and the noise for the same ε is far larger; take a small share of the fewest, "
-        f"{int(sizes.min()):,}"
+        f"hides nothing and the noise for the same ε is far larger; {share if fewest > 1 else apart}"
     )
 
 

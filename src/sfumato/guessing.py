@@ -69,7 +69,7 @@ def warn_of_one_label_accuracy(accuracy: float, test_labels: Mapping[str, int]) 
     one = f", and just that of a model that always says {said[0]}" if len(said) == 1 else ""
     return (
         f"the accuracy, {100 * accuracy:.1f} %, is not above that of guessing the most frequent class, "
-        f"{100 * share:.1f} %{one}: with this noise and these settings nothing was learned"
+        f"{100 * share:.1f} %{one}: by this measure nothing was learned"
     )
 
 
@@ -82,5 +82,5 @@ def warn_of_chance_accuracy(accuracy: float, classes: int | None) -> str | None:
         return None
     return (
         f"the accuracy, {100 * accuracy:.1f} %, is that of guessing among {classes} classes "
-        f"({100 / classes:.1f} %): with this noise and these settings nothing was learned"
+        f"({100 / classes:.1f} %): by this measure nothing was learned"
     )

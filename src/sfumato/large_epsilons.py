@@ -17,7 +17,7 @@ WHAT_LARGE_MEANS = (
 """The end of the finding, which `without_meaning` leaves out."""
 _TOWARDS: Mapping[ObserverKind, str] = {
     "cloud": "the cloud", "public": "the public", "own-edge": "their own edge", "other-edge": "other edges",
-    "peer": "devices of the same edge or group", "other-device": "other devices",
+    "peer": "devices under the same aggregator", "other-device": "other devices",
     "asked-for": "the observers that were asked for",
 }  # fmt: skip
 _TOWARDS_IN_GROUPS: Mapping[ObserverKind, str] = {
@@ -27,7 +27,7 @@ _TOWARDS_IN_GROUPS: Mapping[ObserverKind, str] = {
 
 
 def warn_of_large_epsilon(
-    guarantees: Iterable[Guarantee], at_edges: str = "", device: str = "device"
+    guarantees: Iterable[Guarantee], at_edges: str = "", device: str = "device", *, moving: bool = False
 ) -> str | None:
     """A warning that names the largest finite ε above `LARGE_EPSILON`; ``None`` where there is none.
 
@@ -35,6 +35,7 @@ def warn_of_large_epsilon(
         guarantees: rows towards all observers.
         at_edges: how many devices are ever under an edge that they do not trust, as text; "": not known.
         device: what a device is called; ``worker`` in groups, whose aggregators are masters.
+        moving: whether devices move, so that one may be under several edges.
     """
     rows = list(guarantees)
     untrusted = [row for row in rows if not row.is_raw]
@@ -49,7 +50,7 @@ def warn_of_large_epsilon(
         but = "" if len(untrusted) == len(rows) else " that they do not trust with raw updates"
         whom = f"for all {_kinds_of_units(above, device)} towards every observer{but}"
     else:
-        whom = _of_whom(rows, counted, at_edges, device)
+        whom = _of_whom(rows, counted, at_edges, device, moving=moving)
     endless = [row for row in counted if row.epsilon == math.inf]
     if endless and _are_counted(counted):
         where = f" for {_how_many(finite)} and ∞ for {_how_many(endless)}"
@@ -88,14 +89,18 @@ def _some_may_have_less(above: Sequence[Guarantee]) -> bool:
     return any(row.least_known is None or row.least_known <= LARGE_EPSILON for row in above)
 
 
-def _of_whom(rows: Sequence[Guarantee], above: Sequence[Guarantee], at_edges: str, device: str) -> str:
+def _of_whom(
+    rows: Sequence[Guarantee], above: Sequence[Guarantee], at_edges: str, device: str, *, moving: bool
+) -> str:
     """For how many units (up to, where some may have less), and towards whom, ε is above `LARGE_EPSILON`.
 
     ``above``: those of ``rows`` that are above, ∞ too, towards kinds of observers with a finite one.
-    ``at_edges`` and ``device``: as of `warn_of_large_epsilon`.
+    ``at_edges``, ``device`` and ``moving``: as of `warn_of_large_epsilon`.
     """
     kinds, some_less = _kinds_of_units(above, device), _some_may_have_less(above)
     words = {**_TOWARDS, **(_TOWARDS_IN_GROUPS if device == "worker" else {})}
+    if moving:
+        words["own-edge"] = "an edge that they are ever under"
     towards = list(dict.fromkeys(words[row.relation.kind] for row in above))
     whom = " and ".join(filter(None, [", ".join(towards[:-1]), towards[-1]]))
     found = {row.relation.kind for row in above}

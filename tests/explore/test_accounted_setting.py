@@ -20,6 +20,7 @@ from sfumato.explore.figures import heatmaps, network_figure
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import EPSILON_ENDS
 from sfumato.report.page.tiles import epsilon_tiles
+from sfumato.rounding import upper_bound
 
 DEEP = sf.load_spec("three-tier").model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -130,6 +131,23 @@ def test_costs_are_of_all_rounds():
         "Traffic up, all 3 rounds",
         "Traffic down, all 3 rounds",
     ]
+
+
+def test_a_star_has_no_edges_to_trust():
+    star = account_setting(EditedSpec.of(sf.load_spec("dp-fedavg", ["training.rounds=2"])))
+    assert not any("edge" in name for name, _ in words.cost_rows(star))
+
+
+def test_epsilon_of_the_worse_far_observer_is_explained():
+    """Of a trusted cloud and the public: what is said is of the largest finite ε that the tiles show."""
+    open_cloud = account_setting(edited(TREE, "trust={trusted_edges: [0], cloud: true}"))
+    rows = [row for row in open_cloud.report.guarantees if row.epsilon < math.inf]
+    cloud, most = (
+        max(row.epsilon for row in rows if row.relation.kind in kinds)
+        for kinds in (("cloud",), ("cloud", "public"))
+    )
+    assert cloud < most
+    assert words.what_epsilon_means(open_cloud).startswith(f"At ε = {upper_bound(most)} an observer")
 
 
 def test_a_party_that_is_not_there_is_refused():

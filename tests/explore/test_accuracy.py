@@ -136,9 +136,10 @@ def test_the_first_screen_has_the_accuracy_of_this_setting_or_of_the_nearest_run
     assert first_accuracy(VIEW, [done("a", 0.925)]) == ("accuracy, measured", "92.5 %", "")
     runs = [done("far", 0.4, "training.rounds=9", "trust={}"), done("near", 0.7, "training.rounds=9")]
     name, value, differs = first_accuracy(VIEW, runs)
-    assert (name, value) == ("accuracy of the nearest run", "70.0 %")
+    assert (name, value) == ("", "")  # no tile for another setting
     assert differs.startswith(
-        "No finished run has this setting. The nearest differs in rounds (9 instead of "
+        "No finished run has this setting. The nearest, with accuracy 70.0 %, differs in rounds (9 "
+        "instead of "
     )
     assert first_accuracy(VIEW, []) == ("", "", "")
 
@@ -147,5 +148,6 @@ def test_another_kind_of_participation_is_one_difference():
     fixed = account_setting(edited(TREE, "training.participation={kind: fixed, count: 2}"))
     _, _, differs = first_accuracy(fixed, [done("a", 0.7)])
     assert differs == (
-        "No finished run has this setting. The nearest differs in who takes part (all instead of fixed)."
+        "No finished run has this setting. The nearest, with accuracy 70.0 %, differs in who takes part (all "
+        "instead of fixed)."
     )

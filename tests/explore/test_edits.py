@@ -181,6 +181,8 @@ def test_a_plan_meets_its_targets():
     setting = edited(TREE)
     found = with_planned_noise(setting, "cloud=2; own-edge=6")
     assert found.problem == ""
+    assert "To get its figures in a terminal, download it." in found.done
+    assert "is trusted with the raw updates of 4 devices: own-edge=6 does not apply to them." in found.done
     assert found.done.startswith(
         "Planned: the least noise that keeps ε = 2 towards the cloud and ε = 6 towards "
     )

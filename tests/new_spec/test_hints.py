@@ -78,6 +78,11 @@ def test_persons_that_are_numbers(values: str, frame: pd.DataFrame, tmp_path: Pa
     assert not may_say_persons("weight", "clinic", table)
 
 
+def test_a_feature_of_one_value(frame: pd.DataFrame, tmp_path: Path) -> None:
+    assert "every row has the same country" in hinted(frame.assign(country=1), tmp_path)
+    assert "every row has the same" not in hinted(frame.assign(country=frame.index % 2), tmp_path)
+
+
 def test_an_identifier_by_another_name(frame: pd.DataFrame, tmp_path: Path) -> None:
     assert "another fall" not in hinted(frame, tmp_path)
     frame["fallnummer"] = np.arange(100_000, 100_000 + ROWS)

@@ -114,6 +114,7 @@ def test_semicolons_commas_and_parquet_give_the_same_data(capsys: pytest.Capture
         ([float(row % 2) for row in range(ROWS)], "one of 0, 1"),
         ([("no", "yes")[row % 2] for row in range(ROWS)], "one of no, yes"),
         ([row % 2 + 0.5 for row in range(ROWS)], "a number"),
+        ([1 + row % 12 for row in range(ROWS)], "one of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ... (12 values)"),
     ],
 )
 def test_labels(labels: list[Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,6 +222,9 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         ["--csv", "patients.csv", *DECIDED, "--scale", "patient_id=0:1"], "is no feature: only features"
     ),
     "scale of text": (["--csv", "patients.csv", *DECIDED, "--scale", "note=0:1"], "holds no numbers"),
+    "scale of a text among numbers": (
+        ["--csv", "unknown.csv", *DECIDED, "--scale", "bmi=0:1"], "row 9 has 'unknown' among its numbers"
+    ),
     "no features left": (
         ["--csv", "patients.csv", *DECIDED, "--id", "age", "--id", "bmi", "--id", "patient_id"],
         "leave a column of numbers to learn from",
@@ -277,6 +281,7 @@ def test_mistakes_in_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> 
     gap.to_csv("gap.csv", index=False)
     patients(ill=["", *("no", "yes") * 59, "no"]).to_csv("unlabelled.csv", index=False)
     patients(bmi=[f"{20 + row % 9},5" for row in range(ROWS)]).to_csv("quoted.csv", index=False)
+    patients(bmi=[*range(20, 28), "unknown", *[25] * (ROWS - 9)]).to_csv("unknown.csv", index=False)
     patients(ill=[row % 2 * 2 - 1 for row in range(ROWS)]).to_csv("signed.csv", index=False)
     options, said = MISTAKES[name]
     assert main(["init", *options]) == 2

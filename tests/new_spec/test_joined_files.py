@@ -52,10 +52,35 @@ def test_what_failed_can_be_tried_again(capsys: pytest.CaptureFixture[str]) -> N
     Path("sites.yaml").unlink()
     assert main(["init", *both, *OPTIONS]) == 0
     Path("kiel.csv").write_text("age;dose;ill\n1;1,5;no\n", "utf-8")
+    Path("sites.yaml").unlink()
     capsys.readouterr()
     assert main(["init", *both, *OPTIONS]) == 2
     assert "exists, and the files would be put together there: give a NAME" in capsys.readouterr().err
     assert "70;3,5;yes;kiel" in Path("sites.csv").read_text("utf-8")
+
+
+def test_a_spec_that_exists_is_said_before_files_are_put_together(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("sites.yaml").write_text("mine\n", "utf-8")
+    assert main(["init", *given("bonn.csv", "kiel.csv"), *OPTIONS]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "sites.yaml: exists already" in err
+    assert not Path("sites.csv").exists()
+
+
+def test_row_numbers_without_a_heading_are_no_feature(capsys: pytest.CaptureFixture[str]) -> None:
+    """R and pandas write them so; each file counts from 1, so they repeat in the table."""
+    for name, rows in ROWS.items():
+        lines = [f"{number};{row}" for number, row in enumerate((20 * rows).splitlines())]
+        Path(f"{name}.csv").write_text("\n".join([";age;dose;ill", *lines, ""]), "utf-8")
+    assert main(["init", *given("bonn.csv", "kiel.csv"), *OPTIONS]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 features" in said
+    assert "left out: a column without a heading" in said
+    assert "hint: a column has no heading and is left out: R and pandas write row numbers so" in said
+    assert "repeats" not in said
+    with joined_sites([Path("bonn.csv"), Path("kiel.csv")], "sites") as table:
+        assert table.names[0] == ""
 
 
 @pytest.mark.parametrize(

@@ -294,12 +294,12 @@ def test_a_person_brings_one_row_to_a_step() -> None:
 def test_a_record_is_told_with_how_many_a_device_has_and_who_is_protected_less() -> None:
     spec = {"privacy": {"clip": {"kind": "example"}}}
     first, second = unit_sentences(spec, "record", "site", "287 or 288")
-    assert first == "A record is one example. Its site sees it. A site has 287 or 288 records."
+    assert first == "A record is one example, which its own site has. A site has 287 or 288 records."
     assert second == (
         "Somebody with several records is protected less, and a site as a whole, with all its data, has no "
         "finite ε."
     )
-    assert unit_sentences(spec, "record", "site")[0] == "A record is one example. Its site sees it."
+    assert unit_sentences(spec, "record", "site")[0] == "A record is one example, which its own site has."
 
 
 def test_the_draw_of_records_that_epsilon_rests_on_is_told() -> None:

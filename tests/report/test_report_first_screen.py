@@ -278,7 +278,7 @@ def test_what_a_row_is_stands_where_records_are_told_of(run_folder: Make) -> Non
     privacy = star() | {"guarantees": rows}
     page = page_of(run_folder("rows", spec, privacy=privacy))
     assert "The largest ε of a record, which is a patient (δ = 1e-5), towards" in first_of(page)
-    assert "A record is a patient. Its" in first_of(page)
+    assert "A record is one row (a patient), which its own device has." in first_of(page)
     assert "Energy and time to transmit are shown" not in page
 
 

@@ -261,6 +261,19 @@ def test_a_column_that_is_left_out_is_not_said_to_be_infinite_for_all(run_folder
     assert "∞ for every class" not in page
 
 
+def test_the_device_with_the_largest_epsilon_is_named_where_its_class_has_several(run_folder: Make) -> None:
+    moves = {"trace": [[2, 0, 1], [3, 0, 2], [2, 6, 0], [3, 7, 0]]}
+    spec = quickstart_spec(
+        topology={"kind": "tree", "edges": 3, "devices_per_edge": 3, "moves": moves},
+        training={"rounds": 4, "local_steps": 1, "batch_size": 4, "learning_rate": 0.1},
+        trust={"trusted_edges": [0]},
+    )  # fmt: skip
+    values = {0: 2.0, 1: 9.0, 2: 4.0, 3: 1.0, 6: 2.5, 7: 3.0}
+    rows = rows_of(*((f"device:{device}", "cloud", value, 1) for device, value in values.items()))
+    first = first_of(shown(run_folder("m", spec, privacy=rows)))
+    assert "Towards the cloud at δ = 1e-5 ε is from 1 to 9; the largest is that of device 1." in first
+
+
 def test_a_single_point_is_a_sentence_not_a_plot(run_folder: Make) -> None:
     frame = metrics(5, every=5)
     page = shown(run_folder("one", frame=frame))

@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from statements import SPEC, Text, made, page_of
+from statements import SPEC, Text, made, page_of, words_of
 
 import sfumato as sf
 from sfumato.cli import main
+from sfumato.findings import warn_of_unscaled_columns
 from sfumato.report.statement.content import PlayedRun
 from sfumato.report.statement.why import RULES
+from sfumato.report.statement.words import two_values
 from sfumato.rounding import certainty, upper_bound
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +43,45 @@ def test_of_a_plan(tmp_path, capsys):
     assert "script" not in text.tags
     assert "hospitals" in text.words
     assert "δ = 1e-5" in text.words
+
+
+def test_devices_that_are_under_trusted_and_untrusted_edges_count_towards_both():
+    moves = {"trace": [[2, 3, 0]]}  # device 3 leaves edge 1, which is trusted, for edge 0, which is not
+    found = made(sf.load_spec(SPEC | {"topology": SPEC["topology"] | {"moves": moves}}))
+    own = [row for row in found.privacy.guarantees if row.relation.kind == "own-edge"]
+    assert {row.trusted for row in own if row.unit == "device:3"} == {True, False}
+    words, still = words_of(found), words_of(made(sf.load_spec(SPEC)))
+    assert "do not count them" not in words + still
+    assert "3 of 9 devices send their updates without noise, in some rounds or in all, to an" in words
+    assert "3 of 9 devices send their updates without noise, to an" not in still
+    assert "3 of 9 devices send their updates without noise to an aggregator that they trust." in still
+    for said in (words, still):
+        assert "Towards all others these devices count in the other rows." in said
+
+
+def test_an_edge_is_told_from_those_that_are_trusted():
+    some, nobody = (
+        words_of(made(sf.load_spec(SPEC | {"trust": {"trusted_edges": edges}}))) for edges in ([1], [])
+    )
+    assert "The device's own edge (where it is not trusted)" in some
+    assert "The cloud (where it is not trusted)" not in some
+    assert "where it is not trusted" not in nobody
+
+
+def test_labels_are_of_rows_and_not_of_persons_or_devices_with_several():
+    assert two_values("record", ["no", "yes"], "ill") == "“ill” is no or yes"
+    assert two_values("person", ["no", "yes"], "ill") == "such as ill or not ill"
+    assert two_values("device", ["no", "yes"], "ill") == "such as with or without a certain row"
+    of_device = words_of(replace(made(sf.load_spec(SPEC)), labels=("no", "yes")))
+    assert "no or yes" not in of_device
+
+
+def test_advice_to_whoever_trains_is_not_for_auditors():
+    """A feature without a range is no news about privacy; the run and its report say it."""
+    plan, scale = made(sf.load_spec(SPEC)), str(warn_of_unscaled_columns(["age"], {}))
+    found = replace(plan, privacy=replace(plan.privacy, findings=("δ is large", scale)))
+    assert found.findings == ("δ is large",)
+    assert "data.scale" not in words_of(found)
 
 
 def test_a_statement_of_something_else_is_left_as_it_is(tmp_path, capsys, monkeypatch):

@@ -236,6 +236,7 @@ def test_what_must_stay_secret_and_what_no_figure_covers():
     assert "Which rows were drawn stays secret." in words  # every site takes part in every round
     assert "ledger.json" not in words
     assert "Other trainings on the same data, also those by which settings were chosen" in words
+    assert "the option --baseline adds to a run, is ∞: give its model to nobody" in words
     most = max(row.epsilon for row in found.privacy.guarantees)
     three = upper_bound((1 + math.exp(most) + math.exp(2 * most)) * 1e-5, 2)
     assert f"that of somebody with 3 is at most {upper_bound(3 * most)} at δ = {three}." in words
@@ -328,17 +329,18 @@ def test_the_yardstick_says_where_the_run_lies(value, said):
     ("unit", "whose"), [("device", "examples"), ("record", "records"), ("person", "rows, of other persons")]
 )
 def test_rows_to_test_on_are_told_of_in_short(unit, whose):
-    tested, exactly = "The model is tested on", "are used exactly, and nothing protects them."
+    tested = "The model is tested on"
+    exactly = "scores on them are measured without noise, and nothing protects them."
     of_many = rows_to_test_on(unit, 1360, None, set_aside=False)
-    assert of_many == f"{tested} 1,360 further {whose}: they {exactly}"
-    assert rows_to_test_on(unit, 0, None, set_aside=True) == f"{tested} further {whose}: they {exactly}"
+    assert of_many == f"{tested} 1,360 further {whose}: {exactly}"
+    assert rows_to_test_on(unit, 0, None, set_aside=True) == f"{tested} further {whose}: {exactly}"
     assert rows_to_test_on(unit, 0, None, set_aside=False) == ""
-    of_persons = f"{tested} 16 further persons: their rows {exactly}"
+    of_persons = f"{tested} 16 further persons: {exactly}".replace("them are", "their rows are")
     assert (rows_to_test_on(unit, 55, 16, set_aside=True) == of_persons) == (unit == "person")
     found = replace(made(sf.load_spec(RECORDS)), tested=360)
-    assert f"{tested} 360 further records: they {exactly}" in found.subject
+    assert f"{tested} 360 further records: {exactly}" in found.subject
     table = {**found.spec, "data": {**found.spec["data"], "label_column": "ill"}}  # a tenth by default
-    assert f"{tested} further records: they {exactly}" in replace(found, spec=table, tested=0).subject
+    assert f"{tested} further records: {exactly}" in replace(found, spec=table, tested=0).subject
     assert tested not in made(sf.load_spec(RECORDS)).subject
 
 
@@ -361,7 +363,7 @@ def test_no_page_tells_where_the_data_lie_or_names_keys_of_files():
 def test_what_is_kept_secret_is_what_there_is():
     """A simulation has a seed and no keys, so nothing is drawn in secret."""
     simulated = of_draws("simulated", parties=False).why
-    assert "In this run it did not: every draw follows from the seed" in simulated
+    assert "In this run it is no secret: every draw follows from the seed" in simulated
     assert "Keep secret" not in simulated
     both = of_draws("deployed", parties=True)
     assert both.what == "Who and which rows were drawn stays secret."

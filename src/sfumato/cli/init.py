@@ -117,11 +117,13 @@ def init(
 
 def _init_from_files(name: str | None, files: list[Path], options: dict[str, Any]) -> None:
     """`_init_from_table` of several files, one a site, put together."""
-    from sfumato.new_spec.joined_files import SITE, joined_sites
+    from sfumato.new_spec.joined_files import SITE, joined_path, joined_sites
+    from sfumato.new_spec.written_spec import refuse_existing
 
     for option in ("site", "sites"):
         if options[option] is not None:
             raise SpecError(Argument(option), options[option], "must be left out: each file is a site")
+    refuse_existing(joined_path(name).with_suffix(".yaml"))
     with joined_sites(files, name) as table:
         print(f"{table.path}: {len(files)} files put together; the column {SITE} has their names")
         _init_from_table(name, table, options | {"site": SITE})

@@ -47,7 +47,7 @@ def refuse_divided(
     raise DataError(
         f"{name}: person {str(persons[one])!r} has rows at two {what}s, {str(parts[one])!r} (row {one + 1:,})"
         f" and {str(parts[other])!r} (row {other + 1:,}): with privacy.unit: person all rows of one must be "
-        f"at one {what}; move them, or leave some out"
+        f"at one {what}; move them, leave some out, or call the person by two names (two persons to ε)"
     )
 
 

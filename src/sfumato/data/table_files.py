@@ -158,7 +158,10 @@ def column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
     """
     twice = [column for column in schema.names if schema.names.count(column) > 1]
     if twice:
-        raise DataError(f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own")
+        raise DataError(
+            f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own, in "
+            "the first line of a CSV file"
+        )
     return {field.name: field.type for field in schema}
 
 

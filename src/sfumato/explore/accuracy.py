@@ -138,8 +138,9 @@ def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
 def first_accuracy(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> tuple[str, str, str]:
     """Title and text of the page's first accuracy, and a sentence on how that run differs from the setting.
 
-    It is the mean over finished runs of the setting, then without a sentence; else that of the nearest run.
-    Three empty texts where no run has the same data, model and network.
+    It is the mean over finished runs of the setting, then without a sentence. Without such a run only the
+    sentence, with the accuracy of the nearest run; three empty texts where no run has the same data, model
+    and network.
     """
     near = _nearest_first(accounted, runs)
     same = [one.run for one in near if not one.different]
@@ -147,10 +148,10 @@ def first_accuracy(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> 
         return "accuracy, measured", text.percent(_mean_over_seeds(same).value), ""
     if not near:
         return "", "", ""
-    differs = (
-        f"No finished run has this setting. The nearest differs in {_differences_phrase(near[0].different)}."
-    )
-    return "accuracy of the nearest run", text.percent(near[0].run.accuracy), differs
+    other = text.percent(near[0].run.accuracy)
+    differs = _differences_phrase(near[0].different)
+    said = f"No finished run has this setting. The nearest, with accuracy {other}, differs in {differs}."
+    return "", "", said
 
 
 def _nearest_first(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[NearRun]:

@@ -57,7 +57,7 @@ class InputControl:
 PARTICIPATION = {
     "all": "everybody, in every round",
     "poisson": "each by chance, independently (with probability ½ until you set it)",
-    "fixed": "a fixed number, without replacement (half of the smallest edge or group, until you set it)",
+    "fixed": "a fixed number, without replacement (half of the fewest to draw from, until you set it)",
 }
 NAMES = ("noise", "edges", "devices", "rounds", "rate", "count", "batch")
 CHOICES = ("placement", "data")
@@ -175,7 +175,8 @@ def _training_controls(spec: Spec) -> Iterator[InputControl]:
         most = max(2.0, 10.0 ** math.ceil(math.log10(max(part.count, 2))))
         yield InputControl("count", "training.participation.count", label, part.count, 1, most, whole=True)
     if isinstance(training.batch_size, int):
-        label, size = "examples in a batch", training.batch_size
+        what = "persons" if spec.privacy.unit == "person" else "examples"
+        label, size = f"{what} in a batch", training.batch_size
         yield InputControl("batch", "training.batch_size", label, size, 1, 1000, whole=True)
 
 

@@ -19,8 +19,8 @@ from sfumato.explore.controls import (
 from sfumato.explore.edited_spec import EditedSpec, with_name_suffix
 from sfumato.explore.trust import trusted_names, why_trust_is_fixed, with_trust_toggled, with_trusted
 from sfumato.planning import plan
-from sfumato.report.formatting import join_names, number, title
-from sfumato.report.results.network import towards_in_words
+from sfumato.report.formatting import join_names, number, sentence, title
+from sfumato.report.results.network import parties_in_words, towards_in_words
 from sfumato.spec.words_of_keys import key_in_words
 
 TRUST, COALITION, UNIT = "trust", "coalition", "unit"
@@ -161,8 +161,11 @@ def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
     )
     said = (
         f"Planned: the least noise that keeps {met}. This setting is now the planned one: a noise multiplier "
-        "for each party, in place of the noise it had. Undo the last change returns to that."
+        "for each party, in place of the noise it had. Undo the last change returns to that. To get its "
+        "figures in a terminal, download it."
     )
+    notes = [sentence(parties_in_words(note)) for note in found.notes]
+    said = " ".join([said, *notes])
     return EditResult(done, choices_of(done), done=said)
 
 

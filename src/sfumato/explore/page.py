@@ -305,12 +305,11 @@ def accuracy(name: str, value: str, differs: str) -> list[Any]:
     """The first accuracy of a setting as a tile, and the sentence on how its run differs; see
     `first_accuracy`.
 
-    Without a value, a sentence that there is none.
+    Without a value only the sentence, or one that nothing is known.
     """
     if not name:
-        return [html.P(_NO_ACCURACY, className="facts")]
-    said = [html.P(differs, className="facts")] if differs else []
-    return [html.Dl(tiles([(name, value)]), className="tiles"), *said]
+        return [html.P(differs or _NO_ACCURACY, className="facts")]
+    return [html.Dl(tiles([(name, value)]), className="tiles")]
 
 
 def notice(sentences: Sequence[str]) -> list[Any]:

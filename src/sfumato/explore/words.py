@@ -9,6 +9,7 @@ from sfumato.errors import SpecError
 from sfumato.explore.accounted_setting import AccountedSetting
 from sfumato.explore.compared import ABSENT, differing_pairs
 from sfumato.explore.trust import aggregators
+from sfumato.network.tree import Tree
 from sfumato.planning.costs import TrainingCost
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.records import AS_REPLACED
@@ -62,23 +63,25 @@ def what_tiles_show(accounted: AccountedSetting) -> str:
 
 
 def what_epsilon_means(accounted: AccountedSetting) -> str:
-    """A sentence on what the largest finite ε towards the cloud, or else the public, means; else ""."""
+    """A sentence on what the largest finite ε towards the cloud and the public means; "" without one."""
     rows = of_main_unit(accounted.report.guarantees)
-    for observer in ("cloud", "public"):
-        finite = [row for row in rows if row.relation.kind == observer and row.epsilon < math.inf]
-        if finite:
-            worst = max(finite, key=lambda row: row.epsilon)
-            return epsilon_in_words(worst.unit_kind, worst.epsilon)
-    return ""
+    far = (row for row in rows if row.relation.kind in ("cloud", "public"))
+    worst = max((row for row in far if row.epsilon < math.inf), key=lambda row: row.epsilon, default=None)
+    return "" if worst is None else epsilon_in_words(worst.unit_kind, worst.epsilon)
 
 
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
-    """What a setting costs, as pairs (name, value) of texts: trusting devices, energy, delay and bytes."""
+    """What a setting costs, as pairs (name, value) of texts: trusting devices, energy, delay and bytes.
+
+    A star has no edges that devices could trust.
+    """
     grouped = accounted.network.family is not None and accounted.network.family.devices_observe
     plan = accounted.report.plan
     raw = str(RawDevices(plan.raw_to_trusted_edge, plan.parties.device_count))
     who, whom = ("Workers", "master") if grouped else ("Devices", "edge")
-    rows = [(f"{who} that send raw updates to a trusted {whom}", raw)]
+    shape = accounted.network.shape
+    star = isinstance(shape, Tree) and shape.depth == 1
+    rows = [] if star else [(f"{who} that send raw updates to a trusted {whom}", raw)]
     cost = accounted.cost
     if isinstance(cost, str):
         return [*rows, ("Costs", f"not known before a run: {cost}")]
@@ -145,7 +148,7 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
     )
     said = f"{unit} towards {text.join_names(observers.split(','), 12)}: {epsilon_phrase(row.epsilon)}."
     if row.epsilon == math.inf:
-        return f"{said} {text.sentence(row.why)}"
+        return f"{said} {text.sentence(parties_in_words(accounted.network.titled(row.why)))}"
     one = row.releases == 1
     counted = f"{'depends' if one else 'depend'} on its data and {'is' if one else 'are'} counted"
     many = text.how_many(row.releases, "noised message")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from sfumato.arguments import Argument
+from sfumato.data.tables import WITHOUT_TEXTS
 from sfumato.errors import DataError, SpecError
 from sfumato.new_spec.table import OwnTable
 from sfumato.spec.other_words import value_hint, word_hint
@@ -60,10 +61,10 @@ class Decisions:
     def features(self, table: OwnTable) -> tuple[str, ...]:
         """A tuple of the names of the model's input columns: columns of numbers that mean nothing else.
 
-        Left out are the columns of labels, sites, persons and identifiers.
+        Left out are the columns of labels, sites, persons and identifiers, and one without a heading.
         """
         others = {self.label, self.site, self.person, *self.ids}
-        return tuple(name for name in table.numeric if name not in others)
+        return tuple(name for name in table.numeric if name.strip() and name not in others)
 
 
 def check_decisions(decisions: Decisions, table: OwnTable) -> None:
@@ -96,6 +97,8 @@ def check_decisions(decisions: Decisions, table: OwnTable) -> None:
                     "holds text: numbers with decimal commas, in a file with commas between columns (save it "
                     "with semicolons between columns, or with points in numbers)"
                 )
+            elif (found := table.text_among_numbers(name)) is not None:
+                why = f"row {found[0] + 1:,} has {found[1]!r} among its numbers ({WITHOUT_TEXTS})"
             raise SpecError(Argument("scale"), name, f"{why}: only features are scaled")
     _check_gaps((decisions.label, *features), table)
     _check_labels(decisions.label, table)

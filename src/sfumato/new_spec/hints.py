@@ -66,7 +66,7 @@ def _of_persons(decisions: Decisions, table: OwnTable) -> Iterator[str]:
     if decisions.protect != "record":
         return
     others = (decisions.label, decisions.site)
-    columns = [name for name in table.names if name not in others]
+    columns = [name for name in table.names if name.strip() and name not in others]
     found = [
         name
         for name in columns
@@ -101,9 +101,14 @@ def _of_ranges(decisions: Decisions, table: OwnTable) -> Iterator[str]:
 
 
 def _of_identifiers(decisions: Decisions, table: OwnTable) -> Iterator[str]:
-    """A feature of whole numbers that are all different."""
+    """A feature of whole numbers that are all different, or of one value."""
     for name in decisions.features(table):
         rows, values = table.rows_and_values(name)
+        if values == 1:
+            yield (
+                f"every row has the same {name}, which is a feature: nothing can be learned from it; to "
+                f"leave it out: {Argument('id', name)}"
+            )
         if name in table.whole and values == rows > _FEW_ROWS:
             yield (
                 f"every row has another {name}, which is a feature: identifiers are so, and a model learns "
@@ -171,6 +176,11 @@ def _of_the_file(decisions: Decisions, table: OwnTable) -> Iterator[str]:
         comma = ", numbers have decimal commas" if table.csv.decimal == "," else ""
         written = "data.separator and data.decimal say so" if comma else "data.separator says so"
         yield f"columns are separated by {sign}{comma}: {written}"
+    if any(not name.strip() for name in table.names):
+        yield (
+            "a column has no heading and is left out: R and pandas write row numbers so; to learn from it, "
+            "give it a heading in the file"
+        )
     others = {decisions.label, decisions.site, decisions.person, *decisions.ids}
     swapped = [name for name in table.texts if name not in others and table.has_decimal_commas(name)]
     if swapped:

@@ -40,7 +40,7 @@ def joined_sites(files: Sequence[Path], name: str | None) -> Iterator[OwnTable]:
     for table in tables:
         _check_alike(table, first)
     text = _joined(tables, _site_names(files))
-    path = Path(f"{(name or 'sites').removesuffix('.yaml')}.csv")
+    path = joined_path(name)
     there = path.exists()
     if there and path.read_bytes() != text.encode("utf-8"):
         raise SpecError(_CSV, str(path), "exists, and the files would be put together there: give a NAME")
@@ -53,6 +53,11 @@ def joined_sites(files: Sequence[Path], name: str | None) -> Iterator[OwnTable]:
         if not there:
             path.unlink(missing_ok=True)
         raise
+
+
+def joined_path(name: str | None) -> Path:
+    """Where the table of several files is written. ``name``: of the spec; ``None``: ``sites``."""
+    return Path(f"{(name or 'sites').removesuffix('.yaml')}.csv")
 
 
 def _check_alike(table: OwnTable, first: OwnTable) -> None:

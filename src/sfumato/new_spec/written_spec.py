@@ -31,12 +31,7 @@ def write_checked_spec(path: Path, decisions: Decisions, table: OwnTable) -> Pri
         SpecError: the spec is refused, or the file exists or cannot be written.
         DataError: a row lacks a label, a site or a feature.
     """
-    if path.exists():
-        raise SpecError(
-            str(path),
-            None,
-            "exists already: change it by hand, or delete it, or give another name first: sfumato init NAME",
-        )
+    refuse_existing(path)
     text = spec_text(path.stem, decisions, table)
     spec = load_spec(yaml.safe_load(text))
     report = account(spec)
@@ -47,6 +42,16 @@ def write_checked_spec(path: Path, decisions: Decisions, table: OwnTable) -> Pri
     except OSError as error:
         raise SpecError(str(path), None, f"cannot be written: {error.strerror}") from None
     return report
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise a `SpecError` if there is a file at ``path`` already, where the new spec would be."""
+    if path.exists():
+        raise SpecError(
+            str(path),
+            None,
+            "exists already: change it by hand, or delete it, or give another name first: sfumato init NAME",
+        )
 
 
 def _read_every_row(spec: Spec) -> None:
@@ -65,12 +70,15 @@ def table_summary(path: Path, decisions: Decisions, table: OwnTable) -> Iterator
         sites = f"{len(names)} sites ({what}: {listed}{', ...' if len(names) > 10 else ''})"
     features = decisions.features(table)
     labels = table.labels(decisions.label)
-    predicted = "a number" if is_regression(decisions.label, table) else f"one of {', '.join(labels[:10])}"
+    more = f", ... ({len(labels)} values)" if len(labels) > 10 else ""
+    classes = f"one of {', '.join(labels[:10])}{more}"
+    predicted = "a number" if is_regression(decisions.label, table) else classes
     yield f"{path}: {sites}; {len(features)} features; {decisions.label} is predicted: {predicted}"
     left = [f"{decisions.person} (whose row it is)"] if decisions.person is not None else []
-    left += [f"{name} (identifier)" for name in decisions.ids]
+    left += [f"{name} (identifier)" for name in decisions.ids if name.strip()]
     others = {decisions.label, decisions.site, decisions.person, *decisions.ids, *features}
-    left += [f"{name} (no numbers)" for name in table.names if name not in others]
+    left += [f"{name} (no numbers)" for name in table.names if name.strip() and name not in others]
+    left += ["a column without a heading" for name in table.names if not name.strip()]
     if left:
         yield f"left out: {', '.join(left)}"
 

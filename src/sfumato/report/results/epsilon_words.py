@@ -85,7 +85,7 @@ def unit_sentences(spec: Mapping[str, Any], kind: str, place: str, held: str = "
     whole = "has no finite ε" if clip_kind_of(spec) == "example" else "is not accounted for"
     if kind == "record":
         many = f" A {place} has {held} records." if held else ""
-        what = f"A record is {row or 'one example'}. Its {place} sees it.{many}"
+        what = f"A record is one {f'row ({row})' if row else 'example'}, which its own {place} has.{many}"
         less = "Somebody with several records is protected less, and"
     else:
         rows = f"all rows{f' ({row} each)' if row else ''} with one value of {column or 'a column'}"

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import epsilon, join_names, number, sentence, span, title, whole
 from sfumato.report.results.dp_ogl_plus import protocol_warnings
 from sfumato.report.results.epsilon_words import (
@@ -16,6 +17,7 @@ from sfumato.report.results.epsilon_words import (
 )
 from sfumato.report.results.held import held_in_run
 from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.network import Network, parties_in_words
 from sfumato.report.results.observer_labels import Row
 from sfumato.report.results.series import Series
 from sfumato.report.results.summary import (
@@ -126,7 +128,9 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
         whom = _everybody(series, kind) if alike else f"the {observer}"
         having = f", of those {kind}s that have a guarantee," if len(finite) < len(rows) else ""
         ranged = range_sentence(finite, f" towards the {observer}{having}")
-        by_class = _towards_classes(matrix, kind, observer, at) if len(series.runs) == 1 else []
+        by_class = (
+            _towards_classes(series.network, matrix, kind, observer, at) if len(series.runs) == 1 else []
+        )
         largest = f"Towards {whom} no {kind}{others} exceeds ε = {epsilon(most)}{at}."
         return [
             *(by_class or [largest, *ranged]),
@@ -176,33 +180,39 @@ def _everybody(series: Series, kind: str) -> str:
     return f"anybody but its own {series.network.device_word}"
 
 
-def _towards_classes(matrix: Matrix, kind: str, observer: str, at: str) -> list[str]:
+def _towards_classes(network: Network, matrix: Matrix, kind: str, observer: str, at: str) -> list[str]:
     """One sentence with the least and the largest ε of every class of units towards the cloud or the public.
 
-    Of many classes only the least and the largest of all. Those without a guarantee are left out. []
-    where ε hardly differs, and for classes of named sites. ``at``: text with δ.
+    Of many classes only the least and the largest of all; of a class whose ε differ, the device with the
+    largest. Those without a guarantee are left out. [] where ε hardly differs, and for classes of named
+    sites. ``at``: text with δ.
     """
-    found, bare = list[tuple[float, float, Row]](), False
+    found, bare = list[tuple[float, float, Row, Guarantee]](), False
     for (row, column), cell in sorted(matrix.cells.items()):
         if matrix.columns[column].kind == observer and cell.guarantees[0].unit_kind == kind:
             if any(one.sites for one in cell.guarantees):
                 return []
             bare = bare or cell.epsilon == math.inf
             if cell.epsilon < math.inf:
-                found.append((min(map(least_epsilon, cell.guarantees)), cell.epsilon, matrix.rows[row]))
-    values = [largest for _, largest, _ in found]
+                least = min(map(least_epsilon, cell.guarantees))
+                worst = max(cell.guarantees, key=lambda one: one.epsilon)
+                found.append((least, cell.epsilon, matrix.rows[row], worst))
+    values = [largest for _, largest, *_ in found]
     if len(values) < 2 or max(values) < SPREAD * min(values):
         return []
     if len(found) > _MOST_CLASSES:
         having = ", where there is a guarantee," if bare else ""
         least = min(one[0] for one in found)
-        own_least, most, worst = max(found, key=lambda one: one[1])
-        of = "" if epsilon(own_least) == epsilon(most) else "some of "
-        whose, ends = f"{of}{worst.title}{_in_brackets(worst.detail, observer)}", span([least, most], epsilon)
+        own_least, most, of_class, of_pair = max(found, key=lambda one: one[1])
+        alike = epsilon(own_least) == epsilon(most)
+        whose = f"{'' if alike else 'some of '}{of_class.title}{_in_brackets(of_class.detail, observer)}"
+        if not alike and kind == "device" and of_pair.stands_for == 1:
+            whose = parties_in_words(network.titled(of_pair.unit))
+        ends = span([least, most], epsilon)
         return [f"Towards the {observer}{at} ε is{having} from {ends}; the largest is that of {whose}."]
     each = [
         f"ε = {span([least, most], epsilon)} for {of_class.title}{_in_brackets(of_class.detail, observer)}"
-        for least, most, of_class in found
+        for least, most, of_class, _ in found
     ]
     return [f"Towards the {observer}{at}: {join_names(each)}."]
 

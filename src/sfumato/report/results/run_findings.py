@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -49,6 +50,7 @@ class RunFindings(NamedTuple):
             clip_norm=clip_of(run.spec_dict).get("norm"),
             lost_sums=run.ledger["realised"].get("lost_sums") if with_faults else None,
             test_labels=test_labels,
+            auc=last_measured(run.metrics["auc"]) if "auc" in run.metrics else math.nan,
         )
         told = [(finding.kind == _LEARNED, network.titled(finding.text)) for finding in after]
         return cls(

@@ -16,10 +16,11 @@ ATTACKER = (
     "public setting."
 )
 _RELEASED = (
-    "Losses, accuracies, shares of clipped messages and energies in the metrics, and counts of labels of the "
-    "test examples. They are measured on data, exactly, for whoever runs the training.",
+    "What the metrics hold, such as losses, accuracies and shares of what was clipped, and counts of labels "
+    "of the test examples. They are measured on data, exactly, for whoever runs the training.",
     "The presence of a device on the network, and timing.",
-    "Other trainings on the same data, also those by which settings were chosen: their ε add up.",
+    "Other trainings on the same data, also those by which settings were chosen: their ε add up. That of a "
+    "training without noise, which the option --baseline adds to a run, is ∞: give its model to nobody.",
     "Files of the run. They hold the SHA-256 of the data, model.pt too: whoever knows all other rows can "
     "hash a guess of the last one and compare. So this statement has no hash of data or of a file that "
     "follows from data, and where a model may be given away, give its weights, not the file.",
@@ -104,8 +105,8 @@ def of_draws(played: Played, *, parties: bool) -> Assumed:
     if played == "simulated":
         return Assumed(
             what,
-            f"{more} In this run it did not: every draw follows from the seed, which is in spec.yaml, and "
-            "which others can guess or try.",
+            f"{more} In this run it is no secret: every draw follows from the seed, which is in "
+            "spec.yaml, and which others can guess or try.",
         )
     kept = []
     if played != "not yet":

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from sfumato.findings import without_scales
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.formatting import sentence, unit_of
@@ -123,7 +124,9 @@ class Statement:
 
     def observer(self, row: Guarantee) -> str:
         """The observer of ``row``, a guarantee, in words."""
-        return words.observer_phrase(row, self.peer, self.place)
+        who = words.observer_phrase(row, self.peer, self.place)
+        alike = row.unit_kind, row.relation.words
+        return f"{who} (where it is not trusted)" if alike in self._trusted and not row.trusted else who
 
     @property
     def subject(self) -> str:
@@ -170,10 +173,8 @@ class Statement:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Warnings about the spec or the run, a tuple of texts; one about its protocol, if any, comes
-        first.
-        """
-        return (*protocol_warnings(self.spec), *self.privacy.findings)
+        """Warnings about the spec or the run, a tuple of texts, that on its protocol first; none on scales."""
+        return (*protocol_warnings(self.spec), *without_scales(self.privacy.findings))
 
     @cached_property
     def units(self) -> dict[str, str]:
@@ -269,6 +270,13 @@ class Statement:
         return f"{unit_of(replace(worst, unit=titled(worst.unit)))} towards {titled(worst.observer)}"
 
     @cached_property
+    def _trusted(self) -> frozenset[tuple[str, str]]:
+        """Kinds of units and relations of observers that some of these units trust."""
+        return frozenset(
+            (row.unit_kind, row.relation.words) for row in self.privacy.guarantees if row.trusted
+        )
+
+    @cached_property
     def sites(self) -> tuple[SiteEpsilons, ...]:
         """The largest ε at each named site, the site with the largest first."""
         found: dict[tuple[str, str], dict[str, float]] = {}
@@ -325,11 +333,6 @@ class Statement:
     def trusted_add_noise(self) -> str:
         """A sentence on whether trusted parties add noise to what they send on; "" where there are none."""
         return noise_of_trusted(self.network)
-
-    @property
-    def moves(self) -> bool:
-        """Whether devices move from edge to edge."""
-        return bool(self.spec["topology"].get("moves") or {})
 
     def to_dict(self) -> dict[str, Any]:
         """The whole statement as a JSON object."""

@@ -34,9 +34,11 @@ def learned_html(statement: Statement, delta: str) -> str:
     parts = [_gains_html(statement, one, delta) for one in statement.promises]
     who = observers_explained([row.worst for row in rows], statement.place)
     raw = statement.privacy.raw_to_trusted_edge
+    changes = any(statement.spec["topology"].get(key) for key in ("moves", "eras"))
+    at_times = ", in some rounds or in all," if changes or len(statement.trust_by_round) > 1 else ""
     beside = [
-        f"{raw} devices send their updates without noise to an aggregator that they trust. These have a row "
-        "of their own (∞); the other rows about edges do not count them."
+        f"{raw} devices send their updates without noise{at_times} to an aggregator that they trust. Towards "
+        "that one ε is ∞, in a row of its own. Towards all others these devices count in the other rows."
     ]
     said = text.paragraphs([ATTACKER, " ".join(who), *(beside if raw else ())])
     return "".join([*parts, said, _sites_html(statement, delta)])
@@ -66,7 +68,7 @@ def _gains_html(statement: Statement, promise: Promise, delta: str) -> str:
     rows[:0] = [(text.title(who), "–", *["has the data"] * (len(heads) - 2)) for who in having if who]
     caption = f"How sure an observer can become about one {unit}, at most (δ = {delta}), rounded up"
     table = text.html_table(heads, rows, caption=caption, numeric=range(1, len(heads)), stacked=True)
-    values = two_values(statement.labels, statement.spec["data"].get("label_column"))
+    values = two_values(promise.kind, statement.labels, statement.spec["data"].get("label_column"))
     return table + text.paragraphs([_how_to_read(promise, values), *_with_delta(statement, promise, found)])
 
 

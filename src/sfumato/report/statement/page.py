@@ -156,7 +156,7 @@ def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, de
     ]
     if promise.relation != "replace":
         contents = between_contents(value, statement.privacy.delta, promise.relation)
-        values = two_values(statement.labels, statement.spec["data"].get("label_column"))
+        values = two_values(promise.kind, statement.labels, statement.spec["data"].get("label_column"))
         guess = f"guess of 50 : 50 on {question('replace', promise.kind)} ({values})"
         said.append(
             f"For a {guess} there is no limit."
@@ -327,7 +327,7 @@ def _trusted_sentences(statement: Statement) -> list[str]:
     else:
         declared = "Declared as trusted with raw updates of the devices under them:"
         said = [f"{declared} {', '.join(statement.trusted)}. {statement.trusted_add_noise}"]
-    return [*said, *(moving if statement.moves else ())]
+    return [*said, *(moving if statement.spec["topology"].get("moves") else ())]
 
 
 def _versions_html(statement: Statement) -> str:

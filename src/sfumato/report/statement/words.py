@@ -26,7 +26,7 @@ RELATIONS = {
     "zero-out": (
         "The compared worlds differ in this: in one the unit contributes what it has, in the other "
         "everything that it contributes is zero. It takes part and counts as before in both. Numbers of "
-        "devices, and of examples or persons, weights and schedules are public."
+        "parties, of examples and of persons, weights and schedules are public."
     ),
     "remove": (
         "The compared worlds differ in this: in one the device is there, in the other it is not, and its "
@@ -83,15 +83,22 @@ def question(relation: str, unit: str) -> str:
     return _QUESTIONS[relation].format(unit=unit)
 
 
-def two_values(labels: Sequence[str], column: str | Sequence[str] | None = None) -> str:
-    """Two values that a unit may have, as an example: the ``labels`` where these are two.
+def two_values(kind: str, labels: Sequence[str], column: str | Sequence[str] | None = None) -> str:
+    """Two values that a unit may have, as an example: of a record the ``labels`` where these are two.
 
-    ``column``: of the table, that holds the labels, or several; ``None`` where the data are no table.
+    A person or device may have several rows, each with a label of its own.
 
-    >>> two_values(["no", "yes"], "ill")
+    Args:
+        kind: device, record or person.
+        labels: of the test examples; empty where they are not known.
+        column: of the table, that holds the labels, or several; ``None`` where the data are no table.
+
+    >>> two_values("record", ["no", "yes"], "ill")
     '“ill” is no or yes'
     """
-    if len(labels) != 2:
+    if kind == "device":
+        return "such as with or without a certain row"
+    if kind == "person" or len(labels) != 2:
         return "such as ill or not ill"
     of_column = f"“{column}” is " if isinstance(column, str) else ""
     return f"{of_column}{labels[0]} or {labels[1]}"
@@ -196,13 +203,14 @@ def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bo
     """
     if not count and not set_aside:
         return ""
-    exactly = "used exactly, and nothing protects them."
+    exactly = "measured without noise, and nothing protects them."
     if unit == "person" and persons:
-        return f"The model is tested on {text.how_many(persons, 'further person')}: their rows are {exactly}"
+        whom = text.how_many(persons, "further person")
+        return f"The model is tested on {whom}: scores on their rows are {exactly}"
     name = f"further {_TESTED.get(unit, 'record')}"
     what = text.how_many(count, name) if count else text.pluralise(name)
     of = ", of other persons" if unit == "person" else ""
-    return f"The model is tested on {what}{of}: they are {exactly}"
+    return f"The model is tested on {what}{of}: scores on them are {exactly}"
 
 
 def _where_data_are(played: Played, count: int, place: str) -> str:
@@ -377,6 +385,6 @@ def observers_explained(rows: Sequence[Guarantee], place: str) -> list[str]:
         "An edge or master elsewhere is above others; it receives what is sent down to it.": (
             "other-edge" in kinds
         ),
-        f"Another {place} takes part as well and receives models to go on from.": others,
+        f"Another {place} takes part as well: it receives models and trains on from them.": others,
     }
     return [sentence for sentence, is_there in said.items() if is_there]

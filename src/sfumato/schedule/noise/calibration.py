@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from sfumato.schedule.groups import GroupPlan
 
 _EXACT_TOLERANCE = 1e-6  # of factors that are no roots
+_ALL_TRUST = (
+    "is trusted with raw updates, so no noise gives it an epsilon: trust it no longer, or state the target "
+    f"towards others ({FOR})"
+)
 Told = tuple[str, ...]
 
 
@@ -122,7 +126,7 @@ def _factors_of_leaves(
         here = declared.leaves_like(tree.leaf_of(charge.device))
         needed[here] = np.fmax(needed[here], factor)
     if np.isnan(needed).all():
-        raise SpecError(FOR, noise.towards, "is trusted with raw updates; no noise gives it an epsilon")
+        raise SpecError(FOR, noise.towards, _ALL_TRUST)
     return needed, found
 
 
@@ -316,7 +320,7 @@ def _charges_in_groups(plan: GroupPlan, towards: str) -> tuple[list[PairCharge],
     pairs = pairs_towards(plan.releases, towards, plan.parties, where="these groups")
     left = [(unit, observer) for unit, observer in pairs if not plan.trusts(observer, unit)]
     if not left:
-        raise SpecError(FOR, towards, "is trusted with raw updates; no noise gives it an epsilon")
+        raise SpecError(FOR, towards, _ALL_TRUST)
     (_, observer), *_ = pairs
     if len(left) == len(pairs):
         trusting = 0
