@@ -135,7 +135,7 @@ class DataLocation:
         folder: where it lies, for files and folders.
         built_in: its row of the catalogue, if it has one.
         examples: training rows to make, for ``synthetic``.
-        tried: folders where a Hub source was sought in vain.
+        tried: folders where a Hub source, or one that is fetched by hand, was sought in vain.
     """
 
     source: str
@@ -156,12 +156,13 @@ def locate(source: str, request: Request) -> DataLocation:
     place, columns = _search(source, request.examples), request.columns
     if place.form != "synthetic" and request.examples is not None:
         raise SpecError("data.examples_per_device", request.examples, "only with source: synthetic")
-    # Built-in sets with columns may lie here as IDX files; only a group needs the Hub's copy.
+    # Built-in sets with columns may lie here as IDX files; a group needs the Hub's copy or files by user.
+    own_groups = None if place.built_in is None else place.built_in.group_column
     options = {
         "image_column": columns.image,
         "feature_columns": None if columns.features is None else list(columns.features),
         "label_column": columns.label,
-        "group_column": columns.group,
+        "group_column": None if _has_groups(place) and columns.group == own_groups else columns.group,
         "site_column": columns.site,
         "person_column": columns.person,
         "test_column": columns.test,
@@ -187,6 +188,13 @@ def locate(source: str, request: Request) -> DataLocation:
     if "test_fraction" not in _OPTIONS.get(place.form, ()):
         refuse_test_fraction(request.test_fraction, True)
     return place
+
+
+def _has_groups(place: DataLocation) -> bool:
+    """Whether the data in ``place`` name natural groups without a column: files by user, or a set that is
+    fetched as such files.
+    """
+    return place.form in ("leaf", "tff", "absent")
 
 
 def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
@@ -260,14 +268,7 @@ def _search(source: str, examples: int | None) -> DataLocation:
     if is_factory(source):
         return DataLocation(source, "factory")
     if source in BUILT_IN:
-        folders = _local_folders(source)
-        for folder in folders:
-            if (form := form_of_folder(folder)) is not None:
-                return DataLocation(source, form, folder, BUILT_IN[source])
-        tried = ", ".join(map(str, folders))
-        if ENVIRONMENT_VARIABLE not in os.environ:
-            tried += f" (${ENVIRONMENT_VARIABLE} is not set)"
-        return DataLocation(source, "hub", built_in=BUILT_IN[source], tried=tried)
+        return _search_built_in(source)
     form_of_file = FORM_OF_SUFFIX.get(Path(source).suffix.lower())
     if form_of_file is not None:
         return DataLocation(source, form_of_file, existing_file(source, "data.source"))
@@ -302,6 +303,18 @@ def _search(source: str, examples: int | None) -> DataLocation:
         f"one of {known}, synthetic, a file ({', '.join(DATA_SUFFIXES)}), a folder, a Hub id 'org/name', "
         f"package.module:factory or FILE.py:factory{near}",
     )
+
+
+def _search_built_in(name: str) -> DataLocation:
+    """The location of a built-in set that is in a folder here, on the Hub, or to be fetched by hand."""
+    folders, built_in = _local_folders(name), BUILT_IN[name]
+    for folder in folders:
+        if (form := form_of_folder(folder)) is not None:
+            return DataLocation(name, form, folder, built_in)
+    tried = ", ".join(map(str, folders))
+    if ENVIRONMENT_VARIABLE not in os.environ:
+        tried += f" (${ENVIRONMENT_VARIABLE} is not set)"
+    return DataLocation(name, "absent" if built_in.to_fetch else "hub", built_in=built_in, tried=tried)
 
 
 def existing_file(written: str, place: str) -> Path:

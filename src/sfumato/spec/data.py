@@ -139,7 +139,8 @@ class Data(Section):
 
     source: str = Field(
         min_length=1,
-        description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, a file "
+        description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, emnist-digits, femnist, "
+        "synthetic, a file "
         "(.csv, .parquet, .arrow, .npz, .json, .h5), a folder, a Hub id, package.module:factory or "
         "FILE.py:factory",
     )

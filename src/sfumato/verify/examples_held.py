@@ -22,6 +22,8 @@ CLASS_COUNTS: dict[str, tuple[int, ...]] = {
 """Training examples of every label of the data sets that are known by name."""
 FEMNIST = 814_277
 """Examples of a data set without a test split; how many each label has is not tabulated."""
+EMNIST_DIGITS = 341_873
+"""Training examples of EMNIST's digits by writer; how many each label has is not tabulated."""
 Pool: TypeAlias = tuple[int, Array | None]
 """How many examples there are, and how many of each label where that is known."""
 
@@ -75,6 +77,8 @@ def pool_of_examples(data: Json, devices: int) -> Pool | None:
         return total, np.array([total // 10 + (label < total % 10) for label in range(10)], dtype=np.float64)
     if source == "femnist":
         return FEMNIST - int(FEMNIST * read.figure(data.get("test_fraction") or 0.1) + 0.5), None
+    if source == "emnist-digits":
+        return EMNIST_DIGITS, None
     counts = CLASS_COUNTS.get(source)
     return None if counts is None else (sum(counts), np.array(counts, dtype=np.float64))
 
