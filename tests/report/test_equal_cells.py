@@ -70,6 +70,10 @@ def test_where_every_class_has_no_guarantee_it_is_all_devices() -> None:
         ({"partition": {"kind": "iid", "size_sigma": 0.5}}, "divided at random into unequal shares"),
         ({"partition": {"kind": "labels", "labels_per_device": 1}}, "1 label each"),
         ({"partition": {"kind": "dirichlet", "alpha": 0.1}}, "labels divided by Dirichlet(0.1)"),
+        (
+            {"partition": {"kind": "dirichlet", "alpha": 0.1, "shards": 100}},
+            "labels divided by Dirichlet(0.1) into 100 shards, the first ones used",
+        ),
         ({"partition": {"kind": "natural", "column": "writer"}}, "divided by writer"),
         ({"partition": {"kind": "flwr", "partitioner": "PathologicalPartitioner"}}, ""),
         (

@@ -259,8 +259,10 @@ def uses_every_row(rule: PartitionRule) -> bool:
             return uses_every_row(rule.edge) and uses_every_row(rule.device)
         case NaturalPartition():
             return rule.groups_per_device is None and (rule.min_examples or 0) <= 1
+        case DirichletPartition():
+            return rule.shards is None
         case _:
-            return isinstance(rule, IidPartition | DirichletPartition)
+            return isinstance(rule, IidPartition)
 
 
 def _steps(rule: PartitionRule, seed: int) -> tuple[_Step, _Step | None]:
@@ -318,10 +320,14 @@ class _Step:
                 return plan_labels(
                     counts, weights, labels_each=each, allow_empty=allow_empty, place=place, rng=rng
                 )
-            case DirichletPartition() if pool.class_counts is not None:
-                return plan_dirichlet(
-                    pool.class_counts, weights, alpha=rule.alpha, floor=floor, place=place, rng=rng
+            case DirichletPartition():
+                shards = weights if rule.shards is None else self._shards(rule.shards, weights)
+                if pool.class_counts is None:
+                    return None
+                every = plan_dirichlet(
+                    pool.class_counts, shards, alpha=rule.alpha, floor=floor, place=place, rng=rng
                 )
+                return every.first(len(weights))
             case NaturalPartition() if pool.group_counts is not None:
                 return plan_natural_groups(
                     pool.group_counts,
@@ -333,6 +339,21 @@ class _Step:
                     rng=rng,
                 )
         return None
+
+    def _shards(self, count: int, weights: IntArray) -> IntArray:
+        """Weights of ``count`` equal parts, of which devices, with these ``weights``, hold the first.
+
+        Raises:
+            SpecError: there are more devices, or this is not the one division of all rows.
+        """
+        if self.place != PLACE or self.key[0] == _INSIDE:
+            raise SpecError(
+                f"{self.place}.shards", count, "goes with one division of all examples over all devices"
+            )
+        if count < len(weights):
+            allowed = f"must be at least {len(weights):,}, the number of devices"
+            raise SpecError(f"{self.place}.shards", count, allowed)
+        return np.ones(count, np.int64)
 
     def deal(
         self, rows: RowNumbers, labels: Labels, groups: IntArray | None, weights: IntArray

@@ -109,6 +109,10 @@ class ClassSplitPlan:
         owners = np.concatenate([np.repeat(parts, column) for column in np.vstack([self.table, unheld]).T])
         return rows[order][np.argsort(owners, kind="stable")][: int(self.table.sum())]
 
+    def first(self, parts: int) -> ClassSplitPlan:
+        """The plan of the first ``parts`` parts; what the others would get, nobody gets."""
+        return ClassSplitPlan(self.table[:parts])
+
 
 @dataclass(frozen=True, eq=False)
 class GroupSplitPlan:

@@ -61,6 +61,11 @@ class DirichletPartition(Section):
 
     kind: Literal["dirichlet"] = "dirichlet"
     alpha: Positive = Field(description="concentration; smaller is more heterogeneous")
+    shards: Count | None = Field(
+        default=None,
+        description="parts that all examples are divided into, of which devices hold the first; the rest "
+        "stay unused; default: as many as devices",
+    )
     min_examples: Whole | None = Field(
         default=None, description="no device gets fewer; default 1, or 0 where empty devices are allowed"
     )

@@ -128,8 +128,10 @@ class _Partition:
         if rule["kind"] == "labels":
             table = self._labels(read.count(rule["labels_per_device"]), counts, weights, rng)
         else:
-            table = self._dirichlet(read.figure(rule["alpha"]), counts, weights, rng)
-            _fill_up_to_floors(table, floor * weights)
+            shards = weights if rule.get("shards") is None else np.ones(read.count(rule["shards"]), np.int64)
+            table = self._dirichlet(read.figure(rule["alpha"]), counts, shards, rng)
+            _fill_up_to_floors(table, floor * shards)
+            table = table[: len(weights)]
         return [(int(own.sum()), own.astype(np.float64)) for own in table]
 
     @staticmethod
