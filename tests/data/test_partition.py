@@ -218,7 +218,7 @@ def test_shards_are_of_one_division_of_all_rows(level):
     if level == "device":
         levels["edge"] = {"kind": "labels", "labels_per_device": 1}
     rule, rows = partition_rule("two-level", **levels), labelled([50] * 3)
-    with pytest.raises(SpecError, match="goes with one division of all examples over all devices") as caught:
+    with pytest.raises(SpecError, match="goes with one division of all examples") as caught:
         partition(rows, [2, 2], rule, seed=0)
     assert caught.value.place == f"data.partition.{level}.shards"
     alone = partition_rule("dirichlet", alpha=1.0, shards=9)

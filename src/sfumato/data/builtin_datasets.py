@@ -13,6 +13,8 @@ from types import MappingProxyType
 from sfumato.errors import DataError, SpecError
 
 DEFAULT_TEST_FRACTION = 0.1
+HAS_TEST_SPLIT = "nothing: this data set has a test split of its own"
+"""Why a share to hold out is refused."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ class DatasetFacts:
             site_counts=sites,
             persons=None,
         )
+
+    @property
+    def examples(self) -> int:
+        """Number of all rows, to train on and to test on."""
+        return self.train_examples + self.test_examples
 
     @property
     def outputs(self) -> int:
@@ -222,21 +229,21 @@ def tabulated_facts(name: str, *, test_fraction: float | None = None) -> Dataset
     return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
 
 
-def check_published(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: float | None) -> None:
-    """Check that a copy of a built-in data set has the published sizes.
+def check_published(found: DatasetFacts, built_in: BuiltIn | None) -> None:
+    """Check that a copy of a built-in data set has the published sizes; of a set without a test split in all.
 
     Args:
         found: sizes of the copy.
         built_in: the set; ``None`` for a set that is not built in, which passes.
-        test_fraction: share of rows that was held out, of a set without a test split.
 
     Raises:
         DataError: the copy has other sizes.
     """
     if built_in is None:
         return
-    known = tabulated_facts(found.name, test_fraction=test_fraction)
-    names = ("train_examples", "test_examples", "classes", "input_shape", "class_counts")
+    known = built_in.facts
+    counts = ["train_examples", "test_examples"] if built_in.has_test_split else ["examples"]
+    names = [*counts, "classes", "input_shape", "class_counts"]
     sizes = [(name, getattr(found, name), getattr(known, name)) for name in names]
     if found.group_counts is not None:
         sizes.append((f"groups ({built_in.group_column})", len(found.group_counts), built_in.groups))
@@ -280,6 +287,9 @@ def refuse_test_fraction(test_fraction: float | None, has_test_split: bool) -> N
         SpecError: ``test_fraction`` is given and ``has_test_split`` is true.
     """
     if test_fraction is not None and has_test_split:
-        raise SpecError(
-            "data.test_fraction", test_fraction, "nothing: this data set has a test split of its own"
-        )
+        raise SpecError("data.test_fraction", test_fraction, HAS_TEST_SPLIT)
+
+
+def held_out_within_error(allowed: str) -> SpecError:
+    """The error for rows that cannot be held out within groups; ``allowed``: what is, or why not."""
+    return SpecError("data.test_within", "group", allowed)

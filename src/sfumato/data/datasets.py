@@ -166,7 +166,7 @@ def _describe_from_factory(place: DataLocation, request: Request) -> DatasetFact
 
 def _standardised(data: Dataset, place: DataLocation, request: Request) -> Dataset:
     """A data set of images with standardised features, of the size that the catalogue says."""
-    check_published(data.facts, place.built_in, request.test_fraction)
+    check_published(data.facts, place.built_in)
     return _scaled(data, place.built_in)
 
 
@@ -198,10 +198,10 @@ def _describe_cifar(place: DataLocation, request: Request) -> DatasetFacts:
 def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     """The sizes of a data set in a saved folder or on the Hub, without reading its features."""
     train, test = _open_hub_splits(place, request.columns, download=False)
-    split = _split_labels(train, test, request.test_fraction)
+    split = _split_labels(train, test, request)
     shape = hub.read_features(train, split.rows[:1]).shape[1:]
     facts = facts_of(place.source, split, shape, _target_count(request.columns, hub.read_targets(train)))
-    check_published(facts, place.built_in, request.test_fraction)
+    check_published(facts, place.built_in)
     return facts
 
 
@@ -210,7 +210,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns)
     train, test = own_rows(place, request)
-    split = split_of(train, test, request.test_fraction)
+    split = split_of(train, test, request)
     features, test_features = features_of(train, test, split)
     targets = targets_of_split(train, test, split) or (None, None)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, targets[0]))
@@ -226,9 +226,9 @@ def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns).facts
     train, test = own_rows(place, request)
-    split = split_of(train, test, request.test_fraction)
+    split = split_of(train, test, request)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
-    check_published(facts, place.built_in, request.test_fraction)
+    check_published(facts, place.built_in)
     return replace(facts, feature_columns=train.feature_columns, label_names=train.label_names)
 
 
@@ -340,7 +340,7 @@ def _of_bytes(source: str, train: _Images, test: _Images) -> Dataset:
 
 def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Request) -> Dataset:
     """The data set, named ``source``, in the splits ``train`` and ``test`` of a Hub data set."""
-    split = _split_labels(train, test, request.test_fraction)
+    split = _split_labels(train, test, request)
     if test is None:
         features = hub.read_features(train, split.rows)
         test_features = hub.read_features(train, split.held_out)
@@ -360,15 +360,16 @@ def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Requ
     return Dataset(facts, *arrays, targets, tested)
 
 
-def _split_labels(train: HubSplit, test: HubSplit | None, test_fraction: float | None) -> RowSplit:
+def _split_labels(train: HubSplit, test: HubSplit | None, request: Request) -> RowSplit:
     """Which rows are trained on and tested on, with their labels, groups and sites.
 
-    ``test_fraction``: share of rows to hold out where there is no test split; ``None``: the default.
+    ``request``: says what to hold out where there is no test split.
     """
     return split_rows(
         hub.read_labels(train),
         None if test is None else hub.read_labels(test),
-        test_fraction=test_fraction,
+        test_fraction=request.test_fraction,
+        within_groups=request.test_within_groups,
         groups=hub.read_groups(train),
         sites=hub.read_row_sites(train),
     )

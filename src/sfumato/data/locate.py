@@ -8,7 +8,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.data.builtin_datasets import BUILT_IN, BuiltIn, refuse_test_fraction
+from sfumato.data.builtin_datasets import (
+    BUILT_IN,
+    HAS_TEST_SPLIT,
+    BuiltIn,
+    held_out_within_error,
+    refuse_test_fraction,
+)
 from sfumato.data.forms import FORM_OF_SUFFIX, Form, form_of_contents, form_of_folder
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import closest_hint
@@ -18,23 +24,24 @@ from sfumato.user_code import GIVEN
 from sfumato.user_text.files import printable_name
 
 _LEARNT = ("task", "vocabulary")
+_HELD_OUT = ("test_fraction", "test_within")
 _OF_TABLES = (
     "feature_columns", "label_column", "group_column", "site_column", "person_column", "test_column", "scale",
 )  # fmt: skip
 _OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
 # Options of columns and test sets that each form reads; forms that are not here read none.
 _OPTIONS: dict[Form, tuple[str, ...]] = {
-    "csv": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction", "separator", "decimal"),
-    "parquet": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
-    "arrow": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
-    "given": (*_OF_TABLES, *_LEARNT, "test_fraction"),
-    "npz": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
-    "npy": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
+    "csv": (*_OF_TABLES, *_LEARNT, "test_file", *_HELD_OUT, "separator", "decimal"),
+    "parquet": (*_OF_TABLES, *_LEARNT, "test_file", *_HELD_OUT),
+    "arrow": (*_OF_TABLES, *_LEARNT, "test_file", *_HELD_OUT),
+    "given": (*_OF_TABLES, *_LEARNT, *_HELD_OUT),
+    "npz": (*_OF_COLUMNS, *_LEARNT, *_HELD_OUT),
+    "npy": (*_OF_COLUMNS, *_LEARNT, *_HELD_OUT),
     "images": ("test_fraction",),
-    "leaf": ("test_file", "test_fraction"),
-    "tff": ("image_column", "label_column", "test_file", "test_fraction"),
-    "folder": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
-    "hub": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
+    "leaf": ("test_file", *_HELD_OUT),
+    "tff": ("image_column", "label_column", "test_file", *_HELD_OUT),
+    "folder": (*_OF_COLUMNS, *_LEARNT, *_HELD_OUT),
+    "hub": (*_OF_COLUMNS, *_LEARNT, *_HELD_OUT),
     "factory": _LEARNT,
 }
 _OTHER_FILES = {
@@ -111,6 +118,7 @@ class Request:
         examples: training rows to make; synthetic data only, and required there.
         seed: of the run; only synthetic data depend on it.
         csv: how a CSV file is written.
+        test_within_groups: whether the share is held out of each natural group and not of all rows.
     """
 
     columns: Columns = Columns()
@@ -119,6 +127,7 @@ class Request:
     examples: int | None = None
     seed: int = 0
     csv: CsvFormat = CsvFormat()
+    test_within_groups: bool = False
 
 
 AS_FOUND = Request()
@@ -168,6 +177,7 @@ def locate(source: str, request: Request) -> DataLocation:
         "test_column": columns.test,
         "scale": {name: [low, high] for name, low, high in columns.scale} or None,
         "test_file": request.test_file,
+        "test_within": "group" if request.test_within_groups else None,
         "task": None if columns.task == "classification" else columns.task,
         "vocabulary": columns.vocabulary,
         "separator": None if request.csv.separator == "," else request.csv.separator_name,
@@ -187,6 +197,8 @@ def locate(source: str, request: Request) -> DataLocation:
             raise SpecError(f"data.{option}", value, f"nothing: {source} here has {what}")
     if "test_fraction" not in _OPTIONS.get(place.form, ()):
         refuse_test_fraction(request.test_fraction, True)
+    if request.test_within_groups and place.built_in is not None and place.built_in.has_test_split:
+        raise held_out_within_error(HAS_TEST_SPLIT)
     return place
 
 

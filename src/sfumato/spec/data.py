@@ -190,6 +190,10 @@ class Data(Section):
     test_fraction: OpenUnit | None = Field(
         default=None, description="held-out share where the data set has no test split"
     )
+    test_within: Literal["group"] | None = Field(
+        default=None,
+        description="the share is held out of the rows of each natural group, not of all rows at once",
+    )
     test_file: str | None = Field(
         default=None, description="CSV, Parquet, Arrow, JSON, HDF5: a file of rows to test on"
     )
@@ -217,3 +221,9 @@ class Data(Section):
         first, *others = [key for key, value in values.items() if value is not None] or [""]
         for key in others:
             yield True, key, values[key], f"must be left out: {first} says what is tested on"
+        if self.test_within is not None:
+            says = first if first in ("test_file", "test_column") else ""
+            allowed = f"must be left out: {says} says what is tested on"
+            yield bool(says), "test_within", self.test_within, allowed
+            allowed = "goes without person_column: persons are held out whole"
+            yield self.person_column is not None, "test_within", self.test_within, allowed

@@ -67,10 +67,10 @@ def pool_of_examples(data: Json, devices: int) -> Pool | None:
     label.
 
     Numbers by label are ``None`` if not known. The result is ``None`` for any other data set, and where the
-    spec names a column of groups or sites.
+    spec names a column of groups or sites, or holds rows out within groups.
     """
     source = str(data["source"])
-    if data.get("group_column") is not None or data.get("site_column") is not None:
+    if any(data.get(key) is not None for key in ("group_column", "site_column", "test_within")):
         return None
     if source == "synthetic":
         total = read.count(data["examples_per_device"]) * devices

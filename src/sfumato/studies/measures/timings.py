@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def election_seconds(spec: Spec, _: str) -> Measurements:
         SpecError: as of `aggregation_seconds`, but for the model.
     """
     zones = _zones(spec)
-    return _of_zones({size: _median(lambda size=size: _election_time(size)) for size in zones}, zones)
+    return _of_zones({size: _median(partial(_election_time, size)) for size in zones}, zones)
 
 
 def _of_zones(seconds: Mapping[int, float], zones: Mapping[int, int]) -> list[Measurement]:
