@@ -16,6 +16,7 @@ IID = partition_rule()
 # Machines are shared; a slow moment is not a failure.
 no_deadline = settings(deadline=None)
 seeds = st.integers(0, 2**31)
+class_counts = st.lists(st.integers(0, 90), min_size=2, max_size=7).filter(lambda counts: sum(counts) > 60)
 edge_lists = st.lists(st.integers(1, 8), min_size=1, max_size=5)
 
 
@@ -153,7 +154,7 @@ def test_shards_must_go_round():
 
 @no_deadline
 @given(
-    st.lists(st.integers(0, 90), min_size=2, max_size=7).filter(lambda counts: sum(counts) > 60),
+    class_counts,
     st.integers(1, 20),
     st.floats(0.01, 100),
     st.integers(0, 3),
@@ -188,7 +189,7 @@ def test_dirichlet_floor_that_cannot_be():
 
 @no_deadline
 @given(
-    st.lists(st.integers(0, 90), min_size=2, max_size=7).filter(lambda counts: sum(counts) > 60),
+    class_counts,
     st.integers(1, 20),
     st.integers(0, 20),
     st.floats(0.01, 100),
