@@ -193,8 +193,8 @@ def _table(data: PanelData) -> str:
 
 
 def _crossed(data: PanelData, down: str, across: str) -> str:
-    """The measure of a panel, by one axis down and another across."""
-    measure = data.panel.measures[0]
+    """The measure of a panel (of several series the one that it shows), by one axis down and one across."""
+    measure, series = data.panel.measures[0], data.panel.series[0] if len(data.panel.series) == 1 else ""
     over, lines = data.axis(down), data.axis(across) if across else None
     assert over is not None
     named = (
@@ -206,7 +206,7 @@ def _crossed(data: PanelData, down: str, across: str) -> str:
         for other, _ in named:
             wanted = {down: setting} | ({across: other} if lines else {})
             points = [point for point in data.points if point.matches(wanted)]
-            found = data.mean_at(points[0], measure, "") if points else None
+            found = data.mean_at(points[0], measure, series) if points else None
             row.append(data.figure_of(measure, found))
         rows.append(row)
     headers = [over.words, *(f"{lines.words}: {words}" if lines else words for _, words in named)]

@@ -122,3 +122,11 @@ def test_a_result_of_other_grids_is_refused(tool: ModuleType, tmp_path: Path) ->
     pq.write_table(table.replace_schema_metadata({b"sfumato study": json.dumps(said)}), file)
     with pytest.raises(ValueError, match="has other grids now"):
         tool.page_text(page_with(tmp_path, " | All levels", ""))
+
+
+def test_a_panel_of_one_series_is_a_table_of_it() -> None:
+    text = (DOCS / "hdp.md").read_text("utf-8")
+    table = text.partition("| clients of a zone that elect |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    assert [clients.strip() for clients, _ in rows] == ["10", "20", "30", "50"]
+    assert all(seconds.strip()[0].isdigit() for _, seconds in rows)

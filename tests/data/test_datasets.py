@@ -27,6 +27,7 @@ def test_published_sizes():
     assert sizes["fashion-mnist"] == sizes["mnist"] == (60_000, 10_000)
     assert sizes["cifar10"] == sizes["cifar100"] == (50_000, 10_000)
     assert sizes["emnist"] == (240_000, 40_000)
+    assert sizes["emnist-digits"] == (341_873, 40_832)
     assert sum(sizes["femnist"]) == 814_277
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from partition_rules import partition_rule
 
 from sfumato.data.builtin_datasets import BUILT_IN
-from sfumato.data.partition import partition, partition_sizes, uses_every_row
+from sfumato.data.partition import partition, partition_sizes, planned_label_counts, uses_every_row
 from sfumato.data.split_counts import ClassSplitPlan, apportion
 from sfumato.errors import SpecError
 from sfumato.spec.load import load_spec
@@ -16,6 +16,7 @@ IID = partition_rule()
 # Machines are shared; a slow moment is not a failure.
 no_deadline = settings(deadline=None)
 seeds = st.integers(0, 2**31)
+class_counts = st.lists(st.integers(0, 90), min_size=2, max_size=7).filter(lambda counts: sum(counts) > 60)
 edge_lists = st.lists(st.integers(1, 8), min_size=1, max_size=5)
 
 
@@ -153,7 +154,7 @@ def test_shards_must_go_round():
 
 @no_deadline
 @given(
-    st.lists(st.integers(0, 90), min_size=2, max_size=7).filter(lambda counts: sum(counts) > 60),
+    class_counts,
     st.integers(1, 20),
     st.floats(0.01, 100),
     st.integers(0, 3),
@@ -184,6 +185,51 @@ def test_dirichlet_floor_that_cannot_be():
     with pytest.raises(SpecError, match="at most 10") as caught:
         partition(labelled([50] * 2), [10], partition_rule("dirichlet", alpha=1, min_examples=11), seed=0)
     assert caught.value.place == "data.partition.min_examples"
+
+
+@no_deadline
+@given(
+    class_counts,
+    st.integers(1, 20),
+    st.integers(0, 20),
+    st.floats(0.01, 100),
+    seeds,
+)
+def test_devices_hold_the_first_shards_of_a_division_into_more(counts, devices, others, alpha, seed):
+    """Row by row what these devices hold where all shards have one; no row is on two devices."""
+    rule = {"alpha": alpha, "empty_devices": "refuse"}
+    every = partition(labelled(counts), [devices + others], partition_rule("dirichlet", **rule), seed=seed)
+    first = partition_rule("dirichlet", shards=devices + others, **rule)
+    made = partition(labelled(counts), [devices], first, seed=seed)
+    for device in range(devices):
+        np.testing.assert_array_equal(made.indices(device), every.indices(device))
+    assert len(np.unique(made.rows)) == len(made.rows) == every.sizes[:devices].sum()
+    told = {"examples": sum(counts), "class_counts": counts, "seed": seed}
+    np.testing.assert_array_equal(partition_sizes(first, [devices], **told), made.sizes)
+    table = planned_label_counts(first, devices, counts, seed=seed)
+    np.testing.assert_array_equal(table.sum(axis=1), made.sizes)
+    assert uses_every_row(partition_rule("dirichlet", **rule))
+    assert not uses_every_row(first)
+
+
+@pytest.mark.parametrize("level", ["edge", "device"])
+def test_shards_are_of_one_division_of_all_rows(level):
+    shards = {"kind": "dirichlet", "alpha": 1.0, "shards": 9}
+    levels = {"edge": {"kind": "iid"}, "device": {"kind": "iid"}, level: shards}
+    if level == "device":
+        levels["edge"] = {"kind": "labels", "labels_per_device": 1}
+    rule, rows = partition_rule("two-level", **levels), labelled([50] * 3)
+    with pytest.raises(SpecError, match="goes with one division of all examples") as caught:
+        partition(rows, [2, 2], rule, seed=0)
+    assert caught.value.place == f"data.partition.{level}.shards"
+    alone = partition_rule("dirichlet", alpha=1.0, shards=9)
+    with pytest.raises(SpecError, match="goes with one division"):
+        partition(rows, [2, 2], alone, seed=0, sites=np.arange(150) % 2)
+    with pytest.raises(SpecError, match="goes with one division"):
+        partition_sizes(alone, [2, 2], examples=150, seed=0, site_counts=[75, 75])
+    with pytest.raises(SpecError, match="must be at least 10, the number of devices") as caught:
+        partition(rows, [10], alone, seed=0)
+    assert caught.value.place == "data.partition.shards"
 
 
 @no_deadline

@@ -86,6 +86,10 @@ def test_a_trusted_observer_of_a_cell_does_not_hide_the_reason_of_another() -> N
         ({"partition": {"kind": "iid", "size_sigma": 0.5}}, "divided at random into unequal shares"),
         ({"partition": {"kind": "labels", "labels_per_device": 1}}, "1 label each"),
         ({"partition": {"kind": "dirichlet", "alpha": 0.1}}, "labels divided by Dirichlet(0.1)"),
+        (
+            {"partition": {"kind": "dirichlet", "alpha": 0.1, "shards": 100}},
+            "labels divided by Dirichlet(0.1) into 100 shards, the first ones used",
+        ),
         ({"partition": {"kind": "natural", "column": "writer"}}, "divided by writer"),
         ({"partition": {"kind": "flwr", "partitioner": "PathologicalPartitioner"}}, ""),
         (

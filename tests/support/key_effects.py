@@ -281,8 +281,8 @@ _KEYS = {
     "faults "
     "control evaluate_every metrics versions hashes watch",
     "data": "source partition examples_per_device image_column feature_columns label_column group_column "
-    "site_column person_column row scale separator decimal test_fraction test_file test_column task "
-    "vocabulary",
+    "site_column person_column row scale separator decimal test_fraction test_within test_file test_column "
+    "task vocabulary",
     "model": "kind bias norm hidden trained rank",
     "topology": "kind devices device_names edges devices_per_edge levels level_names sites file "
     "supernodes zones structure groups group_names worker_names stated eras moves",

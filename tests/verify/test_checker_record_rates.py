@@ -213,6 +213,7 @@ def _random_rule(rng: random.Random) -> dict[str, Any]:
             {"kind": "labels", "labels_per_device": rng.choice((1, 2, 3))},
             {"kind": "dirichlet", "alpha": rng.choice((0.1, 1.0, 10.0))},
             {"kind": "dirichlet", "alpha": 0.1, "min_examples": 5},
+            {"kind": "dirichlet", "alpha": 0.1, "shards": rng.choice((6, 20))},
         ]
     )
 

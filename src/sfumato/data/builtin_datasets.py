@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from sfumato.errors import SpecError
+from sfumato.errors import DataError, SpecError
 
 DEFAULT_TEST_FRACTION = 0.1
+HAS_TEST_SPLIT = "nothing: this data set has a test split of its own"
+"""Why a share to hold out is refused."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,11 @@ class DatasetFacts:
         )
 
     @property
+    def examples(self) -> int:
+        """Number of all rows, to train on and to test on."""
+        return self.train_examples + self.test_examples
+
+    @property
     def outputs(self) -> int:
         """How many numbers a model puts out for an example (for a token: at each place of the sequence).
 
@@ -104,11 +111,14 @@ class BuiltIn:
         mean: per channel, in units of the [0, 1] pixel scale; with ``std`` the published constants
             that standardise the features.
         std: per channel, on the same scale.
-        hub_id: where the Hugging Face Hub has it; ``None`` if it ships with a dependency.
+        hub_id: where the Hugging Face Hub has it; ``None`` if it ships with a dependency, or is fetched by
+            hand.
         image_column: the Hub's column of images.
         label_column: the Hub's column of labels.
-        group_column: the Hub's column that says whose row it is, if there is one.
+        group_column: the column, the Hub's or by a name of ours, that says whose row it is, if there is one.
+        groups: number of natural groups of the training set, where it is published.
         has_test_split: whether the source separates a test set; if not, a share is held out.
+        to_fetch: files that are fetched by hand, of a set that the Hub does not have.
     """
 
     facts: DatasetFacts
@@ -118,7 +128,9 @@ class BuiltIn:
     image_column: str = "image"
     label_column: str = "label"
     group_column: str | None = None
+    groups: int | None = None
     has_test_split: bool = True
+    to_fetch: str = ""
 
 
 def _balanced(
@@ -151,12 +163,23 @@ BUILT_IN: Mapping[str, BuiltIn] = MappingProxyType(
             std=(0.3081,),
             hub_id="ylecun/mnist",
         ),
-        # EMNIST's "digits" split, the ten-class task of the HDP paper; for its writers use femnist.
+        # EMNIST's "digits" split, without writers.
         "emnist": BuiltIn(
             _balanced("emnist", 24_000, 40_000, 10, (1, 28, 28)),
             mean=(0.1733,),
             std=(0.3317,),
             hub_id="ernestchu/emnist-digits",
+        ),
+        # EMNIST's digits by writer, the set of the HDP paper, as TensorFlow Federated has published it. Paper
+        # is 1 and ink 0, so it is only centred.
+        "emnist-digits": BuiltIn(
+            DatasetFacts("emnist-digits", 341_873, 40_832, 10, (1, 28, 28)),
+            mean=(0.5,),
+            std=(0.5,),
+            group_column="writer",
+            groups=3_383,
+            to_fetch="fed_emnist_digitsonly_train.h5 and fed_emnist_digitsonly_test.h5 of TensorFlow "
+            "Federated (3,383 writers, 341,873 and 40,832 images)",
         ),
         # 814,277 rows without a test split on the Hub; its published constants depend on the
         # polarity of the copy, so it is only centred.
@@ -206,6 +229,32 @@ def tabulated_facts(name: str, *, test_fraction: float | None = None) -> Dataset
     return replace(built_in.facts, train_examples=total - held_out, test_examples=held_out)
 
 
+def check_published(found: DatasetFacts, built_in: BuiltIn | None) -> None:
+    """Check that a copy of a built-in data set has the published sizes; of a set without a test split in all.
+
+    Args:
+        found: sizes of the copy.
+        built_in: the set; ``None`` for a set that is not built in, which passes.
+
+    Raises:
+        DataError: the copy has other sizes.
+    """
+    if built_in is None:
+        return
+    known = built_in.facts
+    counts = ["train_examples", "test_examples"] if built_in.has_test_split else ["examples"]
+    names = [*counts, "classes", "input_shape", "class_counts"]
+    sizes = [(name, getattr(found, name), getattr(known, name)) for name in names]
+    if found.group_counts is not None:
+        sizes.append((f"groups ({built_in.group_column})", len(found.group_counts), built_in.groups))
+    for what, is_, should in sizes:
+        if should is not None and is_ != should:
+            raise DataError(
+                f"{found.name}: this copy has {what} {is_}, the published set {should}; "
+                "if you mean this copy, give its folder as data.source"
+            )
+
+
 def pixel_scaling(built_in: BuiltIn | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel, by which pixels in [0, 1] are standardised.
 
@@ -238,6 +287,9 @@ def refuse_test_fraction(test_fraction: float | None, has_test_split: bool) -> N
         SpecError: ``test_fraction`` is given and ``has_test_split`` is true.
     """
     if test_fraction is not None and has_test_split:
-        raise SpecError(
-            "data.test_fraction", test_fraction, "nothing: this data set has a test split of its own"
-        )
+        raise SpecError("data.test_fraction", test_fraction, HAS_TEST_SPLIT)
+
+
+def held_out_within_error(allowed: str) -> SpecError:
+    """The error for rows that cannot be held out within groups; ``allowed``: what is, or why not."""
+    return SpecError("data.test_within", "group", allowed)

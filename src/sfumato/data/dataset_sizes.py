@@ -66,7 +66,8 @@ def request_of(data: Data, devices: int, *, seed: int = 0) -> Request:
     )
     examples = None if data.examples_per_device is None else data.examples_per_device * devices
     written = CsvFormat(SEPARATORS[data.separator or ","], data.decimal or ".")
-    return Request(columns, data.test_fraction, data.test_file, examples, seed, written)
+    within = data.test_within == "group"
+    return Request(columns, data.test_fraction, data.test_file, examples, seed, written, within)
 
 
 def _rules(data: Data) -> dict[str, PartitionRule]:
@@ -79,10 +80,10 @@ def _rules(data: Data) -> dict[str, PartitionRule]:
 
 def _group_column(data: Data) -> str | None:
     """The column of natural groups to read: that of a `natural` rule, or ``data.group_column``; ``None``
-    for none.
+    for none. Rows held out within groups need them, too.
     """
     natural = [rule for rule in _rules(data).values() if isinstance(rule, NaturalPartition)]
-    if not natural:
+    if not natural and data.test_within is None:
         return data.group_column
     own = BUILT_IN[data.source].group_column if data.source in BUILT_IN else None
     return next((rule.column for rule in natural if rule.column), data.group_column) or own

@@ -12,13 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.data import hub
-from sfumato.data.builtin_datasets import BuiltIn, DatasetFacts, pixel_scaling, tabulated_facts
+from sfumato.data.builtin_datasets import (
+    BuiltIn,
+    DatasetFacts,
+    check_published,
+    pixel_scaling,
+    tabulated_facts,
+)
 from sfumato.data.cifar import CIFAR_SHAPE, read_cifar_labels, read_cifar_split
 from sfumato.data.dataset import Dataset, checked_dataset, stored_labels
 from sfumato.data.features import Features, StandardisedRows, in_memory, standardise_
@@ -26,7 +32,7 @@ from sfumato.data.forms import Form
 from sfumato.data.given import given_data
 from sfumato.data.hub import HubSplit
 from sfumato.data.idx import read_idx_labels, read_idx_shape, read_idx_split
-from sfumato.data.locate import AS_FOUND, Columns, DataLocation, Request, locate
+from sfumato.data.locate import AS_FOUND, ENVIRONMENT_VARIABLE, Columns, DataLocation, Request, locate
 from sfumato.data.own_rows import own_rows
 from sfumato.data.rows import (
     TokenRows,
@@ -64,7 +70,7 @@ def load_dataset(source: str, request: Request = AS_FOUND) -> Dataset:
             folder (IDX, CIFAR's binary, LEAF's, HDF5 or ``.npy`` files, written by ``datasets.save_to_disk``,
             or images), a Hub id ``"org/name"``, or ``"package.module:factory"``, a callable that returns a
             `Dataset`. Named sets are sought in ``$SFUMATO_DATA/NAME``, in ``/usr/share/datasets/NAME``, then
-            on the Hub.
+            on the Hub, if it has them.
         request: what is to be read of it.
 
     Raises:
@@ -160,7 +166,7 @@ def _describe_from_factory(place: DataLocation, request: Request) -> DatasetFact
 
 def _standardised(data: Dataset, place: DataLocation, request: Request) -> Dataset:
     """A data set of images with standardised features, of the size that the catalogue says."""
-    _check_facts(data.facts, place.built_in, request.test_fraction)
+    check_published(data.facts, place.built_in)
     return _scaled(data, place.built_in)
 
 
@@ -192,10 +198,10 @@ def _describe_cifar(place: DataLocation, request: Request) -> DatasetFacts:
 def _describe_table(place: DataLocation, request: Request) -> DatasetFacts:
     """The sizes of a data set in a saved folder or on the Hub, without reading its features."""
     train, test = _open_hub_splits(place, request.columns, download=False)
-    split = _split_labels(train, test, request.test_fraction)
+    split = _split_labels(train, test, request)
     shape = hub.read_features(train, split.rows[:1]).shape[1:]
     facts = facts_of(place.source, split, shape, _target_count(request.columns, hub.read_targets(train)))
-    _check_facts(facts, place.built_in, request.test_fraction)
+    check_published(facts, place.built_in)
     return facts
 
 
@@ -204,7 +210,7 @@ def _load_own(place: DataLocation, request: Request) -> Dataset:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns)
     train, test = own_rows(place, request)
-    split = split_of(train, test, request.test_fraction)
+    split = split_of(train, test, request)
     features, test_features = features_of(train, test, split)
     targets = targets_of_split(train, test, split) or (None, None)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, targets[0]))
@@ -220,9 +226,17 @@ def _describe_own(place: DataLocation, request: Request) -> DatasetFacts:
     if place.form == "given" and isinstance(made := given_data(place.source), Dataset):
         return _checked_for_task(checked_dataset(made, place.source), request.columns).facts
     train, test = own_rows(place, request)
-    split = split_of(train, test, request.test_fraction)
+    split = split_of(train, test, request)
     facts = facts_of(place.source, split, train.shape, _target_count(request.columns, train.targets))
+    check_published(facts, place.built_in)
     return replace(facts, feature_columns=train.feature_columns, label_names=train.label_names)
+
+
+def _refuse_absent(place: DataLocation, request: Request) -> NoReturn:
+    """Raise `DataError`: ``place`` is a built-in set that is fetched by hand, and is not on this machine."""
+    assert place.built_in is not None  # only such sets are absent
+    where = f"${ENVIRONMENT_VARIABLE}/{place.source}"
+    raise DataError(f"{place.source}: not in {place.tried}; put {place.built_in.to_fetch} into {where}")
 
 
 _OWN = DataReader(_load_own, _describe_own)
@@ -248,6 +262,7 @@ READERS: Mapping[Form, DataReader] = {
     "leaf": _OWN,
     "tff": _OWN,
     "given": _OWN,
+    "absent": DataReader(_refuse_absent, _refuse_absent),
 }
 
 
@@ -325,7 +340,7 @@ def _of_bytes(source: str, train: _Images, test: _Images) -> Dataset:
 
 def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Request) -> Dataset:
     """The data set, named ``source``, in the splits ``train`` and ``test`` of a Hub data set."""
-    split = _split_labels(train, test, request.test_fraction)
+    split = _split_labels(train, test, request)
     if test is None:
         features = hub.read_features(train, split.rows)
         test_features = hub.read_features(train, split.held_out)
@@ -345,35 +360,19 @@ def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Requ
     return Dataset(facts, *arrays, targets, tested)
 
 
-def _split_labels(train: HubSplit, test: HubSplit | None, test_fraction: float | None) -> RowSplit:
+def _split_labels(train: HubSplit, test: HubSplit | None, request: Request) -> RowSplit:
     """Which rows are trained on and tested on, with their labels, groups and sites.
 
-    ``test_fraction``: share of rows to hold out where there is no test split; ``None``: the default.
+    ``request``: says what to hold out where there is no test split.
     """
     return split_rows(
         hub.read_labels(train),
         None if test is None else hub.read_labels(test),
-        test_fraction=test_fraction,
+        test_fraction=request.test_fraction,
+        within_groups=request.test_within_groups,
         groups=hub.read_groups(train),
         sites=hub.read_row_sites(train),
     )
-
-
-def _check_facts(found: DatasetFacts, built_in: BuiltIn | None, test_fraction: float | None) -> None:
-    """Raise `DataError` if a copy of a built-in data set has other sizes than the published ones.
-
-    ``test_fraction``: share of rows that was held out.
-    """
-    if built_in is None:
-        return
-    known = tabulated_facts(found.name, test_fraction=test_fraction)
-    for what in ("train_examples", "test_examples", "classes", "input_shape", "class_counts"):
-        is_, should = getattr(found, what), getattr(known, what)
-        if should is not None and is_ != should:
-            raise DataError(
-                f"{found.name}: this copy has {what} {is_}, the published set {should}; "
-                "if you mean this copy, give its folder as data.source"
-            )
 
 
 def _scaled(data: Dataset, built_in: BuiltIn | None) -> Dataset:

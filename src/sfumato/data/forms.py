@@ -19,6 +19,7 @@ Form = Literal[
     "tff",
     "folder",
     "hub",
+    "absent",
     "csv",
     "parquet",
     "arrow",

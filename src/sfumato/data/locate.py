@@ -8,7 +8,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sfumato.data.builtin_datasets import BUILT_IN, BuiltIn, refuse_test_fraction
+from sfumato.data.builtin_datasets import (
+    BUILT_IN,
+    HAS_TEST_SPLIT,
+    BuiltIn,
+    held_out_within_error,
+    refuse_test_fraction,
+)
 from sfumato.data.forms import FORM_OF_SUFFIX, Form, form_of_contents, form_of_folder
 from sfumato.errors import DataError, SpecError
 from sfumato.spec.base import closest_hint
@@ -18,23 +24,24 @@ from sfumato.user_code import GIVEN
 from sfumato.user_text.files import printable_name
 
 _LEARNT = ("task", "vocabulary")
+_HELD_OUT = ("test_fraction", "test_within")
 _OF_TABLES = (
     "feature_columns", "label_column", "group_column", "site_column", "person_column", "test_column", "scale",
 )  # fmt: skip
 _OF_COLUMNS = ("image_column", "label_column", "group_column", "site_column")
 # Options of columns and test sets that each form reads; forms that are not here read none.
 _OPTIONS: dict[Form, tuple[str, ...]] = {
-    "csv": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction", "separator", "decimal"),
-    "parquet": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
-    "arrow": (*_OF_TABLES, *_LEARNT, "test_file", "test_fraction"),
-    "given": (*_OF_TABLES, *_LEARNT, "test_fraction"),
-    "npz": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
-    "npy": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
+    "csv": (*_OF_TABLES, *_LEARNT, "test_file", *_HELD_OUT, "separator", "decimal"),
+    "parquet": (*_OF_TABLES, *_LEARNT, "test_file", *_HELD_OUT),
+    "arrow": (*_OF_TABLES, *_LEARNT, "test_file", *_HELD_OUT),
+    "given": (*_OF_TABLES, *_LEARNT, *_HELD_OUT),
+    "npz": (*_OF_COLUMNS, *_LEARNT, *_HELD_OUT),
+    "npy": (*_OF_COLUMNS, *_LEARNT, *_HELD_OUT),
     "images": ("test_fraction",),
-    "leaf": ("test_file", "test_fraction"),
-    "tff": ("image_column", "label_column", "test_file", "test_fraction"),
-    "folder": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
-    "hub": (*_OF_COLUMNS, *_LEARNT, "test_fraction"),
+    "leaf": ("test_file", *_HELD_OUT),
+    "tff": ("image_column", "label_column", "test_file", *_HELD_OUT),
+    "folder": (*_OF_COLUMNS, *_LEARNT, *_HELD_OUT),
+    "hub": (*_OF_COLUMNS, *_LEARNT, *_HELD_OUT),
     "factory": _LEARNT,
 }
 _OTHER_FILES = {
@@ -111,6 +118,7 @@ class Request:
         examples: training rows to make; synthetic data only, and required there.
         seed: of the run; only synthetic data depend on it.
         csv: how a CSV file is written.
+        test_within_groups: whether the share is held out of each natural group and not of all rows.
     """
 
     columns: Columns = Columns()
@@ -119,6 +127,7 @@ class Request:
     examples: int | None = None
     seed: int = 0
     csv: CsvFormat = CsvFormat()
+    test_within_groups: bool = False
 
 
 AS_FOUND = Request()
@@ -135,7 +144,7 @@ class DataLocation:
         folder: where it lies, for files and folders.
         built_in: its row of the catalogue, if it has one.
         examples: training rows to make, for ``synthetic``.
-        tried: folders where a Hub source was sought in vain.
+        tried: folders where a Hub source, or one that is fetched by hand, was sought in vain.
     """
 
     source: str
@@ -156,17 +165,19 @@ def locate(source: str, request: Request) -> DataLocation:
     place, columns = _search(source, request.examples), request.columns
     if place.form != "synthetic" and request.examples is not None:
         raise SpecError("data.examples_per_device", request.examples, "only with source: synthetic")
-    # Built-in sets with columns may lie here as IDX files; only a group needs the Hub's copy.
+    # Built-in sets with columns may lie here as IDX files; a group needs the Hub's copy or files by user.
+    own_groups = None if place.built_in is None else place.built_in.group_column
     options = {
         "image_column": columns.image,
         "feature_columns": None if columns.features is None else list(columns.features),
         "label_column": columns.label,
-        "group_column": columns.group,
+        "group_column": None if _has_groups(place) and columns.group == own_groups else columns.group,
         "site_column": columns.site,
         "person_column": columns.person,
         "test_column": columns.test,
         "scale": {name: [low, high] for name, low, high in columns.scale} or None,
         "test_file": request.test_file,
+        "test_within": "group" if request.test_within_groups else None,
         "task": None if columns.task == "classification" else columns.task,
         "vocabulary": columns.vocabulary,
         "separator": None if request.csv.separator == "," else request.csv.separator_name,
@@ -186,7 +197,16 @@ def locate(source: str, request: Request) -> DataLocation:
             raise SpecError(f"data.{option}", value, f"nothing: {source} here has {what}")
     if "test_fraction" not in _OPTIONS.get(place.form, ()):
         refuse_test_fraction(request.test_fraction, True)
+    if request.test_within_groups and place.built_in is not None and place.built_in.has_test_split:
+        raise held_out_within_error(HAS_TEST_SPLIT)
     return place
+
+
+def _has_groups(place: DataLocation) -> bool:
+    """Whether the data in ``place`` name natural groups without a column: files by user, or a set that is
+    fetched as such files.
+    """
+    return place.form in ("leaf", "tff", "absent")
 
 
 def files_of(source: str, test_file: str | None = None) -> dict[str, Path]:
@@ -260,14 +280,7 @@ def _search(source: str, examples: int | None) -> DataLocation:
     if is_factory(source):
         return DataLocation(source, "factory")
     if source in BUILT_IN:
-        folders = _local_folders(source)
-        for folder in folders:
-            if (form := form_of_folder(folder)) is not None:
-                return DataLocation(source, form, folder, BUILT_IN[source])
-        tried = ", ".join(map(str, folders))
-        if ENVIRONMENT_VARIABLE not in os.environ:
-            tried += f" (${ENVIRONMENT_VARIABLE} is not set)"
-        return DataLocation(source, "hub", built_in=BUILT_IN[source], tried=tried)
+        return _search_built_in(source)
     form_of_file = FORM_OF_SUFFIX.get(Path(source).suffix.lower())
     if form_of_file is not None:
         return DataLocation(source, form_of_file, existing_file(source, "data.source"))
@@ -302,6 +315,18 @@ def _search(source: str, examples: int | None) -> DataLocation:
         f"one of {known}, synthetic, a file ({', '.join(DATA_SUFFIXES)}), a folder, a Hub id 'org/name', "
         f"package.module:factory or FILE.py:factory{near}",
     )
+
+
+def _search_built_in(name: str) -> DataLocation:
+    """The location of a built-in set that is in a folder here, on the Hub, or to be fetched by hand."""
+    folders, built_in = _local_folders(name), BUILT_IN[name]
+    for folder in folders:
+        if (form := form_of_folder(folder)) is not None:
+            return DataLocation(name, form, folder, built_in)
+    tried = ", ".join(map(str, folders))
+    if ENVIRONMENT_VARIABLE not in os.environ:
+        tried += f" (${ENVIRONMENT_VARIABLE} is not set)"
+    return DataLocation(name, "absent" if built_in.to_fetch else "hub", built_in=built_in, tried=tried)
 
 
 def existing_file(written: str, place: str) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -259,8 +260,10 @@ def uses_every_row(rule: PartitionRule) -> bool:
             return uses_every_row(rule.edge) and uses_every_row(rule.device)
         case NaturalPartition():
             return rule.groups_per_device is None and (rule.min_examples or 0) <= 1
+        case DirichletPartition():
+            return rule.shards is None
         case _:
-            return isinstance(rule, IidPartition | DirichletPartition)
+            return isinstance(rule, IidPartition)
 
 
 def _steps(rule: PartitionRule, seed: int) -> tuple[_Step, _Step | None]:
@@ -303,32 +306,32 @@ class _Step:
         if not self.allow_empty and pool.examples < len(weights):
             # Before the rule itself: it would complain of what follows from this.
             raise _empty_devices_error(len(weights) - pool.examples, len(weights), pool.examples)
-        rule, place, allow_empty = self.rule, self.place, self.allow_empty
+        rule, place = self.rule, self.place
         rng = generator(self.seed, Stream.PARTITION, *self.key, _PLAN)
         floor = getattr(rule, "min_examples", None)
-        floor = int(not allow_empty) if floor is None else floor
+        floor = int(not self.allow_empty) if floor is None else floor
         match rule:
             case IidPartition(size_sigma=0):
                 return plan_equal(pool, weights)
             case IidPartition():
                 return plan_lognormal(pool, weights, sigma=rule.size_sigma, floor=floor, rng=rng)
             case LabelsPartition() if pool.class_counts is not None:
-                each = rule.labels_per_device
+                each, allow = rule.labels_per_device, self.allow_empty
                 counts = pool.class_counts
-                return plan_labels(
-                    counts, weights, labels_each=each, allow_empty=allow_empty, place=place, rng=rng
-                )
-            case DirichletPartition() if pool.class_counts is not None:
-                return plan_dirichlet(
-                    pool.class_counts, weights, alpha=rule.alpha, floor=floor, place=place, rng=rng
-                )
+                return plan_labels(counts, weights, labels_each=each, allow_empty=allow, place=place, rng=rng)
+            case DirichletPartition(alpha=alpha, shards=shards):
+                if shards is not None and (place != PLACE or self.key[0] == _INSIDE):
+                    raise SpecError(f"{place}.shards", shards, "goes with one division of all examples")
+                if (known := pool.class_counts) is not None:
+                    part = partial(plan_dirichlet, alpha=alpha, shards=shards, floor=floor)
+                    return part(known, weights, place=place, rng=rng)
             case NaturalPartition() if pool.group_counts is not None:
                 return plan_natural_groups(
                     pool.group_counts,
                     weights,
                     groups_each=rule.groups_per_device,
                     floor=floor,
-                    allow_empty=allow_empty,
+                    allow_empty=self.allow_empty,
                     place=place,
                     rng=rng,
                 )

@@ -22,7 +22,7 @@ from sfumato.data.features import (
     row_numbers,
     take_rows,
 )
-from sfumato.data.locate import Columns
+from sfumato.data.locate import Columns, Request
 from sfumato.data.persons import refuse_divided, refuse_trained_and_tested
 from sfumato.data.splits import RowSplit, split_rows
 from sfumato.errors import DataError
@@ -67,16 +67,16 @@ class Rows:
         return () if self.labels.dtype.kind in "iu" else tuple(map(str, np.unique(self.labels)))
 
 
-def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> RowSplit:
+def split_of(train: Rows, test: Rows | None, request: Request) -> RowSplit:
     """Check the rows of a source, and say which are trained on and which are tested on.
 
     Args:
         train: the rows; a share of them is held out if there are no others to test on.
         test: the source's own test rows.
-        test_fraction: share to hold out, strictly between 0 and 1; ``None``: 10 %.
+        request: says which share to hold out, 10 % by default, and whether of all rows or within groups.
 
     Raises:
-        SpecError: a share to hold out beside a test split.
+        SpecError: a share to hold out beside a test split, or within groups that there are not.
         DataError: no rows, too much data, test rows of another shape, or with a label that no other row has;
             a person with rows at two sites, in two groups, or to train on and to test on.
     """
@@ -99,7 +99,8 @@ def split_of(train: Rows, test: Rows | None, test_fraction: float | None) -> Row
     return split_rows(
         train.labels,
         None if test is None else test.labels,
-        test_fraction=test_fraction,
+        test_fraction=request.test_fraction,
+        within_groups=request.test_within_groups,
         groups=train.groups,
         sites=train.sites,
         is_test=train.is_test,

@@ -221,26 +221,43 @@ def plan_labels(
 
 
 def plan_dirichlet(
-    counts: IntArray, weights: IntArray, *, alpha: float, floor: int, place: str, rng: np.random.Generator
+    counts: IntArray,
+    weights: IntArray,
+    *,
+    alpha: float,
+    shards: int | None = None,
+    floor: int,
+    place: str,
+    rng: np.random.Generator,
 ) -> ClassSplitPlan:
     """Each label is divided over the parts by proportions from Dirichlet(alpha); small alpha is uneven.
 
     The size rule is that of Li et al. (NIID-Bench) and Flower's self-balancing: a part that already holds its
     even share of all examples gets nothing of later labels (they come in random order). Then parts with fewer
     than ``floor`` a device are filled up from the largest labels of the parts with most to spare. All
-    examples are used.
+    examples are used, but for those of the shards that no part gets.
 
     Args:
         counts: examples of each label [K].
         weights: devices of each part [parts].
         alpha: of the Dirichlet distribution, above 0.
+        shards: equal shares that the examples are divided into, of which the parts get the first; ``None``:
+            as many as parts, weighed like these.
         floor: fewest examples a device.
         place: key of the rule in the spec, for messages.
         rng: source of randomness.
 
     Raises:
-        SpecError: there are fewer than ``floor`` examples a device, or ``alpha`` is too large.
+        SpecError: there are fewer than ``floor`` examples a device, fewer shards than parts, or ``alpha`` is
+            too large.
     """
+    if shards is not None and shards < len(weights):
+        raise SpecError(
+            f"{place}.shards", shards, f"must be at least {len(weights):,}, the number of devices"
+        )
+    wanted = len(weights)
+    if shards is not None:
+        weights = np.ones(shards, np.int64)
     if alpha > _LARGEST_ALPHA:
         raise SpecError(f"{place}.alpha", alpha, "a positive number up to 1e9")
     parts, total, weight = len(weights), int(counts.sum()), int(weights.sum())
@@ -259,7 +276,7 @@ def plan_dirichlet(
         table[open_, label] = np.diff(cuts, prepend=0)
         sizes = table.sum(axis=1)
     _fill_up(table, floor * weights)
-    return ClassSplitPlan(table)
+    return ClassSplitPlan(table[:wanted])
 
 
 def plan_natural_groups(

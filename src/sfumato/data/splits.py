@@ -1,7 +1,8 @@
 """Which rows are trained on and which are tested on, and the sizes that follow; features are not needed.
 
 Test sets: the source's own. Without one, a share of the training rows (``test_fraction``, 10 %
-unless said otherwise, rounded half up) is held out, the same rows whatever the run's seed.
+unless said otherwise, rounded half up) is held out, the same rows whatever the run's seed: of all rows, or
+of the rows of each natural group.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from numpy.typing import NDArray
 
 from sfumato.data.builtin_datasets import (
     DEFAULT_TEST_FRACTION,
+    HAS_TEST_SPLIT,
     DatasetFacts,
     held_out_count,
+    held_out_within_error,
     refuse_test_fraction,
 )
 from sfumato.data.features import RowNumbers, row_numbers
 from sfumato.data.persons import counts_of_persons, numbered_persons
 from sfumato.data.sites import sort_sites
-from sfumato.errors import DataError
+from sfumato.errors import DataError, SpecError
 from sfumato.random import Stream, generator
 
 # Set apart from the addresses partitions use; the seed is fixed so that runs share a test set.
@@ -52,6 +55,7 @@ def split_rows(
     test_labels: NDArray[Any] | None,
     *,
     test_fraction: float | None,
+    within_groups: bool = False,
     groups: NDArray[np.int64] | None = None,
     sites: NDArray[np.str_] | None = None,
     is_test: NDArray[np.bool_] | None = None,
@@ -63,16 +67,25 @@ def split_rows(
         labels: as stored, integers or strings, [N].
         test_labels: of the source's own test split [M], if it has one.
         test_fraction: share to hold out where there is neither a test split nor ``is_test``; ``None``: 10 %.
+        within_groups: whether the share is held out of each natural group, and not of all rows at once.
         groups: natural group of each row [N], numbered from 0.
         sites: name of the site of each row [N].
         is_test: the rows to test on [N], where the source says it row by row.
         persons: name of the person of each row [N]; a share is then held out of persons, not of rows.
 
     Raises:
-        SpecError: a share is given for a source that has a test split of its own, or leaves one part empty.
+        SpecError: a share is given for a source that has a test split of its own, or leaves one part empty;
+            rows are to be held out within groups, and there are none.
         DataError: a label is negative.
     """
-    refuse_test_fraction(test_fraction, test_labels is not None or is_test is not None)
+    has_split = test_labels is not None or is_test is not None
+    refuse_test_fraction(test_fraction, has_split)
+    if within_groups:
+        if has_split:
+            raise held_out_within_error(HAS_TEST_SPLIT)
+        if groups is None:
+            raise held_out_within_error("a data set with a group column (group_column)")
+        is_test = _held_out_within(groups, test_fraction)
     if test_labels is not None:
         both = class_numbers(np.concatenate([labels, test_labels]))
         own, other = both[: len(labels)], both[len(labels) :]
@@ -105,6 +118,32 @@ def _held_out(count: int, test_fraction: float | None) -> tuple[RowNumbers, RowN
     most = held_out_count(count, DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction)
     shuffled = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY).permutation(row_numbers(count))
     return np.sort(shuffled[:most]), np.sort(shuffled[most:])
+
+
+def _held_out_within(groups: NDArray[np.int64], test_fraction: float | None) -> NDArray[np.bool_]:
+    """Which rows are held out, ``[N]``, so that each natural group has its share, rounded half up.
+
+    A group keeps at least one row to train on.
+
+    Args:
+        groups: natural group of each row ``[N]``, numbered from 0.
+        test_fraction: the share; ``None``: the default.
+
+    Raises:
+        SpecError: no group is large enough to hold a row out.
+    """
+    share = DEFAULT_TEST_FRACTION if test_fraction is None else test_fraction
+    counts = np.bincount(groups)
+    most = np.minimum((counts * share + 0.5).astype(np.int64), np.maximum(counts - 1, 0))
+    if not most.any():
+        allowed = f"a share that holds out a row of some group (the largest has {counts.max(initial=0):,})"
+        raise SpecError("data.test_fraction", share, allowed)
+    shuffled = generator(_HELD_OUT_SEED, Stream.PARTITION, _HELD_OUT_KEY).permutation(len(groups))
+    by_group = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    place = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_test = np.zeros(len(groups), np.bool_)
+    is_test[by_group[place < np.repeat(most, counts)]] = True
+    return is_test
 
 
 def class_numbers(labels: NDArray[Any]) -> NDArray[np.integer[Any]]:

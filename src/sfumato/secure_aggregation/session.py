@@ -33,8 +33,8 @@ class SessionOutcome:
         rejected: (phase, party, upwards, error) of every message that was rejected.
         bytes_up: sent by each party, all rounds.
         bytes_down: sent to each party, all rounds.
-        client_seconds: computing time of each party.
-        server_seconds: computing time of the server.
+        client_seconds: CPU time of this process for each party.
+        server_seconds: CPU time of this process for the server.
     """
 
     total: RingVector
@@ -101,9 +101,9 @@ class _Run:
         self._rejected: list[tuple[Phase, int, bool, TransportError]] = []
         parties = terms.parties
         self._up, self._down, self._spent = [0] * parties, [0] * parties, [0.0] * parties
-        started = time.perf_counter()
+        started = time.process_time()
         self._server = AggregationServer(terms, server_identity)
-        self._server_seconds = time.perf_counter() - started
+        self._server_seconds = time.process_time() - started
 
     def to_the_end(self, drop: Mapping[Phase, Collection[int]]) -> SessionOutcome:
         """Run all phases; ``drop`` says which parties fall silent before each.
@@ -125,9 +125,9 @@ class _Run:
                     silent.add(party)
                 for reply in replies:
                     self._send(phase, party, reply)
-            started = time.perf_counter()
+            started = time.process_time()
             inbox = self._server.close()
-            self._server_seconds += time.perf_counter() - started
+            self._server_seconds += time.process_time() - started
         total, survivors = self._server.result
         return SessionOutcome(
             total,
@@ -146,12 +146,12 @@ class _Run:
         """
         found: list[bytes] = []
         for data in [b""] if phase is Phase.ADVERTISE else self._wire(phase, party, False, delivered):
-            started = time.perf_counter()
+            started = time.process_time()
             try:
                 found.append(self._answer(phase, party, data))
             except TransportError as error:
                 self._rejected.append((phase, party, False, error))
-            self._spent[party] += time.perf_counter() - started
+            self._spent[party] += time.process_time() - started
         return found
 
     def _answer(self, phase: Phase, party: int, data: bytes) -> bytes:
@@ -171,9 +171,9 @@ class _Run:
         """Put a party's reply on the wire to the server, and count its bytes and time."""
         self._up[party] += len(reply)
         for data in self._wire(phase, party, True, reply):
-            started = time.perf_counter()
+            started = time.process_time()
             try:
                 self._server.receive(data)
             except TransportError as error:
                 self._rejected.append((phase, party, True, error))
-            self._server_seconds += time.perf_counter() - started
+            self._server_seconds += time.process_time() - started

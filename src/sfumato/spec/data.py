@@ -61,6 +61,11 @@ class DirichletPartition(Section):
 
     kind: Literal["dirichlet"] = "dirichlet"
     alpha: Positive = Field(description="concentration; smaller is more heterogeneous")
+    shards: Count | None = Field(
+        default=None,
+        description="parts that all examples are divided into, of which devices hold the first; the rest "
+        "stay unused; default: as many as devices",
+    )
     min_examples: Whole | None = Field(
         default=None, description="no device gets fewer; default 1, or 0 where empty devices are allowed"
     )
@@ -139,7 +144,8 @@ class Data(Section):
 
     source: str = Field(
         min_length=1,
-        description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, femnist, synthetic, a file "
+        description="digits, fashion-mnist, mnist, cifar10, cifar100, emnist, emnist-digits, femnist, "
+        "synthetic, a file "
         "(.csv, .parquet, .arrow, .npz, .json, .h5), a folder, a Hub id, package.module:factory or "
         "FILE.py:factory",
     )
@@ -184,6 +190,10 @@ class Data(Section):
     test_fraction: OpenUnit | None = Field(
         default=None, description="held-out share where the data set has no test split"
     )
+    test_within: Literal["group"] | None = Field(
+        default=None,
+        description="the share is held out of the rows of each natural group, not of all rows at once",
+    )
     test_file: str | None = Field(
         default=None, description="CSV, Parquet, Arrow, JSON, HDF5: a file of rows to test on"
     )
@@ -211,3 +221,9 @@ class Data(Section):
         first, *others = [key for key, value in values.items() if value is not None] or [""]
         for key in others:
             yield True, key, values[key], f"must be left out: {first} says what is tested on"
+        if self.test_within is not None:
+            says = first if first in ("test_file", "test_column") else ""
+            allowed = f"must be left out: {says} says what is tested on"
+            yield bool(says), "test_within", self.test_within, allowed
+            allowed = "goes without person_column: persons are held out whole"
+            yield self.person_column is not None, "test_within", self.test_within, allowed

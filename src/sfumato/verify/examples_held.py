@@ -22,6 +22,8 @@ CLASS_COUNTS: dict[str, tuple[int, ...]] = {
 """Training examples of every label of the data sets that are known by name."""
 FEMNIST = 814_277
 """Examples of a data set without a test split; how many each label has is not tabulated."""
+EMNIST_DIGITS = 341_873
+"""Training examples of EMNIST's digits by writer; how many each label has is not tabulated."""
 Pool: TypeAlias = tuple[int, Array | None]
 """How many examples there are, and how many of each label where that is known."""
 
@@ -65,16 +67,18 @@ def pool_of_examples(data: Json, devices: int) -> Pool | None:
     label.
 
     Numbers by label are ``None`` if not known. The result is ``None`` for any other data set, and where the
-    spec names a column of groups or sites.
+    spec names a column of groups or sites, or holds rows out within groups.
     """
     source = str(data["source"])
-    if data.get("group_column") is not None or data.get("site_column") is not None:
+    if any(data.get(key) is not None for key in ("group_column", "site_column", "test_within")):
         return None
     if source == "synthetic":
         total = read.count(data["examples_per_device"]) * devices
         return total, np.array([total // 10 + (label < total % 10) for label in range(10)], dtype=np.float64)
     if source == "femnist":
         return FEMNIST - int(FEMNIST * read.figure(data.get("test_fraction") or 0.1) + 0.5), None
+    if source == "emnist-digits":
+        return EMNIST_DIGITS, None
     counts = CLASS_COUNTS.get(source)
     return None if counts is None else (sum(counts), np.array(counts, dtype=np.float64))
 
@@ -124,8 +128,10 @@ class _Partition:
         if rule["kind"] == "labels":
             table = self._labels(read.count(rule["labels_per_device"]), counts, weights, rng)
         else:
-            table = self._dirichlet(read.figure(rule["alpha"]), counts, weights, rng)
-            _fill_up_to_floors(table, floor * weights)
+            shards = weights if rule.get("shards") is None else np.ones(read.count(rule["shards"]), np.int64)
+            table = self._dirichlet(read.figure(rule["alpha"]), counts, shards, rng)
+            _fill_up_to_floors(table, floor * shards)
+            table = table[: len(weights)]
         return [(int(own.sum()), own.astype(np.float64)) for own in table]
 
     @staticmethod

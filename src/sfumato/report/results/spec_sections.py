@@ -88,7 +88,10 @@ def _rule_in_words(rule: Mapping[str, Any]) -> str:
     if kind == "labels":
         return f"{how_many(rule['labels_per_device'], 'label')} each"
     if kind == "dirichlet":
-        return f"labels divided by Dirichlet({number(rule['alpha'])})"
+        shards = (
+            f" into {how_many(rule['shards'], 'shard')}, the first ones used" if rule.get("shards") else ""
+        )
+        return f"labels divided by Dirichlet({number(rule['alpha'])}){shards}"
     if kind == "natural":
         return f"divided by {rule.get('column') or 'its own groups'}"
     if kind == "two-level":

@@ -231,9 +231,11 @@ def without_folder(line: str, source: str) -> str:
 
 
 def set_aside(data: Mapping[str, Any]) -> list[str]:
-    """The keys of the spec's section ``data`` that set rows of the parties aside for testing."""
+    """The keys of the spec's section ``data`` that set rows of the parties aside for testing; a share has a
+    default.
+    """
     keys = [key for key in ("test_fraction", "test_column", "test_file") if data.get(key) is not None]
-    return keys or (["test_fraction"] if data.get("label_column") else [])  # its default
+    return keys or (["test_fraction"] if data.get("label_column") or data.get("test_within") else [])
 
 
 def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:

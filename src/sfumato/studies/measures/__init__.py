@@ -7,6 +7,7 @@
     accounts.py       from its accounts: ε and claims
     workers.py        ε of every worker towards every other, and per-worker privacy over epochs
     formulas.py       formulas of the papers: Theorem 4.3 of H2FDP, HDP's Table III, the energy of PFELS
+    timings.py        CPU seconds of secure aggregation and of elections
 
 A name may have an argument behind a colon: ``energy_to:0.75``.
 """

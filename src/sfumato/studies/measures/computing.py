@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sfumato.spec.document import Spec
-from sfumato.studies.measures import accounts, finished_run, formulas, workers
+from sfumato.studies.measures import accounts, finished_run, formulas, timings, workers
 from sfumato.studies.measures.base import Measurements, PointFolder
 
 FromFolder = Callable[[PointFolder, str], Measurements]
@@ -58,8 +58,11 @@ FROM_SPEC: Mapping[str, Callable[[Spec, str], Measurements]] = {
     "energy_at_clip": formulas.energy_at_clip,
     "privacy_binds": formulas.privacy_binds,
     "table_3_rule": formulas.rule_of_table_three,
+    "aggregation_seconds": timings.aggregation_seconds,
+    "aggregation_megabytes": timings.aggregation_megabytes,
+    "election_seconds": timings.election_seconds,
 }
-"""Formulas."""
+"""Formulas, and times of sessions that a spec describes."""
 
 
 def measure_folder(name: str, folder: PointFolder) -> Measurements:

@@ -39,10 +39,9 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
     rounds, steps = spec.training.rounds, plan.aggregations[-1].step
     trusted = int(plan.tree.tiers[-1].trusted.sum())
     untrusted, devices = plan.tree.leaf_count - trusted, int(plan.tree.devices[0])
-    parameters = parameter_count(spec)
-    if parameters is None:
-        raise SpecError("model.kind", spec.model.kind, "must be a built-in model")
-    gap = Gap(parameters, gradient, noise_constant(plan), trusted, untrusted, local_aggregations(plan))
+    gap = Gap(
+        parameters_of(spec), gradient, noise_constant(plan), trusted, untrusted, local_aggregations(plan)
+    )
     loss = Constants(beta, sigma, between, within, gradient)
     inputs = BoundInputs(loss, 1 / (rounds * beta), steps, rounds, devices, devices, gap)
     if name in ("b1", "b2"):
@@ -53,6 +52,18 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
     if name == "noise":
         found[INDEPENDENT] = inputs.noise_of_independent_sums
     return [Measurement(value, series) for series, value in found.items()]
+
+
+def parameters_of(spec: Spec) -> int:
+    """The number of parameters of the spec's model.
+
+    Raises:
+        SpecError: the model is not a built-in one.
+    """
+    parameters = parameter_count(spec)
+    if parameters is None:
+        raise SpecError("model.kind", spec.model.kind, "must be a built-in model")
+    return parameters
 
 
 def rule_of_table_three(spec: Spec, _: str) -> Measurements:

@@ -108,12 +108,15 @@ class PanelData:
                     yield value, point
 
     def figure_of(self, measure: str, found: Mean | None) -> str:
-        """A measured value as text: ε rounded up, others with half of their 95 % interval; "–" for none."""
+        """A measured value as text: ε rounded up, others with half of their 95 % interval where seeds differ;
+        "–" for none.
+        """
         if found is None:
             return "–"
         if measure_named(measure)[0].is_epsilon:
             return upper_bound(found.value)
-        spread = "" if math.isnan(found.half_width) else f" ± {number(found.half_width, 2)}"
+        alike = math.isnan(found.half_width) or found.half_width == 0
+        spread = "" if alike else f" ± {number(found.half_width, 2)}"
         return f"{number(found.value)}{spread}"
 
 
