@@ -15,9 +15,9 @@ MARKUP = "<img src=x onerror=alert(1)>%{y}"
 
 
 def _spec(name: str, topology: dict[str, Any], owners: list[str], **trust: Any) -> dict[str, Any]:
-    noise = (
-        {"kind": "sources", "sources": [{"owners": owners, "multipliers": [1.5, 0.8]}]} if owners else "none"
-    )
+    by_tier = [1.5, 0.8, 0.8, 0.8][: max(2, len(topology.get("levels", ())))]  # as a run writes them
+    sources = [{"owners": owners, "multipliers": by_tier}]
+    noise = {"kind": "sources", "sources": sources} if owners else "none"
     return quickstart_spec(name=name, topology=topology, trust=trust, privacy={"delta": 1e-5, "noise": noise})
 
 
