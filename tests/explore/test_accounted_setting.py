@@ -334,3 +334,17 @@ def test_the_summary_leaves_out_who_is_trusted():
     tiles = epsilon_tiles(accounted.report.guarantees, accounted.network)
     assert ("its own edge, if not trusted", text.epsilon(own), "warn") in tiles
     assert ("its own edge, if trusted", "∞", "trusted") in tiles
+
+
+def test_the_page_says_beside_the_boxes_whose_target_does_not_hold():
+    trusting = account_setting(edited(TREE, "trust={trusted_edges: [0], cloud: true}"))
+    said = words.whose_target_does_not_hold(trusting)
+    assert said == "Cloud is trusted with the raw updates of 4 devices: no target holds for them."
+    assert words.whose_target_does_not_hold(account_setting(edited(TREE))) == ""
+
+
+def test_the_first_unit_shown_is_the_worst_protected_from_the_cloud():
+    noise = "privacy.noise={multiplier: 2.0}"
+    accounted = account_setting(edited(TREE, noise, "trust={trusted_edges: [2]}"))
+    rows = [row for row in accounted.report.guarantees if row.observer == "cloud"]
+    assert accounted.default_unit == max(rows, key=lambda row: row.epsilon).unit != rows[0].unit

@@ -236,7 +236,7 @@ def test_what_must_stay_secret_and_what_no_figure_covers():
     assert "Which rows were drawn stays secret." in words  # every site takes part in every round
     assert "ledger.json" not in words
     assert "Other trainings on the same data, also those by which settings were chosen" in words
-    assert "the option --baseline adds to a run, is ∞: give its model to nobody" in words
+    assert "such as a twin that this one is compared with, is ∞: give its model to nobody" in words
     most = max(row.epsilon for row in found.privacy.guarantees)
     three = upper_bound((1 + math.exp(most) + math.exp(2 * most)) * 1e-5, 2)
     assert f"that of somebody with 3 is at most {upper_bound(3 * most)} at δ = {three}." in words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -102,9 +103,14 @@ class AccountedSetting:
 
     @property
     def default_unit(self) -> str:
-        """The unit (``device:N``, ``record:N`` or ``person:N``) of the first guarantee."""
+        """The unit (``device:N``, ``record:N`` or ``person:N``) with the largest finite ε towards the cloud.
+
+        That of the first guarantee where there is no such ε.
+        """
         rows = self.report.guarantees
-        return rows[0].unit if rows else "device:0"
+        cloud = [row for row in rows if row.observer == "cloud" and row.epsilon < math.inf]
+        chosen = max(cloud, key=lambda row: row.epsilon) if cloud else next(iter(rows), None)
+        return "device:0" if chosen is None else chosen.unit
 
 
 def account_setting(setting: EditedSpec) -> AccountedSetting:

@@ -143,7 +143,7 @@ def _shown_controls(setting: EditedSpec) -> dict[str, Any]:
         "setting": setting.to_json(),
         "trusted": [] if note else [one.name for one in names if one.trusted],
         "options": [] if note else [{"label": f" {one.label}", "value": one.name} for one in names],
-        "trust_note": note,
+        "trust_note": note or words.whose_target_does_not_hold(accounted),
         "click": None,
         "participation": kind,
         "no_participation": not kind,

@@ -20,6 +20,7 @@ from sfumato.report.results.matrix import Matrix
 from sfumato.report.results.network import parties_in_words
 from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.recorded_privacy import RawDevices
+from sfumato.schedule.noise.calibration import NO_TARGET
 from sfumato.spec.diff import changed_values
 from sfumato.spec.document import Spec
 from sfumato.spec.words_of_keys import key_in_words, setting_in_words
@@ -70,6 +71,12 @@ def what_epsilon_means(accounted: AccountedSetting) -> str:
     return "" if worst is None else epsilon_in_words(worst.unit_kind, worst.epsilon)
 
 
+def whose_target_does_not_hold(accounted: AccountedSetting) -> str:
+    """Sentences on parties whose target of ε does not hold, as they trust its observer; "" without any."""
+    found = (note for note in accounted.report.notes if NO_TARGET in note)
+    return " ".join(text.sentence(parties_in_words(accounted.network.titled(note))) for note in found)
+
+
 def cost_rows(accounted: AccountedSetting) -> list[tuple[str, str]]:
     """What a setting costs, as pairs (name, value) of texts: trusting devices, energy, delay and bytes.
 
@@ -112,9 +119,10 @@ def heatmap_as_table(accounted: AccountedSetting) -> tuple[list[str], list[list[
         cells = [matrix.cells.get((r, c)) for c in range(len(matrix.columns))]
         name = f"{row.title}: {row.detail}" if row.detail else row.title
         rows.append([name, *("–" if cell is None else text.epsilon(cell.epsilon) for cell in cells)])
-    headings = ["class of device", *(column.title for column in matrix.columns)]
+    word = accounted.network.device_word
+    headings = [f"class of {word}", *(column.title for column in matrix.columns)]
     caption = (
-        f"Largest ε{text.at_delta(accounted.report.delta)} of each class of device towards each kind of "
+        f"Largest ε{text.at_delta(accounted.report.delta)} of each class of {word} towards each kind of "
         "observer; ∞: no guarantee, –: no such pair"
     )
     return headings, rows, caption

@@ -66,7 +66,9 @@ def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
     protected += after_run_sentence(series.first.privacy)
     within, units = kind_within_devices(series.first.privacy.guarantees), []
     if within is not None:
-        held = held_in_run(series.first, within).each
+        counts = _held_by_sites(series, within)
+        told = counts != "" and any(counts in said for said in protected)
+        held = "" if told else held_in_run(series.first, within).each
         units = unit_sentences(series.first.spec_dict, within, series.network.device_word, held)
         rates = (series.first.ledger.get("batches") or {}).get("rate_per_device") or ()
         units += draw_sentence(series.first.spec_dict["training"], rates, within)

@@ -20,7 +20,7 @@ _RELEASED = (
     "of the test examples. They are measured on data, exactly, for whoever runs the training.",
     "The presence of a device on the network, and timing.",
     "Other trainings on the same data, also those by which settings were chosen: their ε add up. That of a "
-    "training without noise, which the option --baseline adds to a run, is ∞: give its model to nobody.",
+    "training without noise, such as a twin that this one is compared with, is ∞: give its model to nobody.",
     "Files of the run. They hold the SHA-256 of the data, model.pt too: whoever knows all other rows can "
     "hash a guess of the last one and compare. So this statement has no hash of data or of a file that "
     "follows from data, and where a model may be given away, give its weights, not the file.",

@@ -173,7 +173,7 @@ class Statement:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Warnings about the spec or the run, a tuple of texts, its protocol first; none on scales."""
+        """Warnings about the spec or the run, that on its protocol first; none on scales of features."""
         return (*protocol_warnings(self.spec), *without_scales(self.privacy.findings))
 
     @cached_property

@@ -46,6 +46,8 @@ _ALL_TRUST = (
     "is trusted with raw updates, so no noise gives it an epsilon: trust it no longer, or state the target "
     f"towards others ({FOR})"
 )
+NO_TARGET = "no target holds for them"
+"""Part of every note on devices whose target of ε does not hold, as they trust its observer."""
 Told = tuple[str, ...]
 
 
@@ -98,9 +100,7 @@ def calibrate_tree(
     if not np.isnan(needed).any():
         return plan, ()
     raw = int(tree.devices[np.isnan(needed)].sum())
-    return plan, (
-        f"{noise.towards} is trusted with the raw updates of {raw} devices: no target holds for them",
-    )
+    return plan, (f"{noise.towards} is trusted with the raw updates of {raw} devices: {NO_TARGET}",)
 
 
 def _factors_of_leaves(
@@ -289,10 +289,10 @@ def calibrate_groups(plan: GroupPlan, noise: NoiseByTarget) -> tuple[FloatArray,
     if not LEAST_SOURCE <= enough <= MOST_SOURCE:
         allowed = f"would give every group this multiplier; must be {LEAST_SOURCE:g} to {MOST_SOURCE:g}"
         raise SpecError("privacy.noise", enough, allowed)
-    said = f"{noise.towards} is trusted with the raw updates of {trusting} devices: no target holds for them"
+    said = f"{noise.towards} is trusted with the raw updates of {trusting} devices: {NO_TARGET}"
     if noise.towards in OBSERVER_KINDS and not plan.trusted.all():  # they may have others, not trusted
         said = (
-            f"some masters are trusted with the raw updates of {trusting} devices: no target holds for them "
+            f"some masters are trusted with the raw updates of {trusting} devices: {NO_TARGET} "
             "towards masters that they trust"
         )
     return np.full(plan.groups.count, enough), (said,) if trusting else ()
