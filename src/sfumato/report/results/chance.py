@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sfumato.report.formatting import whole
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import Summary
 from sfumato.run_folder.headline import ACCURACY, Headline
+
+if TYPE_CHECKING:
+    from sfumato.report.results.summary import Summary  # which imports this module
 
 MAY_BE_CHANCE = "may be chance"
 
