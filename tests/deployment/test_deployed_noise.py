@@ -166,7 +166,7 @@ def test_no_source_of_deployment_names_a_seed() -> None:
     banned = {"manual_seed", "default_rng", "key_at", "generator", "seed", "Generator", "normal", "Stream"}
     found = {
         (path.name, name)
-        for path in folder.glob("*.py")
+        for path in folder.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         for name in [getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "name", None)]
         if name in banned

@@ -45,7 +45,10 @@ class OwnedFile:
     ) -> None:
         self.path = Path(path)
         if not self.path.is_file():
-            raise SessionMemoryError(f"{path}: no {what}; `create` makes a new one")
+            raise SessionMemoryError(
+                f"{path}: no {what}; put the file back that was there, as another one would not know what "
+                "was done before"
+            )
         self._opened = ExitStack()
         lock = self._take_lock(time.monotonic() + patience_s)
 
