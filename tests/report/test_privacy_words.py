@@ -47,8 +47,7 @@ def test_words_for_known_values() -> None:
         "2023 call ε ≤ 1 strong, ε ≤ 10 reasonable)."
     )
     assert epsilon_in_words("record", 8.0).endswith(
-        " sure, leaving δ aside: little protection (Ponomareva et al. "
-        "2023 call ε ≤ 1 strong, ε ≤ 10 reasonable)."
+        " sure, leaving δ aside: little protection, though Ponomareva et al. 2023 call ε ≤ 10 reasonable."
     )
 
 

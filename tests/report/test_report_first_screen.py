@@ -326,9 +326,9 @@ def test_a_curve_of_epsilon_says_whom_it_leaves_out(run_folder: Make) -> None:
         epsilon_figures(load_series([run_folder(name, frame=metrics(15, epsilons={name: 6.0}))]))[0].caption
         for name in ("edge:1", "edge:2", "cloud")
     ]
-    left_out = "Each device that trusts edge 2 with raw updates is left out: it has no guarantee"
+    left_out = "Towards edge 2 it is the largest of the devices that do not trust the observer with raw"
     assert [left_out in caption for caption in captions] == [False, True, False]
-    assert ["is left out" in caption for caption in captions] == [False, True, False]
+    assert ["those that do have no guarantee" in caption for caption in captions] == [False, True, False]
 
 
 def test_curves_that_cover_each_other_are_named(run_folder: Make) -> None:

@@ -188,8 +188,8 @@ def _note_on_trust(lines: Sequence[_EpsilonLine]) -> str:
     if not trusted:
         return ""
     return (
-        f" Each {lines[0].unit} that trusts {text.join_names(trusted)} with raw updates is left out: it has "
-        "no guarantee towards an observer that it trusts."
+        f" Towards {text.join_names(trusted)} it is the largest of the {lines[0].unit}s that do not trust "
+        "the observer with raw updates: those that do have no guarantee."
     )
 
 

@@ -100,7 +100,7 @@ def _figure(
         "xaxis": epsilon_point_axis(epsilons, f"ε towards {whom}{delta}"),
         "yaxis": score_axis(score, curves),
     }
-    better = f"Further {way} and to the left is better: less is learned."
+    better = f"Better is further {way}, and further to the left: there the observer learns less."
     return Figure(
         title=f"{text.title(score.name)} against ε towards {whom}",
         caption=" ".join(filter(None, [better, silent, seeds, missing])),

@@ -16,6 +16,7 @@ from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 FROM_EVEN_ODDS = "observer that starts at 50 : 50"
 """Every sentence on what an ε means contains this."""
 _ALMOST_CERTAIN = "almost certain"
+_REASONABLE = "Ponomareva et al. 2023 call ε ≤ 10 reasonable"
 _YARDSTICK = "Ponomareva et al. 2023 call ε ≤ 1 strong, ε ≤ 10 reasonable"
 """How to DP-fy ML, section 5, for all data of a person (docs/epsilon.md)."""
 _WEAK = 5.0  # of ε: even odds become 148 to 1
@@ -28,7 +29,7 @@ def epsilon_in_words(kind: str, value: float) -> str:
     if sure == _ALMOST_CERTAIN or value <= 1:
         weak = ""
     else:
-        weak = f"{': little protection' if value > _WEAK else ''} ({_YARDSTICK})"
+        weak = f": little protection, though {_REASONABLE}" if value > _WEAK else f" ({_YARDSTICK})"
     return (
         f"At ε = {epsilon(value)} an {FROM_EVEN_ODDS} on whether a {kind}'s data were "
         f"used can become {most}{weak}."
