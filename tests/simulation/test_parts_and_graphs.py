@@ -53,6 +53,19 @@ def test_what_cannot_be_trained_in_part_is_refused() -> None:
         load_spec("quickstart", ["model.rank=3"])
 
 
+@pytest.mark.parametrize(
+    ("part", "parameters"), [("adapters, rank: 2", 2 * (64 + 6) + 6 * 10 + 10), ("head", 6 * 10 + 10)]
+)
+def test_of_a_model_given_in_python_that_part_is_trained_and_sent(
+    part: str, parameters: int, tmp_path: Path
+) -> None:
+    given = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.Tanh(), nn.Linear(6, 10))
+    spec = load_spec("quickstart", [*SMALL, f"model={{trained: {part}}}"])
+    run = sf.run(spec, model=given, out=tmp_path / "run", progress=False)
+    assert sum(each.numel() for each in run.model.parameters() if each.requires_grad) == parameters
+    assert run.metrics["bytes_up"].tolist() == [(6 + 2) * 4 * parameters] * 2  # of six devices and two edges
+
+
 @pytest.mark.parametrize("trained", ["head", "adapters"])
 def test_the_frozen_part_stays_and_is_not_sent(trained: str, tmp_path: Path) -> None:
     spec = load_spec("quickstart", [*SMALL, f"model={{kind: mlp, hidden: 6, trained: {trained}}}"])

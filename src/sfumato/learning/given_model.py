@@ -15,6 +15,7 @@ from sfumato.spec.model import Model
 from sfumato.user_code import GIVEN
 
 _PLACE = "model.kind"
+_OF_EVERY_MODEL = ("trained", "rank")  # keys of ``model`` that are not of built-in ones alone
 _MODEL: ContextVar[nn.Module | None] = ContextVar("model given in Python", default=None)
 
 
@@ -31,6 +32,8 @@ def giving_model(model: nn.Module | None) -> Iterator[None]:
 def with_given_model(spec: Spec, model: nn.Module | None) -> Spec:
     """``spec`` with ``model.kind: python:TYPE`` for a model given in Python; unchanged if that is ``None``.
 
+    What of the model is trained stays as the spec says; keys of built-in models are left out.
+
     Raises:
         SpecError: it is no ``torch.nn.Module``.
     """
@@ -38,7 +41,8 @@ def with_given_model(spec: Spec, model: nn.Module | None) -> Spec:
         return spec
     if not isinstance(model, nn.Module):
         raise SpecError("model", type(model).__name__, "must be a torch.nn.Module")
-    return spec.model_copy(update={"model": Model(kind=f"{GIVEN}{type(model).__name__}")})
+    stated = {key: getattr(spec.model, key) for key in _OF_EVERY_MODEL if key in spec.model.model_fields_set}
+    return spec.model_copy(update={"model": Model(kind=f"{GIVEN}{type(model).__name__}", **stated)})
 
 
 def given_model(kind: str) -> nn.Module:
