@@ -16,6 +16,7 @@ COMBINATIONS = [
 STATED = {
     "trust.cloud", "trust.trusted", "trust.trusted_edges", "trust.trusted_aggregators",  # who is trusted
     "topology.device_names", "topology.group_names", "topology.worker_names",  # what people read
+    "data.row",  # what people read
     "topology.supernodes",  # who serves; nobody adds noise to shift with it
     "transport",  # what the protocol does anyway
     "air.power_control",  # here power binds, whatever the rule: tests/schedule/test_air_power_control.py

@@ -265,9 +265,9 @@ def _explore(found: Found, truth: Truth, spec: Spec) -> None:
     every = {upper_bound(row.epsilon) for row in truth.report.guarantees} | {"–"}
     for row in words.heatmap_as_table(accounted)[1]:
         found.same("explore", f"table of {row[0]}", [cell for cell in row[1:] if cell not in every], [])
-    first = truth.report.guarantees[0]
-    said = words.answer_about_coalition(accounted, accounted.default_unit, first.observer)
-    found.same("explore", said, words.epsilon_phrase(truth.own(first.unit, first.observer)) in said, True)
+    unit, observer = accounted.default_unit, truth.report.guarantees[0].observer
+    said = words.answer_about_coalition(accounted, unit, observer)
+    found.same("explore", said, words.epsilon_phrase(truth.own(unit, observer)) in said, True)
 
 
 def _trusts(truth: Truth, unit: str, observer: str) -> bool:
