@@ -61,7 +61,6 @@ _CLIPPED = {
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all is clipped."""
 _NAMED = 5  # places in a sentence
-_NO_SCALE = "no range in data.scale and so"  # only in this finding
 
 
 @dataclass(frozen=True)
@@ -236,11 +235,6 @@ def feature_columns_of(plan: Plan) -> tuple[str, ...]:
         return ()
 
 
-def without_scales(texts: Iterable[str]) -> list[str]:
-    """The findings ``texts`` without that of `warn_of_unscaled_columns`, which says nothing of privacy."""
-    return [said for said in texts if _NO_SCALE not in said]
-
-
 def warn_of_unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]) -> str | None:
     """A warning that names the features without a stated range; ``None`` where all have one.
 
@@ -256,7 +250,7 @@ def warn_of_unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]
     named = _named(unscaled)
     has = "has" if len(unscaled) == 1 else "have"
     return (
-        f"{named} {has} {_NO_SCALE} {'is' if len(unscaled) == 1 else 'are'} used as in the "
+        f"{named} {has} no range in data.scale and so {'is' if len(unscaled) == 1 else 'are'} used as in the "
         "file: where numbers are far above 1, little or nothing is learned; write the range that everybody "
         f"knows without the rows, like data.scale: {{{unscaled[0]}: [LOW, HIGH]}}, so wide that few values "
         "are beyond it (those are kept, below 0 or above 1; [0, 1] changes nothing)"

@@ -79,7 +79,8 @@ def test_labels_are_of_rows_and_not_of_persons_or_devices_with_several():
 def test_advice_to_whoever_trains_is_not_for_auditors():
     """A feature without a range is no news about privacy; the run and its report say it."""
     plan, scale = made(sf.load_spec(SPEC)), str(warn_of_unscaled_columns(["age"], {}))
-    found = replace(plan, privacy=replace(plan.privacy, findings=("δ is large", scale)))
+    told = {"findings": ("δ is large", scale), "kinds_of_findings": ("delta", "unscaled")}
+    found = replace(plan, privacy=replace(plan.privacy, **told))
     assert found.findings == ("δ is large",)
     assert "data.scale" not in words_of(found)
 

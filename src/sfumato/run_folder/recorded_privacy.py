@@ -85,6 +85,7 @@ class RecordedPrivacy:
         claims: of papers.
         notes: what the account had to say.
         findings: facts worth a warning, before the run.
+        kinds_of_findings: of each, which programs know it by (`sfumato.findings.Finding`).
         raw_to_trusted_edge: ``None`` where the file does not say.
         coalitions: of devices, the worst of each size.
         after_run: of the guarantees that amount to something else after the run, by their place.
@@ -95,6 +96,7 @@ class RecordedPrivacy:
     claims: tuple[Claim, ...]
     notes: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
+    kinds_of_findings: tuple[str, ...] = ()
     raw_to_trusted_edge: RawDevices | None = None
     coalitions: tuple[WorstCoalition, ...] = ()
     after_run: Mapping[int, AfterRun] = field(default_factory=dict)
@@ -110,6 +112,7 @@ class RecordedPrivacy:
         delta = float(stated) if isinstance(stated, int | float) else math.nan
         raw = document.get("raw_to_trusted_edge")
         rows = _rows(document, "guarantees", _GUARANTEE_KEYS, ("epsilon",), path)
+        findings = document.get("findings", ())
         claims = _rows(document, "claims", _CLAIM_KEYS, ("claimed_epsilon", "rigorous_epsilon"), path)
         try:
             return cls(
@@ -117,7 +120,8 @@ class RecordedPrivacy:
                 guarantees=tuple(Guarantee.from_dict(row, delta) for row in rows),
                 claims=tuple(map(Claim.from_dict, claims)),
                 notes=tuple(map(str, document.get("notes", ()))),
-                findings=tuple(str(finding["text"]) for finding in document.get("findings", ())),
+                findings=tuple(str(finding["text"]) for finding in findings),
+                kinds_of_findings=tuple(str(finding.get("kind", "")) for finding in findings),
                 raw_to_trusted_edge=RawDevices(int(raw["devices"]), int(raw["of"])) if raw else None,
                 coalitions=tuple(map(WorstCoalition.from_dict, document.get("coalitions", ()))),
                 after_run={

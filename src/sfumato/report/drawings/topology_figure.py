@@ -236,7 +236,7 @@ def _draw_devices(
     owner = tree.node_name(tree.depth - 1, leaf)
     devices = network.noise_of_devices(owner)
     noise, first = device_noise_lines(devices, _tier_names(tree)), int(tree.first_device[leaf])
-    always = devices.in_every_step
+    always = all(map(devices.adds_in, range(tree.depth)))
     way = _way_up(network, tree, noised=devices.of_all and always, some_noised=devices.of_some and always)
     canvas.link(way, (x, y), (x, y + 44))
     _note_exposure(canvas, tree, tree.depth - 1, leaf, way)
@@ -274,8 +274,7 @@ def _sends_noise(network: Network, tree: Tree, depth: int, index: int, tier: int
     if network.adds_noise_in(name, tier):
         return True
     if depth == tree.depth - 1:
-        devices = network.noise_of_devices(name)
-        return network.over_air or devices.at_steps > 0 or any(devices.multipliers[tier : tier + 1])
+        return network.over_air or network.noise_of_devices(name).adds_in(tier)
     return any(
         _sends_noise(network, tree, depth + 1, child, tier) for child in _children_of(tree, depth, index)
     )

@@ -22,7 +22,7 @@ from sfumato.report.results.epsilon_words import unit_sentences
 from sfumato.report.results.network import GroupNetwork
 from sfumato.report.results.series import Series
 from sfumato.report.results.spec_sections import has_noise
-from sfumato.report.results.summary import Summary, guess_of_run, of_main_unit, score_text, unit_of_run
+from sfumato.report.results.summary import Summary, guessing_beside, of_main_unit, score_text, unit_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline, headline_of
 from sfumato.run_folder.reader import RunFolder
 
@@ -60,7 +60,7 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
         superlative = "Highest" if score.higher_is_better else "Lowest"
         reached = f"{superlative} {score.name}: {summaries[best].run}, {score.text(finals[best])}"
         beside = _beside_best(score, list(zip(series, summaries, strict=True)), best)
-        said.append(f"{reached}{_price(series[best])}.{beside}{_guessing(score, series)}")
+        said.append(f"{reached}{_price(series[best])}.{beside}{guessing_beside(score, series)}")
     for whom, of in _BEST_TOWARDS if have_comparable_epsilons(series) else ():
         known = [(of(one), one.run) for one in summaries if not math.isnan(of(one))]
         finite = [value for value, _ in known if value < math.inf]
@@ -85,7 +85,7 @@ def _beside_best(score: Headline, runs: Sequence[tuple[Series, Summary]], best: 
     for run in (run for place, run in enumerate(runs) if place != best):
         value = run[1].final_score
         shown = score.text(value)
-        if note_on_difference(score, run, runs[best]):
+        if note_on_difference(score, run[0], runs[best][0]):
             near.append(f"{run[1].run} ({shown})")
             continue
         points = text.points_between(runs[best][1].final_score, value) if score is ACCURACY else 0.0
@@ -93,13 +93,6 @@ def _beside_best(score: Headline, runs: Sequence[tuple[Series, Summary]], best: 
         worse.append(f"{run[1].run} ({shown}{less})")
     told = (("Not worse by more than chance may make it", near), ("Worse", worse))
     return "".join(f" {how}: {text.join_names(names, _MOST_IN_WORDS)}." for how, names in told if names)
-
-
-def _guessing(score: Headline, series: Sequence[Series]) -> str:
-    """A sentence, after a space, on the accuracy of guessing; "" where it is not known, or not one."""
-    guesses = {guess_of_run(one) for one in series} if score is ACCURACY else set()
-    guess = guesses.pop() if len(guesses) == 1 else math.nan
-    return "" if math.isnan(guess) else f" Guessing would give {text.percent(guess)}."
 
 
 def _price(one: Series) -> str:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sfumato.report.formatting import whole
 from sfumato.report.results.series import Series
 from sfumato.run_folder.headline import ACCURACY, Headline
-
-if TYPE_CHECKING:
-    from sfumato.report.results.summary import Summary  # which imports this module
 
 MAY_BE_CHANCE = "may be chance"
 
@@ -20,7 +16,8 @@ def by_chance(accuracies: Sequence[float], count: int) -> float:
     """By how much two ``accuracies`` on ``count`` test examples may differ by the draw of the examples alone.
 
     It is 1.96 standard errors of the difference of two shares, as if each had test examples of its own. On
-    the same examples models tend to err alike, so this bound is rather too large.
+    the same examples models tend to err alike, so this bound is rather too large. Of a single share, by how
+    much one that is expected may be missed.
     """
     return 1.96 * math.sqrt(sum(share * (1 - share) for share in accuracies) / count)
 
@@ -54,16 +51,16 @@ def note_on_chance(runs: Sequence[Series], score: Headline, values: Sequence[flo
     return f"one seed each, {whole(tested_examples(runs[0], score))} test examples: {MAY_BE_CHANCE}"
 
 
-def note_on_difference(score: Headline, one: tuple[Series, Summary], other: tuple[Series, Summary]) -> str:
+def note_on_difference(score: Headline, one: Series, other: Series) -> str:
     """A note, after a space, that the difference between two runs' final scores may be chance, and why; ""
     where it is larger than that, or where chance is not known.
     """
-    values = [each[1].final_score for each in (one, other)]
-    widths = [each[1].final_score_half_width for each in (one, other)]
+    ends = [each.final(score.column) for each in (one, other)]
+    values, widths = [end.value for end in ends], [end.half_width for end in ends]
     if not any(map(math.isnan, widths)):
         within = abs(values[0] - values[1]) <= math.hypot(*widths)
         return " (may be chance: less than the spread over seeds)" if within else ""
-    counts = {tested_examples(each[0], score) for each in (one, other)}
-    if len(counts) == 1 and within_chance(one[0], score, values):
+    counts = {tested_examples(each, score) for each in (one, other)}
+    if len(counts) == 1 and within_chance(one, score, values):
         return f" (may be chance: {whole(counts.pop())} test examples)"
     return ""

@@ -69,10 +69,9 @@ class DeviceNoise(NamedTuple):
         """Whether every one of the devices adds noise."""
         return self.of_some and self.numbers is None
 
-    @property
-    def in_every_step(self) -> bool:
-        """Whether those that add noise add it in the steps of every tier."""
-        return self.at_steps > 0 or all(self.multipliers)
+    def adds_in(self, tier: int) -> bool:
+        """Whether any of the devices adds noise in steps that ``tier`` aggregates; 0: global ones."""
+        return self.at_steps > 0 or (bool(self.multipliers) and self.multipliers[tier] > 0)
 
     def is_of(self, number: int) -> bool:
         """Whether the device with this number, counted within the aggregator, adds noise."""
@@ -132,16 +131,18 @@ class Network:
 
     def is_trusted(self, observer: str) -> bool:
         """Whether the aggregator ``observer`` is ever trusted with raw updates; False for any other party."""
-        if isinstance(self.shape, GroupNetwork):
-            trusted = enumerate(self.shape.trusted)
-            return observer in {f"master:{number}" for number, is_so in trusted if is_so}
-        first = [self.shape] if isinstance(self.shape, Tree) else []
-        return any(
-            observer == tree.node_name(depth, int(index))
-            for tree in [*first, *(tree for _, tree in self.trees)]
-            for depth, tier in enumerate(tree.tiers)
-            for index in np.flatnonzero(tier.trusted)
-        )
+        return any(observer in names for _, names in self.trusted_by_round)
+
+    @cached_property
+    def trusted_by_round(self) -> list[tuple[int, list[str]]]:
+        """Names of trusted aggregators by the round (from 1) from which on they are; [] without a shape."""
+        match self.shape:
+            case Tree() as tree:
+                return [(first + 1, _trusted_in(one)) for first, one in self.trees or ((0, tree),)]
+            case GroupNetwork() as grouped:
+                return [(1, [f"master:{group}" for group in np.flatnonzero(grouped.trusted)])]
+            case _:
+                return []
 
     def noise_of_devices(self, above: str) -> DeviceNoise:
         """The noise that the devices under the aggregator ``above`` add."""
@@ -159,6 +160,13 @@ class Network:
                 numbers = _numbers_in(devices[1:]) if devices else None
                 found[above] = DeviceNoise(multipliers, numbers=numbers)
         return found
+
+
+def _trusted_in(tree: Tree) -> list[str]:
+    """Names of the aggregators of a tree that are trusted."""
+    return [
+        tree.node_name(t, int(i)) for t, tier in enumerate(tree.tiers) for i in np.flatnonzero(tier.trusted)
+    ]
 
 
 def read_network(spec: Mapping[str, Any]) -> Network:

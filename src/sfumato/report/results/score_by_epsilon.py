@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sfumato.report.formatting import epsilon, number, percent, points_between
+from sfumato.report.formatting import epsilon, number, points_between
 from sfumato.report.results.chance import note_on_difference, tested_examples
 from sfumato.report.results.comparability import by_score_and_data, have_comparable_epsilons
 from sfumato.report.results.epsilon_words import several_in_words
 from sfumato.report.results.series import Series
-from sfumato.report.results.summary import Summary, guess_of_run, unit_of_run
+from sfumato.report.results.summary import Summary, guessing_beside, unit_of_run
 from sfumato.run_folder.headline import ACCURACY, Headline
 from sfumato.spec.without_noise import trains_alike_but_for_noise
 
@@ -37,8 +37,7 @@ def score_by_epsilon(series: Sequence[Series], summaries: Sequence[Summary]) -> 
     if not 2 <= len(points) == len(values) <= _MOST_STEPS + 1:
         return []
     steps = [_step_in_words(score, *pair) for pair in pairwise(points)]
-    guess = guess_of_run(points[0][0]) if score is ACCURACY else math.nan
-    guessing = "" if math.isnan(guess) else f" Guessing would give {percent(guess)}."
+    guessing = guessing_beside(score, [points[0][0]])
     return [
         f"What more ε towards the cloud brings in {score.name}: {'; '.join(steps)}.{guessing}",
         *_least_within_chance(score, points),
@@ -54,7 +53,7 @@ def _least_within_chance(score: Headline, points: Sequence[_Point]) -> list[str]
     """
     better = max if score.higher_is_better else min
     best = better(points, key=lambda point: point[1].final_score)
-    near = [point for point in points if point is best or note_on_difference(score, point, best)]
+    near = [point for point in points if point is best or note_on_difference(score, point[0], best[0])]
     if not _is_chance_known(score, best):
         return []
     (one, summary), most = near[0], score.text(best[1].final_score)
@@ -90,4 +89,4 @@ def _step_in_words(score: Headline, less: _Point, more: _Point) -> str:
         change = f"{points_between(after, before):+.1f} points".replace("-", "−")
     else:
         change = f"{'+' if after >= before else '−'}{number(abs(after - before))}"
-    return f"{ends} {change}{note_on_difference(score, less, more)}"
+    return f"{ends} {change}{note_on_difference(score, less[0], more[0])}"

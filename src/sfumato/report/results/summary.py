@@ -13,7 +13,7 @@ from sfumato.guessing import guessing_in_words, share_of_guessing
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import epsilon, how_many, join_names, percent, whole
-from sfumato.report.results.chance import tested_examples
+from sfumato.report.results.chance import by_chance, tested_examples
 from sfumato.report.results.dp_ogl_plus import note_between_releases, rounds_to_a_release
 from sfumato.report.results.matrix import Matrix, build_matrix
 from sfumato.report.results.observer_labels import labels_for
@@ -137,15 +137,11 @@ def _note_on_a_small_lead(one: Series) -> str:
     """A clause that a run with one seed may be more accurate than guessing by chance alone; "" where it is
     not more accurate, or by more than 1.96 standard errors of what guessing gives on its test examples.
     """
-    guess, accuracy, count = (
-        guess_of_run(one),
-        one.final(ACCURACY.column).value,
-        tested_examples(one, ACCURACY),
-    )
-    if len(one.runs) > 1 or not count or not guess < accuracy:
+    guess, count = guess_of_run(one), tested_examples(one, ACCURACY)
+    lead = one.final(ACCURACY.column).value - guess
+    if len(one.runs) > 1 or not count or not 0 < lead <= by_chance([guess], count):
         return ""
-    by_luck = 1.96 * math.sqrt(guess * (1 - guess) / count)
-    return ", and that the model is better may be chance" if accuracy - guess <= by_luck else ""
+    return ", and that the model is better may be chance"
 
 
 def _personal_clause(series: Series) -> str:
@@ -192,6 +188,16 @@ def guessing_of_run(one: Series) -> str:
 def guess_of_run(one: Series) -> float:
     """The accuracy of guessing, 0 to 1; NaN where neither test labels nor classes are known."""
     return share_of_guessing(source_of(one.first.spec_dict), one.test_labels)
+
+
+def guessing_beside(score: Headline, series: Sequence[Series]) -> str:
+    """A sentence, after a space, on the accuracy of guessing, beside accuracies of ``series``.
+
+    "" for another score, and where the accuracy of guessing is not known, or not one for all.
+    """
+    guesses = {guess_of_run(one) for one in series} if score is ACCURACY else set()
+    guess = guesses.pop() if len(guesses) == 1 else math.nan
+    return "" if math.isnan(guess) else f" Guessing would give {percent(guess)}."
 
 
 def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:

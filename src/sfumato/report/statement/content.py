@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from sfumato.findings import without_scales
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee, json_number
 from sfumato.report.formatting import sentence, unit_of
@@ -174,7 +173,8 @@ class Statement:
     @property
     def findings(self) -> tuple[str, ...]:
         """Warnings about the spec or the run, that on its protocol first; none on scales of features."""
-        return (*protocol_warnings(self.spec), *without_scales(self.privacy.findings))
+        found = zip(self.privacy.kinds_of_findings, self.privacy.findings, strict=True)
+        return (*protocol_warnings(self.spec), *(said for kind, said in found if kind != "unscaled"))
 
     @cached_property
     def units(self) -> dict[str, str]:

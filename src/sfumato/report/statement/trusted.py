@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from sfumato.network.tree import Tree
 from sfumato.report.formatting import join_names
-from sfumato.report.results.network import GroupNetwork, Network
+from sfumato.report.results.network import Network
 
 
 class TrustSince(NamedTuple):
@@ -26,7 +23,7 @@ class TrustSince(NamedTuple):
 def trust_by_round(network: Network) -> tuple[TrustSince, ...]:
     """Who is trusted, by title, one entry wherever that changes; () where the network is not known."""
     found: list[TrustSince] = []
-    for first, names in _names_by_round(network):
+    for first, names in network.trusted_by_round:
         titles = tuple(map(network.titled, names))
         if not found or found[-1].trusted != titles:
             found.append(TrustSince(first, titles))
@@ -35,7 +32,7 @@ def trust_by_round(network: Network) -> tuple[TrustSince, ...]:
 
 def noise_of_trusted(network: Network) -> str:
     """A sentence on which trusted parties add noise to what they send on; "" where nobody is ever trusted."""
-    names = dict.fromkeys(name for _, trusted in _names_by_round(network) for name in trusted)
+    names = dict.fromkeys(name for _, trusted in network.trusted_by_round for name in trusted)
     silent = [network.titled(name) for name in names if not network.adds_noise(name)]
     if not names:
         return ""
@@ -44,21 +41,3 @@ def noise_of_trusted(network: Network) -> str:
     if len(silent) == len(names):
         return "They add no noise to what they send on."
     return f"They add noise to what they send on, except {join_names(silent, 12)}."
-
-
-def _names_by_round(network: Network) -> list[tuple[int, list[str]]]:
-    """Names of trusted parties by the round (from 1) from which on they are."""
-    match network.shape:
-        case Tree() as tree:
-            return [(first + 1, _trusted_in(one)) for first, one in network.trees or ((0, tree),)]
-        case GroupNetwork() as grouped:
-            return [(1, [f"master:{group}" for group in np.flatnonzero(grouped.trusted)])]
-        case _:
-            return []
-
-
-def _trusted_in(tree: Tree) -> list[str]:
-    """Names of the aggregators of a tree that are trusted."""
-    return [
-        tree.node_name(t, int(i)) for t, tier in enumerate(tree.tiers) for i in np.flatnonzero(tier.trusted)
-    ]
