@@ -59,12 +59,17 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         """(process, status) once it has ended, (0, 0) before."""
         if self.returncode is None:
-            if wait_flags == os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
+            if wait_flags == os.WNOHANG and not self._has_ended():
                 return 0, 0
             self.returncode = int(os.read(self._status, 16))
             os.close(self._status)
         status = self.returncode << 8 if self.returncode >= 0 else -self.returncode
         return self.pid, status
+
+    def _has_ended(self) -> bool:
+        status = select.poll()  # `select.select` refuses file descriptors above 1,023
+        status.register(self._status, select.POLLIN)
+        return bool(status.poll(0))
 
 
 def run(

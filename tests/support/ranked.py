@@ -17,7 +17,6 @@ from sfumato.run_folder.metrics_table import read_metrics
 from sfumato.spec import dump_spec
 from sfumato.spec.document import Spec
 
-_MEETINGS: list[TCPStore] = []  # where ranks meet; like torchrun's, they outlive the ranks
 MAIN = TESTS / "support" / "one_rank.py"
 SAME_BYTES = ("model.pt", "groups.pt", "privacy.json", "ledger.json")
 Said = tuple[int, str, str]
@@ -30,14 +29,13 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def environments(ranks: int) -> list[dict[str, str]]:
-    """Of every rank; one rank is a process that torchrun did not start."""
+def environments(ranks: int, port: int) -> list[dict[str, str]]:
+    """Of every rank that meets the others at a port; one rank is a process that torchrun did not start."""
     if ranks == 1:
         return [{}]
-    _MEETINGS.append(TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False))
     meet = {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_MEETINGS[-1].port),
+        "MASTER_PORT": str(port),
         "WORLD_SIZE": str(ranks),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
@@ -61,7 +59,8 @@ def start(
         options: further variables of the environment.
     """
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return [
+    meeting = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    started = [
         fast_python.Popen(
             [sys.executable, *map(str, command), *(each or {}).get(rank, ())],
             text=True,
@@ -69,8 +68,11 @@ def start(
             env=os.environ | environment | options,
             **pipes,  # type: ignore[call-overload]
         )
-        for rank, environment in enumerate(environments(ranks))
+        for rank, environment in enumerate(environments(ranks, meeting.port))
     ]
+    for process in started:
+        process.meeting = meeting  # like torchrun's store, it outlives the ranks, and no longer
+    return started
 
 
 def ended(processes: Sequence[subprocess.Popen[str]], seconds: float = 120.0) -> list[Said]:
