@@ -115,7 +115,7 @@ def test_epsilon_above_ten_is_large() -> None:
     assert warn_of_large_epsilon([row(10.0), row(math.inf)]) is None
     text = str(warn_of_large_epsilon([row(3.0, 50), row(45.44663, 25), row(11.0, 5), row(math.inf, 7)]))
     assert text.startswith(
-        "ε is above 10 for 37 of 87 devices towards the cloud, up to 45.45 for 30 and ∞ for 7 "
+        "ε is above 10 for 37 of 87 devices towards the cloud: at most 45.45 for 30 and ∞ for 7 "
         "(δ = 1e-5; for example device:0 towards cloud): at ε = 10 an observer"
     )
     assert str(warn_of_large_epsilon([row(45.0, 50)])).startswith(

@@ -52,12 +52,13 @@ def warn_of_large_epsilon(
     else:
         whom = _of_whom(rows, counted, at_edges, device, moving=moving)
     endless = [row for row in counted if row.epsilon == math.inf]
+    most = upper_bound(worst.epsilon)
     if endless and _are_counted(counted):
-        where = f" for {_how_many(finite)} and ∞ for {_how_many(endless)}"
+        far = f": at most {most} for {_how_many(finite)} and ∞ for {_how_many(endless)}"
     else:
-        where = " where it is finite" if endless else ""
+        far = f", up to {most}{' where it is finite' if endless else ''}"
     return (
-        f"ε is above {LARGE_EPSILON:g} {whom}, up to {upper_bound(worst.epsilon)}{where} "
+        f"ε is above {LARGE_EPSILON:g} {whom}{far} "
         f"(δ = {number(worst.delta)}; for example {worst.unit} towards {worst.observer}): {WHAT_LARGE_MEANS}"
     )
 

@@ -71,9 +71,11 @@ def _caption(network: Network, tree: Tree, canvas: Canvas) -> str:
     devices = text.how_many(tree.device_count, "device")
     parties = text.join_names(["the cloud", *tiers, devices], 9)
     trusted = _trust_sentence(tree)
-    if canvas.exposed_to:
-        whom = text.join_names([_exposed(*one) for one in canvas.exposed_to.items()], 9)
-        trusted += f" Not trusted, and yet sent messages without noise (orange): {whom}."
+    for summed, what in ((False, "messages"), (True, "sums of messages")):
+        whom = [_exposed(kind, nodes) for (kind, sums), nodes in canvas.exposed_to.items() if sums == summed]
+        if whom:
+            names = text.join_names(whom, 9)
+            trusted += f" Not trusted, and yet sent {what} without noise (orange): {names}."
     return f"{parties}; {trusted} {noise_sentence(network)}"
 
 
@@ -258,12 +260,11 @@ def _note_exposure(canvas: Canvas, tree: Tree, depth: int, index: int, way: str)
             found.append(index)
 
 
-def _exposed(kind_and_sums: tuple[str, bool], indices: Sequence[int]) -> str:
-    """Aggregators as of `Canvas.exposed_to`, with their numbers: "edges 0, 4 (only sums)", "the cloud"."""
-    kind, only_sums = kind_and_sums
+def _exposed(kind: str, indices: Sequence[int]) -> str:
+    """Aggregators as of `Canvas.exposed_to`, with their numbers: "edges 0, 4", "the cloud"."""
     numbers = f" {text.ranges_text(sorted(indices))}" if kind != "the cloud" else ""
     named = text.pluralise(kind, len(indices)) if numbers else kind
-    return f"{named}{numbers}{' (only sums)' if only_sums else ''}"
+    return f"{named}{numbers}"
 
 
 def _sends_noise(network: Network, tree: Tree, depth: int, index: int, tier: int) -> bool:

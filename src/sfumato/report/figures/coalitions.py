@@ -10,6 +10,7 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import DASHES, Figure, Json, colour, epsilon_axis, over_legend
 from sfumato.report.page.html import PlacedFigures
 from sfumato.report.results.matrix import Matrix
+from sfumato.report.results.secure_sums import least_of_sums
 from sfumato.report.results.series import Series
 from sfumato.run_folder.recorded_privacy import WorstCoalition
 
@@ -109,9 +110,11 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     ]
     hops = one.network.secure
     if hops and any(row.epsilon < row.supernode_epsilon < math.inf for row in rows):
+        least = least_of_sums(one.first.spec_dict, one.network)
+        under = f"{least} devices under it collude" if least else "enough devices under it collude"
         said.append(
-            f"With enough colluders under it, the {node} has enough shares of the others' secrets to take "
-            "the masks of secure aggregation off single messages: there ε jumps."
+            f"If {under}, the {node} has enough shares of the others' secrets to take the masks of secure "
+            "aggregation off: it then reads single messages and not their sum only, and ε jumps."
         )
     columns = (_ALONE, f"with their {node}")
     figure = _coalition_figure(rows, titles, columns, delta, alone)
