@@ -25,9 +25,12 @@ from sfumato.report.figures.per_worker_privacy import per_worker_privacy_figure
 from sfumato.report.figures.worker_heatmap import pairs_of_cells, worker_heatmap_figure, workers_html
 from sfumato.report.page.party_words import with_words_for_parties
 from sfumato.report.page.who_adds_noise import sentence_of_participation, training_of
+from sfumato.report.results.cost_of_privacy import costs_of_noise
 from sfumato.report.results.dp_ogl_plus import lead_of_run
 from sfumato.report.results.grouped_run import GroupedRun, grouped_run
 from sfumato.report.results.network import read_network
+from sfumato.report.results.series import load_series
+from sfumato.run_folder.label_counts import write_test_labels
 from sfumato.run_folder.reader import load_run
 from sfumato.spec.load import load_spec
 
@@ -45,9 +48,10 @@ RING = ["topology={kind: groups, structure: ring, groups: 4, devices: 16}", "tra
 def grouped(run_folder: Make) -> Callable[..., Path]:
     """A run folder as a run leaves it: the resolved spec, and what ``account`` says of it."""
 
-    def make(*overrides: str, name: str = "ogl") -> Path:
+    def make(*overrides: str, name: str = "ogl", gain: float = 0.0) -> Path:
         report = account(load_spec(SPEC, overrides))
         frame = metrics(report.plan.spec.training.rounds, radio=False)
+        frame["accuracy"] += gain
         frame["personal_accuracy"] = frame["accuracy"] + 0.02
         spec = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         return run_folder(name, spec, frame=frame, privacy=report.to_dict())
@@ -315,7 +319,7 @@ def test_a_worker_that_stands_for_its_class_is_told_as_an_example(grouped: Make)
 
 
 def test_a_table_with_ranges_of_claims_names_where_each_pair_is(grouped: Make) -> None:
-    said = "; ranges are over pairs, each of which is below Published claims"
+    said = "; ranges are over classes of pairs, which are listed one by one below Published claims"
     assert said in _page_of(grouped(*RING))
     assert said not in _page_of(grouped("topology.groups=[[0, 1], [0, 1]]", "model.kind=mlp"))
 
@@ -326,3 +330,14 @@ def test_why_a_message_of_another_worker_counts_twice(grouped: Make) -> None:
     whys = " ".join(row.why for row in run.privacy.guarantees)
     moved = "moved by 1 worker that passes on what it learnt (by up to twice the largest norm of a message)"
     assert f"{moved}, at multiplier 1 " in whys
+
+
+def test_the_cost_of_noise_of_workers_models_is_that_of_their_mean(grouped: Make) -> None:
+    """No model missed so many test examples: accuracy is the mean over the workers' models."""
+    folders = [grouped(name="ring"), grouped("privacy.noise=none", name="silent", gain=0.05)]
+    for folder in folders:
+        write_test_labels(folder, {"0": 180, "1": 180})
+    (cost,) = costs_of_noise(load_series(folders))
+    assert cost.sentence.startswith(
+        "The noise costs 5.0 points of accuracy in the mean over the workers' models: ring ends at "
+    )

@@ -236,8 +236,13 @@ def test_noise_that_the_cloud_knows_is_not_named_as_protection_from_it(run_folde
     report = account(load_spec(HDP / "c7.yaml", ["training.rounds=2"]))
     spec = report.plan.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     first = first_of(shown(run_folder("c7", spec, privacy=report.to_dict())))
-    assert "for 40 devices under edges 1, 3, 6, 9 (noise added by device) and" in first
-    assert "for 30 devices under edges 2, 5, 7 (noise added by edge)." in first
+    assert (
+        "for 40 devices under edges 1, 3, 6, 9 (noise added by device; the cloud's own does not count) and"
+        in first
+    )
+    assert (
+        "for 30 devices under edges 2, 5, 7 (noise added by edge; the cloud's own does not count)." in first
+    )
 
 
 def test_who_has_no_guarantee_is_told_first(run_folder: Make) -> None:

@@ -108,6 +108,9 @@ def test_raw_updates_to_whom_nobody_trusts_are_told_with_the_drawing(
     orange = f"Not trusted, and yet sent messages without noise (orange): {said}."
     assert (orange in figure.caption) == bool(said)
     assert ("Not trusted" in figure.caption) == bool(said)
+    links = {trace["name"] for trace in figure.data}
+    assert ("messages without noise go up" in links) == bool(said)
+    assert ("messages without noise go up to who is trusted" in links) == bool(trusted)
     star = quickstart_spec(topology={"kind": "star", "devices": 3}, trust={}, **noise("cloud"))
     drawn = topology_figure(read_network(star))
     assert drawn is not None

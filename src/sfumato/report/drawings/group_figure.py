@@ -15,6 +15,7 @@ from sfumato.report.drawings.network_canvas import (
     Dot,
     canvas_figure,
     device_noise_lines,
+    kind_of_link,
     multiplier_lines,
     noise_sentence,
     shortened_to_fit,
@@ -41,9 +42,9 @@ def group_figure(network: Network, shape: GroupNetwork) -> Figure:
             canvas.word(group, 0, shortened_to_fit(title, slots), xanchor="right", xshift=-16, yshift=12)
         if noise:
             canvas.mark("noise", group, 22, f"{title} adds noise", noise, party=master)
-        raw = "entrusted" if trusted else "raw"
-        kinds = ("secure", "secure raw") if "devices_to_master" in network.secure else ("noised", raw)
-        canvas.link(kinds[0 if at_workers else 1], (group, 0), (group, 50))
+        summed = "devices_to_master" in network.secure
+        kind = kind_of_link(noised=bool(at_workers), secure=summed, trusted=trusted)
+        canvas.link(kind, (group, 0), (group, 50))
         describe = partial(_worker_details, groups, members, at_workers)
         low = max(low, canvas.dots(group, 64, len(members), slots, describe))
     hidden = groups.count - slots

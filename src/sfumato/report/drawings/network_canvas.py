@@ -51,9 +51,20 @@ _LINKS: dict[str, tuple[str, Json]] = {
         "only the sum arrives, without noise (secure aggregation)",
         {"color": RAW, "width": 3, "dash": "dash"},
     ),
+    "secure entrusted": (
+        "only the sum arrives, without noise, at who is trusted (secure aggregation)",
+        {"color": TRUSTED, "width": 3, "dash": "dash"},
+    ),
     "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
     "shared": ("workers in common", {"color": NEUTRAL, "width": 1.5}),
 }
+
+
+def kind_of_link(*, noised: bool, secure: bool, trusted: bool) -> str:
+    """The kind of link, by whether what arrives has noise, is only a sum, and is sent to a trusted party."""
+    if noised:
+        return "secure" if secure else "noised"
+    return f"{'secure ' if secure else ''}{'entrusted' if trusted else 'raw'}"
 
 
 class Dot(NamedTuple):

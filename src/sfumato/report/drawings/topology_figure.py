@@ -18,6 +18,7 @@ from sfumato.report.drawings.network_canvas import (
     Dot,
     canvas_figure,
     device_noise_lines,
+    kind_of_link,
     multiplier_lines,
     noise_sentence,
     shortened_to_fit,
@@ -81,7 +82,7 @@ def _caption(network: Network, tree: Tree, canvas: Canvas) -> str:
 
 def _star_figure(network: Network, tree: Tree) -> Figure:
     """A drawing of a star of few devices: each has a place of its own, and its name."""
-    canvas, count = Canvas(), tree.device_count
+    canvas, count, trusted = Canvas(), tree.device_count, bool(tree.tiers[0].trusted[0])
     devices, centre = network.noise_of_devices("cloud"), (count - 1) / 2
     names: list[str] = []
     for number in range(count):
@@ -91,7 +92,7 @@ def _star_figure(network: Network, tree: Tree) -> Figure:
         adds = devices.is_of(number)
         noise = device_noise_lines(devices, _tier_names(tree)) if adds else []
         kind = "noisy device" if adds else "device"
-        way = _way_up(network, tree, noised=adds, some_noised=devices.of_some)
+        way = _way_up(network, tree, noised=adds, some_noised=devices.of_some, trusted=trusted)
         canvas.link(way, (centre, 0.0), (float(number), _ROW))
         _note_exposure(canvas, tree, 0, 0, way)
         canvas.mark(kind, float(number), _ROW, title, ["under the cloud", *noise], party=device)
@@ -102,7 +103,7 @@ def _star_figure(network: Network, tree: Tree) -> Figure:
     )
 
 
-def _way_up(network: Network, tree: Tree, *, noised: bool, some_noised: bool) -> str:
+def _way_up(network: Network, tree: Tree, *, noised: bool, some_noised: bool, trusted: bool) -> str:
     """The kind of link from devices to their aggregator.
 
     Args:
@@ -110,10 +111,11 @@ def _way_up(network: Network, tree: Tree, *, noised: bool, some_noised: bool) ->
         tree: its tree.
         noised: whether every message on the link contains noise.
         some_noised: whether any device under the aggregator adds noise, so that the sum contains some.
+        trusted: whether the aggregator is trusted with raw updates.
     """
     if tree.hop_names[-1] in network.secure:
-        return "secure" if some_noised else "secure raw"
-    return "superposed" if network.over_air else "noised" if noised else "raw"
+        return kind_of_link(noised=some_noised, secure=True, trusted=trusted)
+    return "superposed" if network.over_air else kind_of_link(noised=noised, secure=False, trusted=trusted)
 
 
 def _drawn_children(network: Network, tree: Tree) -> list[dict[int, list[int]]]:
@@ -218,8 +220,8 @@ def _draw_links_below(
             any(_sends_noise(network, tree, depth + 1, sender, tier) for sender in senders)
             for tier in range(depth + 1)
         )
-        kinds = ("secure", "secure raw") if is_secure else ("noised", "raw")
-        kind = kinds[0 if has_noise else 1]
+        trusted = bool(tree.tiers[depth].trusted[index])
+        kind = kind_of_link(noised=has_noise, secure=is_secure, trusted=trusted)
         canvas.link(kind, (x, y), (places[child], y + _ROW))
         _note_exposure(canvas, tree, depth, index, kind)
     hidden = int(tree.children[depth][index]) - len(shown)
@@ -239,7 +241,14 @@ def _draw_devices(
     devices = network.noise_of_devices(owner)
     noise, first = device_noise_lines(devices, _tier_names(tree)), int(tree.first_device[leaf])
     always = all(map(devices.adds_in, range(tree.depth)))
-    way = _way_up(network, tree, noised=devices.of_all and always, some_noised=devices.of_some and always)
+    trusted = bool(tree.tiers[-1].trusted[leaf])
+    way = _way_up(
+        network,
+        tree,
+        noised=devices.of_all and always,
+        some_noised=devices.of_some and always,
+        trusted=trusted,
+    )
     canvas.link(way, (x, y), (x, y + 44))
     _note_exposure(canvas, tree, tree.depth - 1, leaf, way)
 
@@ -253,7 +262,7 @@ def _draw_devices(
 
 def _note_exposure(canvas: Canvas, tree: Tree, depth: int, index: int, way: str) -> None:
     """Note an aggregator that is not trusted, where what comes the ``way`` to it has no noise."""
-    if way in ("raw", "secure raw") and not tree.tiers[depth].trusted[index]:
+    if way in ("raw", "secure raw"):
         kind = "the cloud" if depth == 0 else tree.tiers[depth].name
         found = canvas.exposed_to.setdefault((kind, way == "secure raw"), [])
         if index not in found:

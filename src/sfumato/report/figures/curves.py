@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -308,17 +309,26 @@ def curve_traces(one: RunCurve) -> list[Json]:
 def _curve_table(curves: Sequence[RunCurve], what: str, score: Headline) -> str:
     """An HTML table of the values of ``curves`` by run and round.
 
-    ``what``: the measured quantity, for the caption; ``score``: writes values.
+    ``what``: the measured quantity, for the caption; ``score``: writes values. Where some models are not
+    released, a column says which.
     """
     form = score.text
     rows = [
-        (name, text.whole(r), form(m), form((high - low) / 2) if high > low else "")
-        for _, name, curve, *_ in curves
-        for r, m, low, high in evenly_spaced_rows(curve.rounds, curve.mean, curve.low, curve.high)
-    ]
-    heads = ["run", "round", what, "± (95 %)"]
-    shown = len(heads) if any(row[-1] for row in rows) else len(heads) - 1  # of one seed no interval is known
+        (
+            one.name, text.whole(r), "released" if released else "in between", form(m),
+            form((high - low) / 2) if high > low else "",
+        )
+        for one in curves
+        for r, released, m, low, high in evenly_spaced_rows(
+            one.curve.rounds, one.released, one.curve.mean, one.curve.low, one.curve.high
+        )
+    ]  # fmt: skip
+    kept = {
+        "run": True, "round": True, "model": not all(one.released.all() for one in curves), what: True,
+        "± (95 %)": any(row[-1] for row in rows),  # of one seed no interval is known
+    }  # fmt: skip
+    heads = [head for head, shown in kept.items() if shown]
     return text.html_table(
-        heads[:shown], [row[:shown] for row in rows], caption=f"{what} by run and round",
-        numeric=tuple(range(1, shown)),
+        heads, [tuple(compress(row, kept.values())) for row in rows], caption=f"{what} by run and round",
+        numeric=tuple(number for number, head in enumerate(heads) if head not in ("run", "model")),
     )  # fmt: skip

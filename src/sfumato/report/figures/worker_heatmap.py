@@ -46,7 +46,10 @@ def workers_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
     if not finite or min(finite) < 10 ** EPSILON_ENDS[1]:
         return place(worker_heatmap_figure(run, pairs))
     least, most = text.epsilon(min(finite)), text.epsilon(max(finite))
-    said = f"Every finite ε is between {least} and {most}; the table has them by the groups of both workers."
+    said = (
+        f"Every finite ε is between {least} and {most}, so that a heatmap would have one colour; the table "
+        "has them by the groups of both workers."
+    )
     folded = f"<details><summary>Show the numbers</summary>{_pair_table(run)}</details>"
     return f"<h3>ε between workers, by their groups</h3>{text.paragraphs([said])}{folded}"
 
@@ -295,7 +298,7 @@ def _pair_table(run: GroupedRun) -> str:
         [
             (
                 *groups, "–" if pair.hops is None else pair.hops, text.whole(pair.releases),
-                in_words(pair.bound),
+                in_words(pair.bound) if pair.epsilon < math.inf else "–",
                 text.epsilon(pair.epsilon),
                 *(text.number(pair.claimed[n]) if n in pair.claimed else "–" for n in run.claims),
             )

@@ -163,8 +163,8 @@ def _divisor(noise: Mapping[str, Any]) -> str:
         return "sensitivity of what it is added to"
     return (
         "norm to which a message is clipped. The sensitivity of a group's sum is larger, as the data of one "
-        "change what the others send, too: the reasons of the guarantees state the multiplier over that "
-        "sensitivity"
+        "change what the others send, too; the multiplier over that sensitivity, which is smaller, is told "
+        "with the reasons of each ε"
     )
 
 

@@ -84,7 +84,11 @@ def _table_of_readings(source: str, readings: Mapping[str, Sequence[Claim]], nam
         rows.append((kind.removeprefix("towards "), *map(_cell, of_kind), provable))
     heads = [f"claimed, {formula}" for formula in readings]
     ranges = any(" to " in cell for _, *cells in rows for cell in cells)
-    where = "; ranges are over pairs, each of which is below Published claims" if ranges else ""
+    where = (
+        "; ranges are over classes of pairs, which are listed one by one below Published claims"
+        if ranges
+        else ""
+    )
     caption = f"ε by {source}{where}"
     return text.html_table(
         ["towards", *heads, "provable"], rows, caption=caption, numeric=range(1, 2 + len(heads))

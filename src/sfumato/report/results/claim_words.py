@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from sfumato.claims.dp_ogl_counts import BY_RDP, BY_TEXT
@@ -14,8 +15,13 @@ _ORIGINS = {
 """By `formula_in_words`."""
 
 
+_COMPOSED = re.compile(r", composed by [\w-]+")
+"""What reasons say by the names that files give to methods."""
+
+
 def reason_in_words(why: str) -> str:
-    """The reason of a claim, with formulas as `claim_in_words` writes them."""
+    """The reason of a claim, with formulas as `claim_in_words` writes them; how ε is composed is left out."""
+    why = _COMPOSED.sub("", why)
     return why.replace(BY_RDP, claim_in_words(BY_RDP)).replace(BY_TEXT, claim_in_words(BY_TEXT))
 
 

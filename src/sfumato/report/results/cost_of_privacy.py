@@ -125,7 +125,12 @@ class CostOfNoise(NamedTuple):
         )
 
     def _in_examples(self) -> str:
-        """The loss in test examples, after a space, where both accuracies are of the same ones; else ""."""
+        """The loss in test examples, after a space, where both accuracies are of one model on the same ones;
+        of a mean over workers' models that it is one; else "".
+        """
+        family = self.one.network.family
+        if self.score is ACCURACY and family is not None and family.devices_observe:
+            return " in the mean over the workers' models"
         count = tested_examples(self.one, self.score)
         if not count or self.over > 1 or not len(self.one.runs) == len(self.other.runs) == 1:
             return ""

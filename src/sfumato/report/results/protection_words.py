@@ -224,6 +224,8 @@ def _in_brackets(detail: str, observer: str) -> str:
     first, added, adders = detail.partition("noise added by ")
     others = [name for name in re.split(", | and ", adders) if name != observer]
     known = f"{first}{added}{join_names(others)}" if added and others else first if added else detail
+    if added and others and observer in adders:
+        known = f"{known}; the {observer}'s own does not count"
     return f" ({known.rstrip(', ')})" if known.rstrip(", ") else ""
 
 
