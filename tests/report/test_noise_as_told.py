@@ -123,13 +123,15 @@ def test_what_is_told_of_noise_is_the_plan_s(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["by trust", "edges", "cloud", "zones"])
 def test_a_link_to_the_cloud_is_noised_where_noise_is_on_what_is_sent_in_global_steps(name: str) -> None:
-    """Noise at the aggregations of edges alone is on none of it."""
+    """Noise at the aggregations of edges alone is on none of it; where they have none, none is missing."""
     report = account(SPECS[name])
     plan = report.plan
     assert isinstance(plan, TreePlan)
     figure = topology_figure(read_network(_resolved(report)))
     assert figure is not None
-    raw_to_edges = int((plan.noise.device <= 0).any(axis=1).sum())
+    tiers = sorted({aggregation.tier for aggregation in plan.aggregations})
+    assert tiers == ([0] if name == "zones" else [0, 1])
+    raw_to_edges = int((plan.noise.device[:, tiers] <= 0).any(axis=1).sum())
     raw_to_cloud = int(((plan.noise.node[1][:, 0] <= 0) & (plan.noise.device[:, 0] <= 0)).sum())
     drawn = [
         trace["x"].count(None)
@@ -138,6 +140,7 @@ def test_a_link_to_the_cloud_is_noised_where_noise_is_on_what_is_sent_in_global_
     ]
     assert sum(drawn) == raw_to_edges + raw_to_cloud
     assert (raw_to_cloud > 0) == (name == "cloud")
+    assert (raw_to_edges == 1) == (name in ("by trust", "zones"))
 
 
 def _setting(report: PrivacyReport) -> AccountedSetting:

@@ -243,6 +243,10 @@ def test_noise_that_the_cloud_knows_is_not_named_as_protection_from_it(run_folde
     assert (
         "for 30 devices under edges 2, 5, 7 (noise added by edge; the cloud's own does not count)." in first
     )
+    drawn = topology_figure(read_network(spec))
+    assert drawn is not None
+    assert "without noise (orange): the cloud. Not trusted" in drawn.caption
+    assert "sums of messages without noise (orange): edges 0, 2, 4, 5, 7, 8." in drawn.caption
 
 
 def test_who_has_no_guarantee_is_told_first(run_folder: Make) -> None:

@@ -218,7 +218,8 @@ def _draw_links_below(
         senders = _children_of(tree, depth, index) if is_secure else [child]
         has_noise = all(  # in every step in which they send to this node
             any(_sends_noise(network, tree, depth + 1, sender, tier) for sender in senders)
-            for tier in range(depth + 1)
+            for tier in network.aggregating
+            if tier <= depth
         )
         trusted = bool(tree.tiers[depth].trusted[index])
         kind = kind_of_link(noised=has_noise, secure=is_secure, trusted=trusted)
@@ -240,7 +241,7 @@ def _draw_devices(
     owner = tree.node_name(tree.depth - 1, leaf)
     devices = network.noise_of_devices(owner)
     noise, first = device_noise_lines(devices, _tier_names(tree)), int(tree.first_device[leaf])
-    always = all(map(devices.adds_in, range(tree.depth)))
+    always = all(map(devices.adds_in, network.aggregating))
     trusted = bool(tree.tiers[-1].trusted[leaf])
     way = _way_up(
         network,

@@ -19,8 +19,10 @@ from sfumato.network.moves import trees_over_time
 from sfumato.network.tree import BoolArray, Tree, from_spec, with_trust
 from sfumato.report.formatting import join_names, pluralise, ranges_text
 from sfumato.report.results.spec_sections import noise_section_of, section_of
+from sfumato.schedule.local_steps import training_aggregations
 from sfumato.spec import topology as written
 from sfumato.spec.topology import Topology, Trust
+from sfumato.spec.training import Training
 
 _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
 _OBSERVERS = {"cloud": "the cloud", "public": "the public", "edge": "an edge", "own-edge": "the own edge"}
@@ -92,6 +94,8 @@ class Network:
         trees: from which round (from 0) on, where devices move or trust changes; else empty.
         rounds: of the run.
         secure: names of the hops with secure aggregation.
+        aggregating: tiers that aggregate at some step of a round; 0, the cloud's global step, is always among
+            them. Noise for the steps of other tiers is never added.
     """
 
     shape: Tree | GroupNetwork | str
@@ -102,6 +106,7 @@ class Network:
     rounds: int = 0
     secure: frozenset[str] = frozenset()
     step_noise: float = 0.0
+    aggregating: tuple[int, ...] = (0,)
 
     @property
     def has_noise(self) -> bool:
@@ -182,7 +187,8 @@ def read_network(spec: Mapping[str, Any]) -> Network:
     rounds = section_of(spec, "training").get("rounds")
     if isinstance(shape, Tree) and isinstance(rounds, int):
         trees = _trees(spec, shape, rounds)
-        return Network(shape, _noise(spec), on_air, family, trees, rounds, secure, _step_noise(spec))
+        tiers = _aggregating(section_of(spec, "training"), shape)
+        return Network(shape, _noise(spec), on_air, family, trees, rounds, secure, _step_noise(spec), tiers)
     return Network(shape, _noise(spec), on_air, family, secure=secure, step_noise=_step_noise(spec))
 
 
@@ -226,6 +232,14 @@ def owners_in_words(owners: Sequence[str], most: int = 4) -> str:
         parties = f"{pluralise(kind, len(alike))} {ranges_text(sorted(alike))}"
         said.append(f"every device under {parties}" if devices else parties)
     return join_names(said, most)
+
+
+def _aggregating(training: Mapping[str, Any], tree: Tree) -> tuple[int, ...]:
+    """The tiers of ``tree`` that aggregate in a round of the section ``training`` of a resolved spec."""
+    keys = ("local_steps", "aggregate_every", "edge_every", "edge_at_global")
+    stated = Training.model_construct(**{key: training.get(key) for key in keys})
+    edges = tree.tiers[-1].size
+    return tuple(sorted({each.tier for each in training_aggregations(stated, tree.depth, edges)}))
 
 
 def _trees(spec: Mapping[str, Any], tree: Tree, rounds: int) -> tuple[tuple[int, Tree], ...]:
