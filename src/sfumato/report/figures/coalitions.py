@@ -111,10 +111,11 @@ def coalitions_part(one: Series, matrix: Matrix, figures: PlacedFigures) -> str:
     hops = one.network.secure
     if hops and any(row.epsilon < row.supernode_epsilon < math.inf for row in rows):
         least = least_of_sums(one.first.spec_dict, one.network)
-        under = f"{least} devices under it collude" if least else "enough devices under it collude"
+        many = f" ({least})" if least else ""
         said.append(
-            f"If {under}, the {node} has enough shares of the others' secrets to take the masks of secure "
-            "aggregation off: it then reads single messages and not their sum only, and ε jumps."
+            f"If enough devices under the {node} collude with it{many}, it has enough shares of the others' "
+            "secrets to take the masks of secure aggregation off: it then reads single messages, not only "
+            "their sum, and ε jumps."
         )
     columns = (_ALONE, f"with their {node}")
     figure = _coalition_figure(rows, titles, columns, delta, alone)
