@@ -237,8 +237,6 @@ def _without_finite_epsilon(series: Sequence[Series]) -> str:
     whom = text.join_names([watched_title(series[0].network, observer) for observer in endless])
     unit = unit_of_run(series[0].first)
     worst = f"ε over rounds has no curve: towards {whom} the worst {unit} has no guarantee (∞) in any round"
-    if any(observer.startswith("device:") for observer in endless):
-        worst += f". No other {unit} learns more"
     return " ".join([text.sentence(worst), *filter(None, map(partial(_how_many_finite, series[0]), endless))])
 
 
