@@ -164,6 +164,20 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "patient as a unit": (
         ["account", "quickstart", "--unit", "patient:0"], ("for 'patient:0' write person:0",)
     ),
+    "option misspelt": (["init", "--labels", "ill"], ("--labels: is no option (did you mean '--label'?)",)),
+    "table of init without --csv": (
+        ["init", "clinics", "patients.csv"], ("patients.csv: cannot be read; write: --csv patients.csv",)
+    ),
+    "text without quotes": (
+        ["init", "clinics", "--csv", "patients.csv", "--row", "a", "patient"],
+        ("patient: cannot be read; write: --row 'a patient'",),
+    ),
+    "text without quotes, before the name": (
+        ["init", "--row", "a", "stay", "in", "hospital"], ("write: --row 'a stay in hospital'",)
+    ),
+    "name of two words": (
+        ["init", "my", "clinics"], ("clinics: cannot be read; write: one name: sfumato init my-clinics",)
+    ),
     "key as an option without a value": (
         ["validate", "quickstart", "--lr"], ("--lr:", "write: --set training.learning_rate=VALUE")
     ),
@@ -314,6 +328,34 @@ def test_several_mistakes_are_a_line_each(capsys: pytest.CaptureFixture[str]) ->
     assert [line.split(": ")[2] for line in lines] == ["training.round", "privacy.delta", "privacy.clip.norm"]
     assert all(line.startswith("sfumato: mine.yaml: ") for line in lines)
     assert [int(line.rpartition("line ")[2].rstrip(")")) for line in lines] == [11, 13, 14]
+
+
+def test_several_options_that_there_are_not_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """With values of other options that look like options, and a word that is like nothing."""
+    wrong = [
+        "init",
+        "x",
+        "--csv",
+        "--eps",
+        "--labels",
+        "ill",
+        "--sits=site",
+        "--eps",
+        "3",
+        "--qwxyz",
+        "--eps",
+    ]
+    assert main(wrong) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()) == (
+        "",
+        [
+            "sfumato: --labels: is no option (did you mean '--label'?)",
+            "sfumato: --sits: is no option (did you mean '--sites'?)",
+            "sfumato: --eps: is no option; write: --epsilon",
+            "sfumato: --qwxyz: is no option",
+        ],
+    )
 
 
 def test_a_gpu_that_is_not_here_is_said(
