@@ -118,6 +118,10 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
         ["plan", "quickstart", "--target", "cloud"],
         ("--target:", "OBSERVER=EPSILON", "e.g. cloud=2"),
     ),
+    "neither a spec nor a run": (
+        ["statement", "runs/nothing"],
+        ("runs/nothing: is neither a file nor a run folder nor a built-in spec; built in: dp-fedavg",),
+    ),
     "no run folder": (["report", "nothing"], ("nothing:", "no such run folder")),
     "key as an option": (
         ["account", "quickstart", "--rounds", "4"], ("--rounds:", "write: --set training.rounds=4")
