@@ -362,6 +362,23 @@ def test_several_options_that_there_are_not_are_a_line_each(capsys: pytest.Captu
     )
 
 
+def test_a_unit_that_there_is_not_is_answered_by_all_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A person's own number is no unit: the message has every spelling that is accepted, and no other."""
+    rows = [f"{site},P{age},{age},{age % 2}" for site in ("charite", "ucl") for age in range(30)]
+    people = ["site,id,age,ill", *(row.replace("ucl,P", "ucl,Q") for row in rows)]
+    Path("patients.csv").write_text("\n".join(people) + "\n", "utf-8")
+    made = ["init", "clinics", "--csv", "patients.csv", "--label", "ill", "--site", "site", "--person", "id"]
+    assert main([*made, "--epsilon", "4"]) == 0
+    capsys.readouterr()
+    message = said(capsys, ["account", "clinics.yaml", "--unit", "P17"])
+    assert "must be person:0 to person:1, or device:0 to device:1; named are charite, ucl" in message
+    for unit in ("person:0", "person:1", "device:0", "device:1", "ucl"):
+        assert main(["account", "clinics.yaml", "--unit", unit]) == 0, unit
+    assert main(["account", "clinics.yaml", "--unit", "record:0"]) == 2
+
+
 def test_a_gpu_that_is_not_here_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

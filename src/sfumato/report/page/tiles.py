@@ -117,7 +117,7 @@ def energy_tile(one: Series, energy_j: float) -> Tile:
         if energy_j > 0 and uses > 0:
             decibel = 10 * math.log10(energy_j / uses / std**2)
             return Tile(
-                "Mean power sent by all devices, a use of a subcarrier, over the receiver's noise",
+                "Power of all devices together, per use of a subcarrier, relative to the receiver's noise",
                 f"{decibel:.1f} dB".replace("-", "−"),
             )
         return Tile("Energy, relative to the receiver's noise", text.number(energy_j))
