@@ -172,6 +172,10 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "table of init without --csv": (
         ["init", "clinics", "patients.csv"], ("patients.csv: cannot be read; write: --csv patients.csv",)
     ),
+    "table without headings": (
+        ["init", "clinics", "--csv", "no-headings.csv"],
+        ("two columns are called '1'", "a CSV file: is the line of headings missing?"),
+    ),
     "text without quotes": (
         ["init", "clinics", "--csv", "patients.csv", "--row", "a", "patient"],
         ("patient: cannot be read; write: --row 'a patient'",),
@@ -259,6 +263,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [f"{site},{age},{age % 2}" for site in ("charite", "ucl") for age in range(30)]
     Path("patients.csv").write_text("\n".join(["site,age,ill", *rows]) + "\n", "utf-8")
+    Path("no-headings.csv").write_text("1,1,0\n2,1,1\n", "utf-8")
 
 
 def said(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
