@@ -253,7 +253,9 @@ def test_steps_overshoot_near_the_optimum_only_where_something_was_learned() -> 
 
 def test_accuracy_at_chance() -> None:
     assert warn_of_chance_accuracy(0.121, 10) is None
-    assert "guessing among 10 classes (10.0 %)" in str(warn_of_chance_accuracy(0.12, 10))
+    for accuracy, above in ((0.12, "hardly"), (0.101, "hardly"), (0.1, "not"), (0.09, "not")):
+        said = f"is {above} above that of guessing among 10 classes (10.0 %)"
+        assert said in str(warn_of_chance_accuracy(accuracy, 10))
     assert warn_of_chance_accuracy(math.nan, 10) is None
     assert warn_of_chance_accuracy(0.01, None) is None
     assert [classes_of(source) for source in ("digits", "cifar100", "synthetic", "mine:data")] == [

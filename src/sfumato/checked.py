@@ -127,8 +127,8 @@ def _statement_of_run(folder: Path) -> Statement:
     last = folder / (MODEL_FILE if run.finished else SPEC_FILE)
     played = PlayedRun(
         verified=(
-            f"sfumato verify recomputed {outcome.finite:,} finite ε of {outcome.rows:,} guarantees from what "
-            f"the run recorded: {len(outcome.problems):,} mismatches."
+            f"sfumato verify recomputed {outcome.rows:,} guarantees ({outcome.finite:,} finite bounds of ε) "
+            f"from what the run recorded: {len(outcome.problems):,} mismatches."
         ),
         mismatches=tuple(without_folder(line, source) for line in outcome.problems),
         unchecked=tuple(without_folder(line, source) for line in outcome.unchecked),

@@ -80,7 +80,8 @@ def warn_of_chance_accuracy(accuracy: float, classes: int | None) -> str | None:
     """
     if classes is None or math.isnan(accuracy) or accuracy > CHANCE_FACTOR / classes:
         return None
+    above = "hardly" if round(1000 * accuracy) > round(1000 / classes) else "not"
     return (
-        f"the accuracy, {100 * accuracy:.1f} %, is that of guessing among {classes} classes "
+        f"the accuracy, {100 * accuracy:.1f} %, is {above} above that of guessing among {classes} classes "
         f"({100 / classes:.1f} %): by this measure nothing was learned"
     )

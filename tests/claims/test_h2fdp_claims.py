@@ -14,10 +14,16 @@ from sfumato.schedule.resolve import resolve
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ((), "with q = 0.008333 and L = 200 aggregations this is met if c₁ > 0.6; "),
+        ((), "with q = 0.008333 and L = 200 global aggregations this is met if c₁ > 0.6; "),
         ((), "if c₁ > 72 (H2)"),
-        (("privacy.noise.epsilon=2", "training.rounds=50"), "L = 50 aggregations this is met if c₁ > 4.8; "),
-        (("training.batch_size=all",), "with q = 1 and L = 200 aggregations this is met if c₁ > 0.005; "),
+        (
+            ("privacy.noise.epsilon=2", "training.rounds=50"),
+            "L = 50 global aggregations this is met if c₁ > 4.8; ",
+        ),
+        (
+            ("training.batch_size=all",),
+            "with q = 1 and L = 200 global aggregations this is met if c₁ > 0.005; ",
+        ),
     ],
 )
 def test_the_condition_of_the_proposition_is_said(changes: tuple[str, ...], says: str) -> None:
@@ -29,7 +35,7 @@ def test_the_condition_of_the_proposition_is_said(changes: tuple[str, ...], says
 def test_a_claim_that_holds_says_it_too() -> None:
     report = account(load_spec("h2fdp-fmnist", ["privacy.noise.c2=1000"]), observer="cloud")
     (claim, *_) = [claim for claim in report.claims if claim.holds]
-    assert claim.why.startswith("the noise that this observer cannot take off suffices for the claimed ε;")
+    assert claim.why.startswith("the noise that stays in what this observer sees suffices for the claimed ε;")
     assert "ε < c₁qL only and leaves c₁ open" in claim.why
 
 

@@ -118,6 +118,10 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
         ["plan", "quickstart", "--target", "cloud"],
         ("--target:", "OBSERVER=EPSILON", "e.g. cloud=2"),
     ),
+    "neither a spec nor a run": (
+        ["statement", "runs/nothing"],
+        ("runs/nothing: is neither a file nor a run folder nor a built-in spec; built in: dp-fedavg",),
+    ),
     "no run folder": (["report", "nothing"], ("nothing:", "no such run folder")),
     "key as an option": (
         ["account", "quickstart", "--rounds", "4"], ("--rounds:", "write: --set training.rounds=4")
@@ -163,6 +167,24 @@ CALLS: dict[str, tuple[list[str], tuple[str, ...]]] = {
     ),
     "patient as a unit": (
         ["account", "quickstart", "--unit", "patient:0"], ("for 'patient:0' write person:0",)
+    ),
+    "option misspelt": (["init", "--labels", "ill"], ("--labels: is no option (did you mean '--label'?)",)),
+    "table of init without --csv": (
+        ["init", "clinics", "patients.csv"], ("patients.csv: cannot be read; write: --csv patients.csv",)
+    ),
+    "table without headings": (
+        ["init", "clinics", "--csv", "no-headings.csv"],
+        ("two columns are called '1'", "a CSV file: is the line of headings missing?"),
+    ),
+    "text without quotes": (
+        ["init", "clinics", "--csv", "patients.csv", "--row", "a", "patient"],
+        ("patient: cannot be read; write: --row 'a patient'",),
+    ),
+    "text without quotes, before the name": (
+        ["init", "--row", "a", "stay", "in", "hospital"], ("write: --row 'a stay in hospital'",)
+    ),
+    "name of two words": (
+        ["init", "my", "clinics"], ("clinics: cannot be read; write: one name: sfumato init my-clinics",)
     ),
     "key as an option without a value": (
         ["validate", "quickstart", "--lr"], ("--lr:", "write: --set training.learning_rate=VALUE")
@@ -241,6 +263,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [f"{site},{age},{age % 2}" for site in ("charite", "ucl") for age in range(30)]
     Path("patients.csv").write_text("\n".join(["site,age,ill", *rows]) + "\n", "utf-8")
+    Path("no-headings.csv").write_text("1,1,0\n2,1,1\n", "utf-8")
 
 
 def said(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
@@ -314,6 +337,51 @@ def test_several_mistakes_are_a_line_each(capsys: pytest.CaptureFixture[str]) ->
     assert [line.split(": ")[2] for line in lines] == ["training.round", "privacy.delta", "privacy.clip.norm"]
     assert all(line.startswith("sfumato: mine.yaml: ") for line in lines)
     assert [int(line.rpartition("line ")[2].rstrip(")")) for line in lines] == [11, 13, 14]
+
+
+def test_several_options_that_there_are_not_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    """With values of other options that look like options, and a word that is like nothing."""
+    wrong = [
+        "init",
+        "x",
+        "--csv",
+        "--eps",
+        "--labels",
+        "ill",
+        "--sits=site",
+        "--eps",
+        "3",
+        "--qwxyz",
+        "--eps",
+    ]
+    assert main(wrong) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()) == (
+        "",
+        [
+            "sfumato: --labels: is no option (did you mean '--label'?)",
+            "sfumato: --sits: is no option (did you mean '--sites'?)",
+            "sfumato: --eps: is no option; write: --epsilon",
+            "sfumato: --qwxyz: is no option",
+        ],
+    )
+
+
+def test_a_unit_that_there_is_not_is_answered_by_all_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A person's own number is no unit: the message has every spelling that is accepted, and no other."""
+    rows = [f"{site},P{age},{age},{age % 2}" for site in ("charite", "ucl") for age in range(30)]
+    people = ["site,id,age,ill", *(row.replace("ucl,P", "ucl,Q") for row in rows)]
+    Path("patients.csv").write_text("\n".join(people) + "\n", "utf-8")
+    made = ["init", "clinics", "--csv", "patients.csv", "--label", "ill", "--site", "site", "--person", "id"]
+    assert main([*made, "--epsilon", "4"]) == 0
+    capsys.readouterr()
+    message = said(capsys, ["account", "clinics.yaml", "--unit", "P17"])
+    assert "must be person:0 to person:1, or device:0 to device:1; named are charite, ucl" in message
+    for unit in ("person:0", "person:1", "device:0", "device:1", "ucl"):
+        assert main(["account", "clinics.yaml", "--unit", unit]) == 0, unit
+    assert main(["account", "clinics.yaml", "--unit", "record:0"]) == 2
 
 
 def test_a_gpu_that_is_not_here_is_said(

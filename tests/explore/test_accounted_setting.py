@@ -111,7 +111,7 @@ def test_groups_and_workers_are_called_by_their_names():
 
 def test_a_draw_that_epsilon_rests_on_must_be_unseen():
     """A fixed number drawn without replacement makes ε smaller towards whoever does not see the draw."""
-    unseen = "while nobody sees who or what is drawn"
+    unseen = "as long as nobody sees who or what is drawn"
     assert unseen not in words.what_tiles_show(account_setting(edited(TREE)))
     drawn = account_setting(edited(TREE, "training.participation={kind: fixed, count: 2}"))
     assert unseen in words.what_tiles_show(drawn)
@@ -119,7 +119,9 @@ def test_a_draw_that_epsilon_rests_on_must_be_unseen():
 
 def test_the_tiles_come_with_what_they_mean():
     accounted = account_setting(edited(TREE))
-    assert words.what_epsilon_means(accounted).startswith("At ε = 8 an observer that starts at 50 : 50")
+    said = words.what_epsilon_means(accounted)
+    assert said.startswith("At ε = 8 an observer that starts at 50 : 50")
+    assert said.endswith(". This is the ε towards the cloud.")
     bare = account_setting(edited(TREE, "privacy.noise=none"))
     assert words.what_epsilon_means(bare) == ""
 
@@ -147,7 +149,9 @@ def test_epsilon_of_the_worse_far_observer_is_explained():
         for kinds in (("cloud",), ("cloud", "public"))
     )
     assert cloud < most
-    assert words.what_epsilon_means(open_cloud).startswith(f"At ε = {upper_bound(most)} an observer")
+    said = words.what_epsilon_means(open_cloud)
+    assert said.startswith(f"At ε = {upper_bound(most)} an observer")
+    assert said.endswith(". This is the ε towards the public.")
 
 
 def test_a_party_that_is_not_there_is_refused():

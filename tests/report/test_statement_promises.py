@@ -285,9 +285,13 @@ def test_the_verdict_on_dp_ogl_plus_is_in_the_statement():
 
 def test_devices_that_move_are_told_of():
     spec = SPEC | {"topology": SPEC["topology"] | {"moves": {"rate": 0.3}}}
-    assert "Devices move from edge to edge during the training. Who is where, and when, is public." in (
-        words_of(made(sf.load_spec(spec)))
-    )
+    words = words_of(made(sf.load_spec(spec)))
+    assert "Devices move from edge to edge during the training. Who is where, and when, is public." in words
+    short = words.partition("What each observer can learn")[0]
+    assert "Every ε here is for exactly the changes of this training" in short
+    later = SPEC | {"trust": {"from": {0: [], 3: [0]}}}
+    assert "Every ε here is for exactly the changes" in words_of(made(sf.load_spec(later)))
+    assert "Every ε here is for exactly the changes" not in words_of(made(sf.load_spec(SPEC)))
 
 
 def test_the_public_is_told_of_in_short_where_it_learns_less():

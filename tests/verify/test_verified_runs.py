@@ -52,7 +52,7 @@ def test_a_run_passes_before_and_after_it_is_extended(tmp_path, capsys):
     assert main(["statement", str(folder), "--out", str(page)]) == 0
     found = json.loads(page.with_suffix(".json").read_text("utf-8"))
     assert found["source"] == "A run (finished)"
-    assert "guarantees from what the run recorded: 0 mismatches" in found["verified"]
+    assert "finite bounds of ε) from what the run recorded: 0 mismatches" in found["verified"]
     assert set(found["hashes"]) == {"spec"}
     assert found["simulation"].startswith("This was a simulation")
     assert found["versions"]["torch"]

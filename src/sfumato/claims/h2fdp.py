@@ -52,7 +52,7 @@ def _claim(plan: TreePlan, pair: PairClass, unit: str, claimed: float, delta: fl
     best = rigorous_bound(plan, pair, unit, delta)
     why = _why_of_record(plan, best) if unit != "device" else _why_of_device(plan, pair)
     if claim_holds(claimed, best.epsilon):
-        why = "the noise that this observer cannot take off suffices for the claimed ε."
+        why = "the noise that stays in what this observer sees suffices for the claimed ε."
     observer, why = plan.releases.party_name(pair.observer), f"{why.removesuffix('.')}; {condition}."
     return Claim(_H2FDP, f"{unit}:{pair.unit}", observer, claimed, best.epsilon, why)
 
@@ -72,7 +72,7 @@ def _condition(plan: TreePlan, claimed: float) -> str:
     needed = claimed / (rate * rounds)
     planned = "planned " if plan.spec.control is not None else ""  # control makes another number of them
     return (
-        f"{condition}: with q = {rate:.4g} and L = {rounds:,} {planned}aggregations this is met if "
+        f"{condition}: with q = {rate:.4g} and L = {rounds:,} {planned}global aggregations this is met if "
         f"c₁ > {upper_bound(needed)}; the proof that it rests on needs ε < c₁q²L, which is met if "
         f"c₁ > {upper_bound(needed / rate)} (H2)"
     )

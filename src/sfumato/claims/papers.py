@@ -53,8 +53,8 @@ _ALIASES = {
 ERRORS = {
     "H1": "The paper reduces the noise by the rate at which records are drawn. A device takes part whatever "
     "is drawn, so for a whole device that rate hides nothing; and a message holds several draws of a record.",
-    "H2": "The paper's constant is left open, and its condition on ε with it, so the condition cannot be "
-    "checked. The reasons beside the claim name the least constant with which it would be met.",
+    "H2": "The paper leaves open the constant c₁ of its condition on ε, so the condition cannot be checked. "
+    "The reasons beside the claim name the least c₁ with which it would be met.",
     "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
     "D1": "Noise adds up towards an observer that receives nothing but the sum, while all who add it are "
     "honest. Who receives a part of the sum meets the noise of that part only.",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from typer.core import TyperCommand
 
-from sfumato.errors import SpecError
+from sfumato.errors import SpecError, SpecProblemsError
 
 OPTIONS = {
     "--gpu": "--device cuda",
@@ -65,6 +68,44 @@ COMMANDS_OF_OTHERS = {
 """The command to call for a word."""
 
 
+@dataclass(frozen=True)
+class _Words:
+    """The words of a command line, by what they are.
+
+    Attributes:
+        unknown: options that there are not, each once.
+        loose: words that belong to no option, in runs: the option with its value that stands directly before
+            a run, or nothing, and the run.
+    """
+
+    unknown: tuple[str, ...]
+    loose: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, words: Sequence[str], options: dict[str, bool]) -> _Words:
+        """Sort ``words``; ``options``: all that there are, with whether they take a value."""
+        unknown: list[str] = []
+        loose: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((), ())]
+        place = 0
+        while place < len(words):
+            word, place = words[place], place + 1
+            name, equals, _ = word.partition("=")
+            if name == "--":
+                loose.append(((), tuple(words[place:])))
+                break
+            if not name.startswith("-"):
+                before, run = loose[-1]
+                loose[-1] = before, (*run, word)
+            elif options.get(name) and not equals:
+                place += 1
+                loose.append((tuple(words[place - 2 : place]), ()))
+            else:
+                loose.append(((), ()))
+                if name not in options and name not in unknown:
+                    unknown.append(name)
+        return cls(tuple(unknown), tuple((before, run) for before, run in loose if run))
+
+
 class HintingCommand(TyperCommand):
     """A command whose message about an option or an argument that it does not have says what to write."""
 
@@ -78,8 +119,8 @@ class HintingCommand(TyperCommand):
             args: words of the command line.
 
         Raises:
-            SpecError: an unknown option that is like another or is a key of the spec; a key without
-                ``--set``, or a value without its key.
+            SpecError: an unknown option that is like another or is a key of the spec, or several; a key
+                without ``--set``, or a value without its key; a word too many of ``init``.
         """
         given = list(args)
         try:
@@ -88,17 +129,41 @@ class HintingCommand(TyperCommand):
             kind = type(error).__name__
             if kind == "BadParameter" and (refused := _refused_value(given, error)) is not None:
                 raise refused from None
+            option = meant = ""
             if kind == "NoSuchOption":
-                option = str(getattr(error, "option_name", ""))
-                meant = self._option_meant(option, _value(given, option))
-            elif kind == "UsageError" and self._sets_keys:
+                refused = self._refused_options(ctx, given)
+                if refused is None:
+                    raise
+                raise refused from None
+            if kind == "UsageError" and self._sets_keys:
                 option, meant = _set_meant(given)
-            else:
-                raise
+            elif kind == "UsageError" and self.name == "init":
+                option, meant = _init_meant(_Words.of(given, self._options(ctx)))
             if not meant:
                 raise
-            said = "is no option" if kind == "NoSuchOption" else "cannot be read"
-            raise SpecError(option, None, f"{said}; write: {meant}") from None
+            raise SpecError(option, None, f"cannot be read; write: {meant}") from None
+
+    def _options(self, ctx: Any) -> dict[str, bool]:
+        """Every spelling of every option, with whether a value follows it."""
+        return {
+            spelling: not (getattr(parameter, "is_flag", False) or getattr(parameter, "count", False))
+            for parameter in self.get_params(ctx)
+            for spelling in (*parameter.opts, *parameter.secondary_opts)
+            if spelling.startswith("-")
+        }
+
+    def _refused_options(self, ctx: Any, arguments: list[str]) -> SpecError | None:
+        """The error on the options that there are not; ``None`` where the only one is like no other."""
+        from sfumato.spec.base import closest_hint  # slow to import
+
+        options, problems = self._options(ctx), []
+        unknown = _Words.of(arguments, options).unknown
+        for option in unknown:
+            meant = self._option_meant(option, _value(arguments, option))
+            near = f"; write: {meant}" if meant else closest_hint(option, options)
+            if near or len(unknown) > 1:
+                problems.append(SpecError(option, None, f"is no option{near}"))
+        return SpecProblemsError(problems) if len(problems) > 1 else problems[0] if problems else None
 
     def _option_meant(self, option: str, value: str) -> str:
         """What to write instead of ``option`` with ``value``, an option that there is not; empty if not
@@ -169,6 +234,18 @@ def _set_meant(arguments: list[str]) -> tuple[str, str]:
         if "=" in word and "." in word.partition("=")[0] and not before.startswith("-"):
             return word, f"--set {word}"
     return "", ""
+
+
+def _init_meant(words: _Words) -> tuple[str, str]:
+    """Which of the words of ``sfumato init`` is too many, and what to write instead of it."""
+    every = [word for _, run in words.loose for word in run]
+    tables = [word for word in every if word.lower().endswith((".csv", ".parquet"))]
+    if tables:
+        return tables[0], f"--csv {shlex.quote(tables[0])}"
+    for before, run in words.loose:
+        if before:
+            return run[-1], f"{before[0]} {shlex.quote(' '.join((before[1], *run)))}"
+    return every[-1], f"one name: sfumato init {shlex.quote('-'.join(every))}"
 
 
 def _value(arguments: list[str], option: str) -> str:

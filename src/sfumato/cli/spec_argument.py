@@ -5,6 +5,7 @@ Some commands take a run folder in its place.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,11 +30,19 @@ def read_spec(source: str, changes: Iterable[str] | None) -> Spec:
 
 
 def run_folder_named(source: str) -> Path | None:
-    """The run folder that ``source``, a SPEC or RUN argument, names; ``None`` if it names a spec."""
-    from sfumato.run_folder.reader import holds_run
-    from sfumato.spec.load import builtin_names
+    """The run folder that ``source``, a SPEC or RUN argument, names; ``None`` if it names a spec.
 
-    return Path(source) if source not in builtin_names() and holds_run(Path(source)) else None
+    Raises:
+        SpecError: there is nothing of that name.
+    """
+    from sfumato.run_folder.reader import holds_run
+    from sfumato.spec.load import builtin_names, no_spec_error
+
+    if source in builtin_names():
+        return None
+    if not os.path.exists(source):
+        raise no_spec_error(source, "a run folder")
+    return Path(source) if holds_run(Path(source)) else None
 
 
 def titles_of(spec: Spec) -> Callable[[str], str]:

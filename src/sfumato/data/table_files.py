@@ -158,9 +158,11 @@ def column_types(name: object, schema: pa.Schema) -> Mapping[str, pa.DataType]:
     """
     twice = [column for column in schema.names if schema.names.count(column) > 1]
     if twice:
+        number = twice[0].strip().replace(".", "", 1).lstrip("-").isdecimal()
+        missing = ": is the line of headings missing?" if number else ""
         raise DataError(
             f"{name}: two columns are called {twice[0]!r}; every column needs a name of its own, in "
-            "the first line of a CSV file"
+            f"the first line of a CSV file{missing}"
         )
     return {field.name: field.type for field in schema}
 

@@ -17,7 +17,7 @@ from sfumato.report import formatting as text
 from sfumato.report.results.comparability import energy_text, stated_radio
 from sfumato.report.results.epsilon_words import epsilon_in_words
 from sfumato.report.results.matrix import Matrix
-from sfumato.report.results.network import parties_in_words
+from sfumato.report.results.network import parties_in_words, towards_in_words
 from sfumato.report.results.summary import of_main_unit
 from sfumato.run_folder.recorded_privacy import RawDevices
 from sfumato.schedule.noise.calibration import NO_TARGET
@@ -59,16 +59,21 @@ def what_tiles_show(accounted: AccountedSetting) -> str:
         return "The spec has no guarantees."
     kinds = " or ".join(f"a {kind}" for kind in sorted({g.unit_kind for g in accounted.report.guarantees}))
     unseen = any("unseen" in g.why for g in accounted.report.guarantees)
-    drawn = ", while nobody sees who or what is drawn," if unseen else ""
+    drawn = ", as long as nobody sees who or what is drawn," if unseen else ""
     return f"The largest ε of {kinds}{text.at_delta(accounted.report.delta)}{drawn} towards"
 
 
 def what_epsilon_means(accounted: AccountedSetting) -> str:
-    """A sentence on what the largest finite ε towards the cloud and the public means; "" without one."""
+    """Sentences on what the largest finite ε towards the cloud and the public means, and towards which of
+    both it is; "" without one.
+    """
     rows = of_main_unit(accounted.report.guarantees)
     far = (row for row in rows if row.relation.kind in ("cloud", "public"))
     worst = max((row for row in far if row.epsilon < math.inf), key=lambda row: row.epsilon, default=None)
-    return "" if worst is None else epsilon_in_words(worst.unit_kind, worst.epsilon)
+    if worst is None:
+        return ""
+    meaning = epsilon_in_words(worst.unit_kind, worst.epsilon)
+    return f"{meaning} This is the ε {towards_in_words(worst.relation.kind)}."
 
 
 def whose_target_does_not_hold(accounted: AccountedSetting) -> str:

@@ -86,12 +86,20 @@ def builtin_text(name: str) -> str:
     Raises:
         SpecError: there is none of that name.
     """
-    names = builtin_names()
-    if name not in names:
-        near = closest_hint(name, [*names, *_files_beside(name)])
-        allowed = f"is neither a file nor a built-in spec{near}; built in: {', '.join(names)}"
-        raise SpecError(printable_name(name), None, allowed)
+    if name not in builtin_names():
+        raise no_spec_error(name)
     return (resources.files("sfumato.spec") / "builtin" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def no_spec_error(name: str, or_else: str = "") -> SpecError:
+    """The error for a ``name`` of no file and no built-in spec; it suggests a similar one.
+
+    ``or_else``: what else could have been named, such as ``a run folder``, and there is none either.
+    """
+    names = builtin_names()
+    near = closest_hint(name, [*names, *_files_beside(name)])
+    neither = f"is neither a file nor {or_else + ' nor ' if or_else else ''}a built-in spec"
+    return SpecError(printable_name(name), None, f"{neither}{near}; built in: {', '.join(names)}")
 
 
 def _files_beside(name: str) -> list[str]:

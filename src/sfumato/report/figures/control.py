@@ -247,6 +247,6 @@ def _why_of_noise(series: Sequence[Series], kind: _ControlVariable) -> str:
     if kind.name != "noise" or policies != {"spread"}:
         return ""
     return (
-        " With it the budget lasts for the rounds that are left: shorter rounds than the spec's are more of "
-        "them, so each has more noise; longer ones have less."
+        " With it the budget lasts for the rounds that are left. Shorter rounds than the spec's mean more "
+        "rounds, so each gets more noise; longer rounds mean fewer, so each gets less."
     )

@@ -11,6 +11,7 @@ from sfumato.report.statement.assumptions import ATTACKER
 from sfumato.report.statement.content import Statement
 from sfumato.report.statement.gains import TWICE, PrivacyBound, between_contents, chance_of_more
 from sfumato.report.statement.pairs import RelatedPairs
+from sfumato.report.statement.trusted import changes_between_rounds
 from sfumato.report.statement.words import (
     IN_SHORT,
     Promise,
@@ -34,8 +35,8 @@ def learned_html(statement: Statement, delta: str) -> str:
     parts = [_gains_html(statement, one, delta) for one in statement.promises]
     who = observers_explained([row.worst for row in rows], statement.place)
     raw = statement.privacy.raw_to_trusted_edge
-    changes = any(statement.spec["topology"].get(key) for key in ("moves", "eras"))
-    at_times = ", in some rounds or in all," if changes or len(statement.trust_by_round) > 1 else ""
+    changes = changes_between_rounds(statement.spec, statement.trust_by_round)
+    at_times = ", in some rounds or in all," if changes else ""
     beside = [
         f"{raw} devices send their updates without noise{at_times} to an aggregator that they trust. Towards "
         "that one ε is ∞, in a row of its own. Towards all others these devices count in the other rows."

@@ -24,6 +24,7 @@ from sfumato.report.statement.content import Statement
 from sfumato.report.statement.gains import between_contents
 from sfumato.report.statement.learned import learned_html
 from sfumato.report.statement.pairs import RelatedPairs
+from sfumato.report.statement.trusted import changes_between_rounds
 from sfumato.report.statement.why import why_html
 from sfumato.report.statement.words import RELATIONS, SEVERAL, Promise, question, two_values
 from sfumato.rounding import certainty
@@ -34,6 +35,11 @@ _UNBROKEN = re.compile(r"50 : 50|[εδ] = |\d %")
 _YARDSTICK = (
     "As a yardstick: for all data of a person ε ≤ 1 has been called strong and ε ≤ 10 reasonable (Ponomareva "
     "et al., How to DP-fy ML, 2023, section 5)"
+)
+_CHANGES = (
+    "It changes during the training who is under whom, or who is trusted. Every ε here is for exactly the "
+    "changes of this training, which are known beforehand and public. With other changes the same noise may "
+    "give another ε."
 )
 _STRONG = 1.0  # of the yardstick
 _SHORT = 12  # digits of a hash, where the whole stands below
@@ -106,6 +112,8 @@ def _summary_html(statement: Statement, delta: str) -> str:
             f'<div class="lead">{text.paragraphs([statement.subject])}</div>'
         )
     lead = [statement.subject, *_unprotected_sentences(statement), statement.protected]
+    if changes_between_rounds(statement.spec, statement.trust_by_round):
+        lead.append(_CHANGES)
     for one in statement.promises:
         of_kind = [row for row in statement.largest if row.worst.unit_kind == one.kind]
         finite = [row for row in of_kind if row.largest_finite is not None]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sfumato.report.formatting import join_names
 from sfumato.report.results.network import Network
@@ -41,3 +42,11 @@ def noise_of_trusted(network: Network) -> str:
     if len(silent) == len(names):
         return "They add no noise to what they send on."
     return f"They add noise to what they send on, except {join_names(silent, 12)}."
+
+
+def changes_between_rounds(spec: Mapping[str, Any], trust: Sequence[TrustSince]) -> bool:
+    """Whether it changes during the training who is under whom, or who is trusted.
+
+    ``spec``: resolved; ``trust``: as of `trust_by_round`.
+    """
+    return any(spec["topology"].get(key) for key in ("moves", "eras")) or len(trust) > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sfumato.arguments import Argument, ErrorPlace
@@ -24,12 +25,13 @@ _UNIONS: dict[str, tuple[ObserverKind, ...]] = {
 }
 
 
-def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int:
+def parse_unit(name: str, parties: Parties, *, own: Unit = "device", place: ErrorPlace = _UNIT) -> int:
     """The index of the device called ``device:N``, ``N``, or by a name of its own.
 
     Args:
         name: as the user wrote it.
         parties: of the network.
+        own: ``privacy.unit`` of the spec, for the error.
         place: key or option to blame.
 
     Raises:
@@ -42,7 +44,13 @@ def parse_unit(name: str, parties: Parties, *, place: ErrorPlace = _UNIT) -> int
     if kind in ("", "device") and found is not None and found < parties.device_count:
         return found
     known = f"{unit_hint(name)}{_known_names(name, parties)}"
-    raise SpecError(place, name, f"must be device:0 to device:{parties.device_count - 1}{known}")
+    kinds = ("device",) if own == "device" else ("record" if own == "both" else own, "device")
+    raise SpecError(place, name, f"must be {_ranges(kinds, parties)}{known}")
+
+
+def _ranges(kinds: Sequence[str], parties: Parties) -> str:
+    """The units that there are of these kinds, such as ``person:0 to person:2, or device:0 to device:2``."""
+    return ", or ".join(f"{kind}:0 to {kind}:{parties.device_count - 1}" for kind in kinds)
 
 
 def _known_names(name: str, parties: Parties) -> str:
@@ -85,12 +93,9 @@ def parse_protected(
         found = decimal(number)
         if found is not None and found < parties.device_count:
             return kind, found
-        last = parties.device_count - 1
-        allowed = (
-            f"must be device:0 to device:{last}, or {kind}:0 to {kind}:{last}{_known_names(number, parties)}"
-        )
+        allowed = f"must be {_ranges((kind, 'device'), parties)}{_known_names(number, parties)}"
         raise SpecError(place, name, allowed)
-    device = parse_unit(name, parties, place=place)
+    device = parse_unit(name, parties, own=own, place=place)
     if name.startswith("device:"):
         return "device", device
     if own == "both":
