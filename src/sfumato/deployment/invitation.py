@@ -117,8 +117,9 @@ def write_invitation(
     data: Dataset | None,
     loop: LoopCode | None = None,
 ) -> None:
-    """Write the files of a party's folder other than its key and memory: the terms and, of a device, its rows
-    and a proposed consent.
+    """Write the files of a party's folder other than its key and memory.
+
+    These are the terms and, of a device, its rows and a proposed consent.
 
     Args:
         folder: of the party.
@@ -244,10 +245,10 @@ def _led_to(folder: Path, named: str) -> str:
 
 
 def _ledger_of(packed: bytes) -> Path:
-    """The path of the ledger for a proposed consent; ``packed``: the rows as bytes.
+    """The path of the ledger for a proposed consent, from ``packed``, the rows as bytes.
 
-    All are in one folder of the user's, and named by a hash of the rows with a key that is kept there: the
-    same rows have the same ledger in every run, and the name tells nobody else which rows they are.
+    Ledgers are in one folder of the user's. Their names are hashes of the rows with a key that is kept there,
+    so the same rows have the same ledger in every run, and the name tells nobody else which rows they are.
     """
     ledgers = state_folder("ledgers")
     key = ledgers / _KEY
