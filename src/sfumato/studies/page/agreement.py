@@ -30,7 +30,10 @@ def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
 
 
 def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
-    """A figure with a row for each of ``shown``: expected interval, the paper's value, the measured one."""
+    """A figure with a row for each of ``shown``: expected interval, the paper's value, the measured one.
+
+    ``words``: title of the axis, with the unit.
+    """
     places = list(range(len(shown)))
     ends = [
         value
