@@ -101,8 +101,8 @@ class HintingCommand(TyperCommand):
             raise SpecError(option, None, f"{said}; write: {meant}") from None
 
     def _option_meant(self, option: str, value: str) -> str:
-        """What to write instead of ``option`` with ``value``, an option that there is not; empty if not
-        known.
+        """What to write instead of the unknown ``option`` with its ``value``; "" if no option or key is like
+        it.
         """
         from sfumato.spec.other_words import EITHER, key_meant  # slow to import
 
@@ -134,9 +134,10 @@ class HintingCommand(TyperCommand):
 
 
 def _refused_value(arguments: list[str], error: Exception) -> SpecError | None:
-    """The error of an option whose value cannot be: with the option, the value, and what is allowed.
+    """The error of an option whose value is refused: the option, its value, and what is allowed.
 
-    ``None`` of an argument, which has no name that a user writes.
+    ``None`` for an argument, which has no name that a user writes. ``arguments``: words of the command line;
+    ``error``: click's.
     """
     spellings = [name for name in getattr(getattr(error, "param", None), "opts", ()) if name.startswith("-")]
     written = [name for name in spellings if any(word.partition("=")[0] == name for word in arguments)]

@@ -156,14 +156,14 @@ def _write_report(folder: Path) -> None:
 
 
 def _print_cost(folder: Path) -> None:
-    """Print what privacy costs, by the twin without noise."""
+    """Print what privacy costs: the differences between the run in ``folder`` and its twin without noise."""
     from sfumato.report.results.cost_of_privacy import costs_of_noise
     from sfumato.report.results.series import load_series
     from sfumato.run_folder.beside import baseline_folder
 
     twin = baseline_folder(folder)
-    (one,), (other,) = load_series([folder]), load_series([twin])
-    for cost in costs_of_noise([one, replace(other, name="its twin")]):
+    (with_noise,), (without_noise,) = load_series([folder]), load_series([twin])
+    for cost in costs_of_noise([with_noise, replace(without_noise, name="its twin")]):
         console().print(cost.sentence)
     console().print(f"the twin in {twin} has no guarantee: keep it as private as the data")
 
