@@ -237,10 +237,10 @@ def _offline_switch(library: Any) -> str:
 
 @contextlib.contextmanager
 def _offline(library: Any) -> Iterator[None]:
-    # The library reads HF_HUB_OFFLINE once, on import; a look into the cache needs it only here.
     """Context in which the Hub's libraries are offline and quiet."""
     import huggingface_hub.constants as constants
 
+    # The library reads HF_HUB_OFFLINE once, on import; a look into the cache needs it only here.
     verbosity = library.logging.get_verbosity()
     switch = _offline_switch(library)
     before = getattr(library.config, switch), constants.HF_HUB_OFFLINE
@@ -285,7 +285,7 @@ def _splits_of(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, Hub
 
 
 def _label_names(rows: datasets.Dataset, columns: Columns) -> tuple[str, ...]:
-    """The names of the columns with labels."""
+    """The names of the columns with labels; empty for texts, which are their own labels."""
     if columns.task == "next-token":
         return ()
     if isinstance(columns.label, tuple):
