@@ -102,8 +102,11 @@ class OwnEnd:
         self._require(_PARENT, parent, said, parent.certificate, self.hop.certificate, nonces)
 
     def _introduction(self, role: bytes, parent: bytes, child: bytes, nonces: Nonces) -> bytes:
-        signed = _signed(role, self.session, parent, child, nonces)
-        return GREETING + self.session + self.identity.sign(signed)
+        """Greeting, session and this party's signature; ``parent`` and ``child``: certificates (DER) of the
+        hop.
+        """
+        statement = _signed(role, self.session, parent, child, nonces)
+        return GREETING + self.session + self.identity.sign(statement)
 
     def _require(
         self, role: bytes, other: Neighbour, said: bytes, parent: bytes, child: bytes, nonces: Nonces

@@ -343,6 +343,9 @@ def _started_edge(
     own: PartyFolder,
     below: Mapping[int, FrameReceiver] | None,
 ) -> Started:
+    """Start an edge over its devices: those ``below`` it by number, or (``None``) behind the sockets of
+    ``said``.
+    """
     edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
     words = (taking_part(terms, said.number), *duties(terms, said.number))
     devices = terms.children(said.number)
@@ -366,6 +369,7 @@ def _started_device(
     own: PartyFolder,
     say: Callable[[str], object],
 ) -> Started:
+    """Start a device or worker with its own rows, if its owner's consent allows ``terms``."""
     from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
     from sfumato.deployment.own_loop import OwnLoop
     from sfumato.deployment.worker_data import WorkerData
