@@ -135,8 +135,11 @@ class ProcessGroup:
             return self.rank == 0
 
     def _wait(self, begin: Callable[[], Any]) -> None:
-        """Begin an exchange between ranks and wait for it, open to signals, which a blocking call would
-        not be.
+        """Begin an exchange between ranks and wait for it; signals get through, as a blocking call would not
+        let them.
+
+        Args:
+            begin: starts the exchange; returns its handle (``torch.distributed.Work``).
 
         Raises:
             KeyboardInterrupt: a signal came; also where the exception that it raised was lost. The ranks that
