@@ -135,8 +135,7 @@ class ProcessGroup:
             return self.rank == 0
 
     def _wait(self, begin: Callable[[], Any]) -> None:
-        """Begin an exchange between ranks and wait for it; signals get through, as a blocking call would not
-        let them.
+        """Begin an exchange between ranks and wait for it; signals get through, unlike in a blocking call.
 
         Args:
             begin: starts the exchange; returns its handle (``torch.distributed.Work``).
