@@ -114,8 +114,7 @@ class PrivacyCurve:
         return any(bound.is_within(epsilon, delta) for bound in reversed(self._bounds))  # the quick one first
 
     def smallest(self, delta: float) -> tuple[float, Method]:
-        """The smallest ε that the bounds give at ``delta``, as `epsilon` returns it, and the name of the
-        method that gave it.
+        """The smallest ε of all bounds at ``delta``, as `epsilon` returns it, and the method that gave it.
 
         Raises:
             ValueError: ``delta`` is outside (0, 1).

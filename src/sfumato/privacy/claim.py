@@ -120,8 +120,7 @@ class Claim:
 
 
 def _facts_by_text(row: Mapping[str, Any]) -> dict[str, Any]:
-    """``one_round``, ``draw`` and ``stated`` of a claim, derived from its source, its observer and its
-    reason.
+    """The values ``one_round``, ``draw`` and ``stated`` of a claim, by its source, observer and reason.
 
     Folders of earlier versions do not have these keys. In rows that have them, they agree with the text.
     """

@@ -93,8 +93,7 @@ class DeclaredReleases(Protocol):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
-        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
-        it.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, by who adds it.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, by kind of owner (such as

@@ -302,8 +302,7 @@ class Exposure:
 
     @cached_property
     def without_names(self) -> tuple[str, frozenset[tuple[tuple[Sampling, tuple[Release, ...]], int]]]:
-        """What is charged, without texts: equal for two exposures that differ only in the texts of their
-        releases.
+        """What is charged, without texts: equal for exposures whose releases differ in their texts only.
 
         Returns:
             The bound's name, and how often each pair of a draw and its releases happens.

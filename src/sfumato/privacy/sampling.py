@@ -293,8 +293,7 @@ def is_visible_mixture(term: GaussianTerm) -> bool:
 
 
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
-    """Pairs (probability, μ²) of one release of ``term``, for an observer who is told the outcome of every
-    draw.
+    """Pairs (probability, μ²) of one release of ``term``, if the observer is told every draw's outcome.
 
     ``term`` must have a public draw of its noise's scale (`has_scales`). The probabilities may add up to less
     than 1; with the rest the release does not depend on the unit.

@@ -103,8 +103,8 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """The noised sums, counted, that are charged if the first ``exposed[g]`` blocks of group g are
-        exposed.
+        """The noised sums that are charged if the first ``exposed[g]`` blocks of group g are exposed,
+        counted.
 
         ``exposed``: int64 ``[groups]``. Results are kept.
         """

@@ -266,9 +266,7 @@ class PairExposures:
         return lowest, True
 
     def finest_release(self, number: int) -> Release:
-        """The release of `finest_sum`: the finest sum with the unit's message seen in aggregation
-        ``number``.
-        """
+        """The release of `finest_sum`: the finest sum with the unit's message, in aggregation ``number``."""
         facts, step = self.facts, self.facts.steps[number]
         own = float(step.message_norm[self.leaf]) * self.weight
         tier, sent = self.finest_sum(number)

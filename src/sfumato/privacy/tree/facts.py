@@ -271,7 +271,7 @@ class TreeNoise:
         return tuple(self._variance_sent(number) for number in range(len(self.facts.steps)))
 
     def _variance_sent(self, number: int) -> tuple[FloatArray, ...]:
-        """For each tier, the least variance in the average that each node sends in aggregation ``number``."""
+        """The least variance in each node's average in aggregation ``number``, ``[nodes]`` for each tier."""
         facts, step = self.facts, self.facts.steps[number]
         devices = (
             facts.classes.least_noise(step.device_std, facts.min_contributors) / facts.largest_denominators**2

@@ -87,8 +87,7 @@ class WorstObservers(TreePairs):
         return TreeNoise(self.facts)
 
     def _peers(self, unit: int, units: int) -> Iterator[PairClass]:
-        """Yield one pair for each chain of peers of ``unit``, the peer that knows most noise for all of a
-        chain.
+        """Yield one pair for each chain of peers of ``unit``: the peer that knows most noise, for all.
 
         ``units``: how many units ``unit`` stands for; they multiply the ``pair_count``.
         """

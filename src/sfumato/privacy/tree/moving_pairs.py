@@ -90,8 +90,11 @@ class RoundKinds:
         return self._once(self._of_records, self.releases.record_releases, unit, coalition)
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
-        """The noise variance of each release that one round charges for ``unit`` towards ``coalition``, by
-        owner.
+        """The noise variance of each release that one round charges for a pair, by who adds it.
+
+        Args:
+            unit: number of the device.
+            coalition: who observes it.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, by kind of owner (such as
@@ -155,9 +158,7 @@ class RoundKinds:
 
     @cached_property
     def _tables(self) -> dict[str, FloatArray]:
-        """μ² of kinds of pairs, ``[kinds, 2, 2]``, by kind of party, ``node`` or ``device``; NaN: not
-        computed.
-        """
+        """μ² of kinds of pairs, ``[kinds, 2, 2]``, by kind of party (node, device); NaN: not computed."""
         kinds = int(self.alike.max()) + 1
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 

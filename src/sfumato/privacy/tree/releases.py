@@ -222,8 +222,7 @@ class TreeReleases(TreeFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
-        it.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, by who adds it.
 
         Variances add up over owners. So those of devices and of the channel are what the same releases have
         where nobody else adds noise, and aggregators have the rest.
