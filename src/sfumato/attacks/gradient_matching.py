@@ -114,7 +114,7 @@ class FeatureBounds:
 
 
 def mismatch(update: Tensor, seen: Tensor) -> Tensor:
-    """One minus the cosine similarity of a simulated and a seen update, ``[M]`` each; a scalar."""
+    """One minus the cosine similarity of ``update`` (simulated) and ``seen``, ``[M]`` each; a scalar."""
     similarity: Tensor = (update @ seen) / (update.norm() * seen.norm() + _TINY)
     return 1 - similarity
 

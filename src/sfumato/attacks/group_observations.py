@@ -138,7 +138,7 @@ class AttackedGroups:
         yield Observation(unit, began, 0, steps, start, start + moved, share, max(0.0, others), std)
 
     def _senders_of_round(self, number: int) -> set[tuple[int, int]]:
-        """Pairs (worker, group) of the messages in the sums of a round that ends with a release."""
+        """Pairs (worker, group) of the messages in the sums of round ``number``, one with a release."""
         plan = self.plan
         seats = draw_assignments(plan, plan.interval_start(number) if plan.by_interval else number)
         kept = without_lost(seats, group_turnout(plan, number))

@@ -192,7 +192,10 @@ class _InversionScorer:
         self._guesses = class_means(own, self._public.labels, data.facts.classes)
 
     def results_of(self, round_number: int, target: InversionTarget) -> Iterator[InversionResult]:
-        """Yield the scored result of every inversion attack that applies to ``target`` in a round."""
+        """Yield the scored result of every inversion attack that applies to ``target``.
+
+        ``round_number``: of the round that it was seen in.
+        """
         spec = self._plan.at(round_number).spec
         problem = InversionProblem(self._public, target, local_task(spec, round_number))
         key = (_KEY, round_number, int(target.devices[0]))

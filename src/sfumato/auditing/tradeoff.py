@@ -336,7 +336,7 @@ def _with_best_threshold(
 
 
 def _candidate_thresholds(scores: Scores) -> FloatArray:
-    """Thresholds to try, ascending: scores at evenly spaced ranks, and the largest null ones.
+    """Thresholds to try, ascending: ``scores`` at evenly spaced ranks, and the largest null ones.
 
     The ranks are among the scores of both hypotheses.
     """

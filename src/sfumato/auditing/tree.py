@@ -184,7 +184,7 @@ class TreeHarness:
         """Always ``None``: in a tree every observer receives the unit's message itself, in an average."""
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, tuple[Party, ...]]]:
-        """Pairs of a probability and the coalition, with the offices that members hold in a round."""
+        """Pairs of a probability and the coalition, with the offices of its members in round ``number``."""
         plan = self._with_participation(self._plan.at(number), number, seed, True)
         terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
         return coalition_outcomes(plan.tree, self._unit, self._coalition, terms)

@@ -101,9 +101,7 @@ class HintingCommand(TyperCommand):
             raise SpecError(option, None, f"{said}; write: {meant}") from None
 
     def _option_meant(self, option: str, value: str) -> str:
-        """What to write instead of the unknown ``option`` with its ``value``; "" if no option or key is like
-        it.
-        """
+        """What to write for the unknown ``option`` with its ``value``; "" if no option or key is like it."""
         from sfumato.spec.other_words import EITHER, key_meant  # slow to import
 
         meant = OPTIONS_OF.get(self.name or "", {}).get(option) or OPTIONS.get(option, "")

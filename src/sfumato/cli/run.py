@@ -128,8 +128,9 @@ def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
 
 
 def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> int:
-    """Run the spec in ``folder`` with a progress bar, unless ``quiet``; ``options`` are those of
-    `run_rounds`. Returns how many rounds were run: 0 of a run that is resumed and was finished.
+    """Run the spec in ``folder``, with a progress bar unless ``quiet``; returns how many rounds were run.
+
+    They are 0 for a run that is resumed and was finished. ``options`` are those of `run_rounds`.
     """
     from sfumato.simulation.run_progress import run_progress
 

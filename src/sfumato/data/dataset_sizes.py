@@ -136,9 +136,7 @@ def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> Dataset
 
 
 def state_of_file(path: str | None) -> object:
-    """The time of the last change (ns) and the size (bytes) of the file at ``path``; ``None`` if there is
-    none.
-    """
+    """When the file at ``path`` was changed (ns) and its size (bytes); ``None`` if there is none."""
     try:
         found = os.stat(os.path.expanduser(path or ""))
     except (OSError, ValueError):

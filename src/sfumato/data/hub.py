@@ -378,9 +378,7 @@ def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.flo
 
 
 def _decode_vectors(rows: datasets.Dataset, name: str, *, are_tokens: bool) -> Iterator[NDArray[np.float32]]:
-    """Yield the vectors of the column ``name`` in blocks ``[n, ...]``; bytes are scaled to 1 unless
-    tokens.
-    """
+    """Yield the vectors of column ``name`` in blocks ``[n, ...]``; bytes but tokens are scaled to 1."""
     for batch in rows.with_format("numpy").iter(_BATCH):
         values = np.asarray(batch[name])
         if values.dtype.kind not in "iuf":

@@ -106,8 +106,7 @@ def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
 
 
 def _names(spec: Spec) -> _Named | None:
-    """The parties that may be sites: a group's workers, a star's devices, or a tree's edges, with their
-    names.
+    """The names of the parties that may be sites: a group's workers, a star's devices, or a tree's edges.
 
     ``None`` where the topology gives the workers or the devices no names.
     """

@@ -43,9 +43,7 @@ def account_rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[
 
 
 def _trusted_parents(terms: CommonTerms, device: int) -> list[str]:
-    """Names, as in rows of `account`, of the aggregators that ``device`` answers to and that the spec
-    trusts.
-    """
+    """Names, as in rows of `account`, of the trusted aggregators that ``device`` answers to."""
     names = map(terms.plain_name, terms.parents(device))
     parties = terms.plan.parties
     return [name for name in names if terms.plan.trusts(parse_coalition(name, parties)[0], device)]

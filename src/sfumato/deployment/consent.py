@@ -198,8 +198,7 @@ def read_consent(path: Path) -> Consent:
 
 
 def proposed_consent(terms: CommonTerms, device: int, ledger: Path) -> Consent:
-    """The least consent with which ``device`` can take part, with a total for ten such runs; its owner edits
-    it.
+    """The least consent with which ``device`` can take part in ten such runs, for its owner to edit.
 
     An observer that would see raw updates without being trusted is left out, so the device refuses until its
     owner writes `any` for it.

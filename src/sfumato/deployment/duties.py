@@ -59,9 +59,7 @@ def whose_keys_were_made(terms: CommonTerms, party: int) -> tuple[str, ...]:
 
 
 def _of_device(terms: DeploymentTerms, device: int) -> str:
-    """A sentence on the clip of device number ``device``, its rounding and noise, and how its message
-    counts.
-    """
+    """A sentence on the clip of ``device`` (a number), its rounding, noise and part in the average."""
     plan, grid, own = terms.plan, terms.grid(_FIRST), np.array([device], np.int64)
     clip = plan.spec.privacy.clip
     assert clip is not None  # what is refused sees to it
@@ -93,9 +91,7 @@ def _of_worker(terms: GroupTerms, worker: int) -> tuple[str, ...]:
 
 
 def _of_master(terms: GroupTerms, master: int) -> tuple[str, ...]:
-    """Sentences on what the master of a group does to the sum of its messages, and whom it sends the model
-    to.
-    """
+    """Sentences on what a group's master does to the sum of messages, and to whom it sends the model."""
     position = terms.asked_in(terms.round_after(None), master)
     grid, workers = terms.grid(position), len(terms.children(master))
     std = terms.noise_steps(master, position) / grid.scale

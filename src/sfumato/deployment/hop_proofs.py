@@ -102,9 +102,7 @@ class OwnEnd:
         self._require(_PARENT, parent, said, parent.certificate, self.hop.certificate, nonces)
 
     def _introduction(self, role: bytes, parent: bytes, child: bytes, nonces: Nonces) -> bytes:
-        """Greeting, session and this party's signature; ``parent`` and ``child``: certificates (DER) of the
-        hop.
-        """
+        """Greeting, session and own signature; ``parent`` and ``child``: certificates (DER) of the hop."""
         statement = _signed(role, self.session, parent, child, nonces)
         return GREETING + self.session + self.identity.sign(statement)
 

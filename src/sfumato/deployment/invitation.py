@@ -343,9 +343,7 @@ def _started_edge(
     own: PartyFolder,
     below: Mapping[int, FrameReceiver] | None,
 ) -> Started:
-    """Start an edge over its devices: those ``below`` it by number, or (``None``) behind the sockets of
-    ``said``.
-    """
+    """Start an edge over its devices: those ``below`` it by number, or those behind sockets if ``None``."""
     edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
     words = (taking_part(terms, said.number), *duties(terms, said.number))
     devices = terms.children(said.number)

@@ -144,8 +144,7 @@ class PlayedRounds(ABC, Generic[S]):
         return self._simulated.scores(self._simulated_state(state), examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Refuse a pilot of ``rounds`` rounds: it needs the norms of real parties' messages, which are
-        private.
+        """Refuse ``rounds`` rounds of a pilot: it needs norms of real parties' messages, which are private.
 
         Raises:
             RunError: always.

@@ -202,8 +202,7 @@ def _below(stream: KeyStream, bound: int) -> int:
 
 
 def _work_of(plan: TreePlan | GroupPlan) -> tuple[int, int]:
-    """What a device trains before it sends an update: (local steps, how often the epochs of a round are
-    done).
+    """What a device trains before it sends an update: (local steps, times that the epochs are done).
 
     Only one of them counts, by how the spec measures a round. Over groups, a release of a whole interval has
     the work of all its rounds.

@@ -24,8 +24,7 @@ class RareLines:
         self._lock = threading.Lock()
 
     def say(self, about: Hashable, sentence: str) -> None:
-        """Say ``sentence``, unless its cause was spoken of within `QUIET_S` seconds, or too many other causes
-        were.
+        """Say ``sentence``, unless its cause was spoken of within `QUIET_S` seconds, or too many others were.
 
         Args:
             about: the cause, e.g. a network that connects again and again.

@@ -164,9 +164,7 @@ def refused_in_any_topology(spec: Spec) -> Refusals:
 
 
 def _of_tree(plan: TreePlan) -> Refusals:
-    """Yield (is refused, key, its value, what must be instead) for each limit of deployments on a resolved
-    tree.
-    """
+    """Yield (is refused, key, its value, what must be instead) for each limit on a resolved tree."""
     tree = plan.tree
     yield tree.depth > 2, "topology.levels", tree.depth, "must be a star, or edges under the cloud"
     unlike = any(one.of_edge or one.edge_broadcasts for one in plan.aggregations)

@@ -83,8 +83,7 @@ class DeployedRounds(PlayedRounds[TreeState]):
         return self._state(state.round + 1, model, server), stats
 
     def _noise_std(self, grid: IntegerGrid) -> float:
-        """Std of all noise in a coordinate of the global average; NaN where nobody above the devices may know
-        it.
+        """Std of all noise in a coordinate of the global average; NaN where only devices could know it.
 
         That is so where devices add noise and which of them take part is drawn, or they may drop out.
         """

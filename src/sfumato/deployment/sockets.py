@@ -177,8 +177,7 @@ class AwaitedParty:
             self._connection = None
 
     def _connect(self) -> RemoteParty:
-        """A new connection to the party, tried again until its patience ends; only once if it was gone
-        before.
+        """A new connection to the party, tried until its patience ends; only once if it was gone before.
 
         Raises:
             RunError: the party does not listen.

@@ -46,9 +46,7 @@ def share_hash(terms: ElectionTerms, dealer: int, holder: int, share: int) -> by
 
 
 def is_opening(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
-    """Whether ``nonce`` opens a dealer's ``commitment``: it has the hashes of the nonce and of all its
-    shares.
-    """
+    """Whether ``nonce`` opens a ``commitment`` of ``dealer``: it has the hashes of it and of its shares."""
     if nonce_hash(terms, dealer, nonce) != commitment.nonce:
         return False
     dealt = deal(terms, dealer, nonce, commitment.shares)

@@ -148,9 +148,7 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
-    """Sentences on the ε of a unit towards the coalition of ``row``: what is charged, or why there is no
-    guarantee.
-    """
+    """What the ε of a unit towards the coalition of ``row`` is, or why there is no guarantee, in words."""
     unit, observers = (
         parties_in_words(accounted.network.titled(names)) for names in (row.unit, row.observer)
     )

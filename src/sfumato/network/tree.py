@@ -314,8 +314,7 @@ def whole_share(share: float, count: int) -> int:
 
 
 def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
-    """Numbers of the trusted edges: those that ``trust.trusted_edges`` lists, or a share of all, drawn by
-    ``seed``.
+    """Numbers of the trusted edges: those of ``trust.trusted_edges``, or a share drawn by ``seed``.
 
     Raises:
         SpecError: a listed edge does not exist.

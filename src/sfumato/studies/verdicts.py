@@ -77,8 +77,8 @@ class _StatementJudge:
     table: pd.DataFrame
 
     def verdict(self, statement: PaperStatement) -> StatementVerdict:
-        """The verdict on one statement: whether the 95 % interval of the measured value lies in the expected
-        one.
+        """Judge a statement: does the measured 95 % interval lie in the expected one, or the value move as
+        said?
         """
         if self.plan.quick:
             return StatementVerdict(statement, Outcome.NOT_JUDGED, "a shortened run decides nothing.")

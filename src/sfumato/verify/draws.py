@@ -322,7 +322,7 @@ def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
 
 
 def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
-    """Whether two sequences of terms are equal, in order; figures up to the rounding of JSON."""
+    """Whether ``stated`` terms equal ``derived`` ones, in order; figures up to the rounding of JSON."""
     return len(stated) == len(derived) and all(
         (a.count, a.kind, len(a.detail)) == (b.count, b.kind, len(b.detail))
         and nearly_equal(a.square, b.square)

@@ -142,7 +142,7 @@ def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
 
 
 def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    """The distribution of the sum of two independent variables, from the distributions of both.
+    """The distribution of the sum of two independent variables with the laws ``one`` and ``other``.
 
     Each is a pair of values, ascending, and their probabilities. Where there are many pairs, on an even grid:
     every value is split between its two neighbours so that its mean is kept, and negligible probabilities at

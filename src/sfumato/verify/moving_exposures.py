@@ -98,7 +98,10 @@ class EraFacts(CheckedTree):
         self._charged: dict[Any, list[ExpectedRelease]] = {}
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that flow charges for a pair; see `CheckedTree.flow`. Results are kept."""
+        """The releases of a round that flow charges for ``unit`` towards ``coalition``; results are kept.
+
+        See `CheckedTree.flow`.
+        """
         return self._computed_once("flow", super().flow, unit, coalition)
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:

@@ -197,7 +197,7 @@ class CheckedTreeStructure:
         return aggregating, True
 
     def seen_steps(self, unit: int, coalition: Sequence[Party]) -> list[int]:
-        """Indices, ascending, of aggregations with messages of ``unit`` whose average a coalition gets."""
+        """Indices of aggregations with messages of ``unit`` whose average ``coalition`` gets, ascending."""
         steps = self.sending_steps(self.leaf_of(unit))
         return [step for step in steps if self.sees_average(step, unit, coalition)]
 

@@ -224,7 +224,10 @@ def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
 
 
 def _open_blocks(label: _Label | None, count: int) -> IntArray:
-    """In how many blocks each group is exposed, in the set that ends with ``label``; int64 ``[count]``."""
+    """In how many blocks each of ``count`` groups is exposed, int64 ``[count]``, in a set.
+
+    It is the set that ends with ``label``.
+    """
     blocks = np.zeros(count, dtype=np.int64)
     while label is not None and label.before is not None:
         for group in groups_of_bits(label.open):

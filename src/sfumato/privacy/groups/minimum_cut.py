@@ -138,7 +138,7 @@ class LinksInto(dict[int, list[Link]]):
         order 2 of a sum.
         """
         super().__init__()
-        self._scene, self._price, self._era = problem, price, era
+        self._problem, self._price, self._era = problem, price, era
 
     def __missing__(self, group: int) -> list[Link]:
         """Find the links into group number ``group``, a list that is kept under it."""
@@ -151,10 +151,10 @@ class LinksInto(dict[int, list[Link]]):
         One entry with the groups of all kinds where one linking worker costs as much as all together. Empty
         where no worker of the group is in another one; a cost is 0 where the sum costs ∞ without them.
         """
-        kinds = self._scene.bridges[self._era].into.get(group)
+        kinds = self._problem.bridges[self._era].into.get(group)
         if not kinds:
             return []
-        own = bool(self._scene.with_unit(self._era)[group])
+        own = bool(self._problem.with_unit(self._era)[group])
         alone = self._price(ChargedSum(group, self._era, True, 0)) if own else 0.0
 
         def extra(linking: float) -> float:

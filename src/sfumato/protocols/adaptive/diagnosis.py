@@ -119,8 +119,7 @@ def _bound_columns(
 def _dispersion(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, parameters: int
 ) -> _Dispersion:
-    """Compute squared deviations of messages and of edge averages in a round, with the noise expected in
-    them.
+    """Squared deviations of messages and of edge averages in a round, and the noise expected in them.
 
     Args:
         state: of the protocol before the round.

@@ -111,8 +111,7 @@ class GroupOperations:
         return self.mean_of_groups(models), torch.from_numpy(own)
 
     def mean_of_groups(self, models: Tensor) -> Tensor:
-        """The models that workers of several groups start from: the mean of their groups' models, ``[classes,
-        P]``.
+        """The models that workers of several groups start from: their groups' mean, ``[classes, P]``.
 
         One row for each class of workers in the same groups. ``models``: of the groups, ``[M, P]``.
         """

@@ -362,8 +362,7 @@ class TreeProtocol:
         index: int,
         listener: Listener | None,
     ) -> Tensor:
-        """Average up to the aggregating tier, each node adding its noise, and broadcast down: ``[leaves,
-        M]``.
+        """Average up to the aggregating tier, where nodes add noise, and broadcast down: ``[leaves, M]``.
 
         ``level`` is what the leaves hold; those without an average (not ``formed`` ``[leaves]``) add no
         noise. ``listener`` hears what nodes receive, send and broadcast in aggregation ``index`` of round

@@ -64,8 +64,7 @@ def pairs_of_workers(spec: Spec, _: str) -> Measurements:
 
 
 def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
-    """The paper's per-worker privacy over epochs: mean and standard deviation over workers, exact and as
-    claimed.
+    """The paper's per-worker privacy over epochs: mean and std over workers, exact and as claimed.
 
     Args:
         spec: over groups.

@@ -65,9 +65,7 @@ class PanelData:
         return next((axis for axis in self.axes if axis.name == name), None)
 
     def series(self, measure: str) -> list[str]:
-        """A list of the names of the series of a measure in the rows, without those of standard
-        deviations.
-        """
+        """The names of the series of a measure in the rows, without those of standard deviations."""
         found = self.rows[self.rows["measure"] == measure]["series"]
         return [str(name) for name in dict.fromkeys(found) if not str(name).endswith(SPREAD)]
 
