@@ -90,9 +90,7 @@ class EdgeProblem:
         return min(found, key=lambda choice: choice.objective)
 
     def value(self, tau: int, participants: IntArray) -> float:
-        """The objective of P for interval ``tau`` and these numbers of participants, one for every edge,
-        ``[edges]``.
-        """
+        """The objective of P for interval ``tau`` and ``participants`` of every edge, ``[edges]``."""
         edges = np.arange(len(participants))
         slowest = float(self.costs.delay[edges, participants - 1].max())
         return self._above(tau, slowest) + float(self._own(tau)[edges, participants - 1].sum())

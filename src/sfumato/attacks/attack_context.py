@@ -99,8 +99,9 @@ class AttackContext:
 
     @cached_property
     def _nearest_devices(self) -> tuple[int, ...]:
-        """Indices of the devices nearest to the observer in the network; at most `MOST_TARGETS`, drawn at
-        random.
+        """Devices nearest to the observer in the network, ascending: `MOST_TARGETS` at random, if more.
+
+        Not its own members, nor devices without data.
         """
         near = self.attacked.nearby_devices(self.coalition)
         members = [party.index for party in self.coalition if party.kind == "device"]
@@ -112,8 +113,8 @@ class AttackContext:
 
     @cached_property
     def observations(self) -> dict[int, tuple[Observation, ...]]:
-        """The observations of each target device, by its number, from at most `MOST_ROUNDS` rounds, evenly
-        spaced.
+        """The observations of each target device, by its number, of at most `MOST_ROUNDS` evenly spaced
+        rounds.
         """
         return self.attacked.observations(
             self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS

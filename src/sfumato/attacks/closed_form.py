@@ -23,9 +23,7 @@ _LEAST = 1e-9
 
 
 def first_linear(model: nn.Module) -> tuple[str, nn.Linear] | None:
-    """The name and the module of the model's first layer if it is linear on the flattened image; else
-    ``None``.
-    """
+    """The model's first layer and its name, if it is linear on the flattened image; else ``None``."""
     for name, module in model.named_modules():
         if list(module.children()) or isinstance(module, nn.Flatten):
             continue

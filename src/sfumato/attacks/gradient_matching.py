@@ -65,9 +65,7 @@ class Simulation:
         return update if self.clip is None else _clipped_to_norm(update, self.clip)
 
     def _loss(self, flat: Tensor, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """The weighted cross-entropy of the model ``flat`` ``[M]`` on ``targets``, probabilities of
-        labels.
-        """
+        """Weighted cross-entropy of the model ``flat`` ``[M]``; ``targets``: probabilities of labels."""
         parameters = ParameterLayout.of(self.model).unflatten(flat)
         logits = functional_call(self.model, parameters, (features,))
         losses: Tensor = -(targets * logits.log_softmax(dim=-1)).sum(dim=-1)
@@ -116,9 +114,7 @@ class FeatureBounds:
 
 
 def mismatch(update: Tensor, seen: Tensor) -> Tensor:
-    """One minus the cosine similarity of a simulated ``update`` and the one that was ``seen``, ``[M]`` each;
-    a scalar.
-    """
+    """One minus the cosine similarity of ``update`` (simulated) and ``seen``, ``[M]`` each; a scalar."""
     similarity: Tensor = (update @ seen) / (update.norm() * seen.norm() + _TINY)
     return 1 - similarity
 

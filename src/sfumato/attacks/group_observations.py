@@ -54,9 +54,7 @@ class AttackedGroups:
         return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"clip": longer})})
 
     def nearby_devices(self, coalition: Sequence[Party]) -> BoolArray:
-        """Mask ``[workers]`` of those in the groups whose averages ``coalition`` receives, members
-        included.
-        """
+        """Mask ``[workers]`` of all members of the groups whose averages ``coalition`` receives."""
         found = np.zeros(self.plan.groups.workers, dtype=np.bool_)
         for group in self._seen_groups(coalition):
             found[self.plan.groups.members_of(group)] = True
@@ -106,10 +104,15 @@ class AttackedGroups:
     def _observation_in_group(
         self, vectors: RoundVectors, models: dict[int, Tensor], number: int, unit: int, group: int
     ) -> Iterator[Observation]:
-        """Yield what is seen of the message of ``unit`` to ``group`` in a round that ends with a release, if
-        any.
+        """Yield what is seen of a unit's message to ``group``, if anything, in a round that ends with a
+        release.
 
-        ``models``: of each group at the beginning, as far as known. ``number``: of the round.
+        Args:
+            vectors: what was recorded in the round.
+            models: of each group at the beginning, as far as known.
+            number: of the round.
+            unit: number of the worker.
+            group: to which it sends.
         """
         plan, start = self.plan, models[group]
         if plan.by_interval or number % plan.merge_every == 0:
@@ -135,9 +138,7 @@ class AttackedGroups:
         yield Observation(unit, began, 0, steps, start, start + moved, share, max(0.0, others), std)
 
     def _senders_of_round(self, number: int) -> set[tuple[int, int]]:
-        """Pairs (worker, group) of the messages in the sums of round ``number``, which ends with a
-        release.
-        """
+        """Pairs (worker, group) of the messages in the sums of round ``number``, one with a release."""
         plan = self.plan
         seats = draw_assignments(plan, plan.interval_start(number) if plan.by_interval else number)
         kept = without_lost(seats, group_turnout(plan, number))

@@ -106,9 +106,7 @@ def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
 
 
 def _scaled_for_lpips(images: Tensor) -> Tensor:
-    """``images`` with three channels from -1 to 1, enlarged to 64 pixels a side at least, as AlexNet
-    needs.
-    """
+    """``images`` with three channels from -1 to 1, and at least 64 pixels a side, as AlexNet needs."""
     colour = images.float().expand(-1, 3, -1, -1) * 2 - 1
     scale = max(1, -(-64 // min(images.shape[2:])))
     return colour.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)

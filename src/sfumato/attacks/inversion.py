@@ -192,8 +192,9 @@ class _InversionScorer:
         self._guesses = class_means(own, self._public.labels, data.facts.classes)
 
     def results_of(self, round_number: int, target: InversionTarget) -> Iterator[InversionResult]:
-        """Yield the scored result of every inversion attack that applies to a target in round
-        ``round_number``.
+        """Yield the scored result of every inversion attack that applies to ``target``.
+
+        ``round_number``: of the round that it was seen in.
         """
         spec = self._plan.at(round_number).spec
         problem = InversionProblem(self._public, target, local_task(spec, round_number))

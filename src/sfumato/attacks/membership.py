@@ -97,9 +97,7 @@ def split_members(context: AttackContext, target: int) -> MemberSplit:
 def _record_scores(
     context: AttackContext, target: int, observations: Sequence[Observation]
 ) -> dict[str, Scores]:
-    """By attack, the scores of records of device ``target``: of members ``[k]`` and of non-members
-    ``[k]``.
-    """
+    """By attack, the scores of records of device ``target``: members ``[k]``, non-members ``[k]``."""
     split = split_members(context, target)
     size, count = len(context.population.partition.indices(target)), len(split.members)
     threshold, online, offline = (np.zeros(2 * count) for _ in range(3))

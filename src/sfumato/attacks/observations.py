@@ -101,9 +101,7 @@ class AttackedTree:
         return self.plan.at(number).spec
 
     def nearby_devices(self, coalition: Sequence[Party]) -> npt.NDArray[np.bool_]:
-        """Mask ``[devices]`` of those below a member of ``coalition``, or under the same leaf as a member
-        device.
-        """
+        """Mask ``[devices]`` of those below a member of ``coalition``, or in a member device's leaf."""
         tree = self.plan.tree
         found = np.zeros(tree.device_count, dtype=np.bool_)
         for party in coalition:

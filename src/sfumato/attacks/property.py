@@ -67,8 +67,7 @@ def shadow_scores(observation: Observation, shadow_devices: ShadowDevices) -> Fl
 def last_layer_scores(
     observation: Observation, shadow_devices: ShadowDevices, layout: ParameterLayout, classes: int
 ) -> FloatArray:
-    """A score of every label ``[classes]``: how far its row of the last layer moved in the direction in which
-    devices with that label move it.
+    """A score of every label ``[classes]``, by the movement of its row of the last layer.
 
     With cross-entropy a row moves towards the inputs of its own label and away from all others, so a device
     that holds the label moves it in the opposite direction to one that does not (Zhao et al. 2020). The score

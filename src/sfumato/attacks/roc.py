@@ -139,9 +139,7 @@ class ROC:
         return bool((above | below).any())
 
     def to_dict(self) -> dict[str, Any]:
-        """The curve as a JSON object: corners with 95 % bands, AUC, and true-positive rates at
-        `LOW_RATES`.
-        """
+        """The curve as JSON: corners with 95 % bands, AUC, and true-positive rates at `LOW_RATES`."""
         at = self._corners()
         low = least_probability(self.true_positives[at], self.members, error=ERROR / 2)
         high = largest_probability(self.true_positives[at], self.members, error=ERROR / 2)
@@ -159,9 +157,7 @@ class ROC:
         }
 
     def _corners(self) -> IntArray:
-        """Indices of the best point at every false-positive rate, without points that their neighbours
-        imply.
-        """
+        """Indices of the best point at every false-positive rate, without those that neighbours imply."""
         best = np.append(np.flatnonzero(np.diff(self.false_positives)), len(self.false_positives) - 1)
         rises = np.flatnonzero(np.diff(self.true_positives[best], prepend=-1))
         kept = np.union1d(best[rises], best[[-1]])
@@ -177,8 +173,8 @@ def pooled_roc(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
 
 
 def _chernoff_interval(value: float, room: float) -> tuple[float, float]:
-    """The ends of the interval of means in [0, 1] whose relative entropy from ``value`` is at most ``room``
-    nats.
+    """The ends of the interval of means in [0, 1] whose relative entropy from ``value`` is within ``room``
+    (nats).
     """
 
     def excess(mean: float) -> float:

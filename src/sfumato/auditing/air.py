@@ -53,8 +53,7 @@ class PlayedAir(AirPlan):
     def sending(
         self, number: int, index: int, devices: IntArray, device_noise: FloatArray, parameters: int
     ) -> AirTransmission:
-        """The transmission of aggregation ``index`` in simulated round ``number``; arguments as of
-        `AirPlan.sending`.
+        """The transmission of aggregation ``index`` in simulated round ``number``; see `AirPlan.sending`.
 
         A message at the clip norm without noise arrives reduced to what power limits allow. One with noise
         arrives whole, as the accountant counts it.

@@ -286,8 +286,9 @@ def _hockey_stick(mean_p: float, std_p: float, mean_q: float, std_q: float, epsi
 
 
 def _probability_between(start: float, stop: float, mean: float, std: float) -> float:
-    """P(start < X < stop) for a normal X of this ``mean`` and ``std``, without cancelling in the upper
-    tail.
+    """P(start < X < stop) for a normal X of ``mean`` and ``std``, also far in the upper tail.
+
+    There a difference of two probabilities near 1 would cancel.
     """
     low, high = (start - mean) / std, (stop - mean) / std
     if low > 0:

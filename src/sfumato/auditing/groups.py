@@ -66,7 +66,7 @@ class GroupHarness:
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The one outcome of round ``number``, as groups elect nobody, with a draw for each of the unit's
+        """The one outcome of round ``number``: groups elect nobody; it has a draw for each of the unit's
         groups.
 
         See `AuditHarness.outcomes`; ``seed`` is not used.
@@ -82,9 +82,7 @@ class GroupHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Numbers ``[n]`` of the workers in exactly the unit's groups, itself included, coalition members
-        not.
-        """
+        """Numbers ``[n]`` of the workers in exactly the unit's groups, with it, but no coalition members."""
         classes = self._plan.groups.classes
         alike = np.flatnonzero(classes.class_of == classes.class_of[self._unit])
         return alike[~np.isin(alike, [party.index for party in self._coalition if party.kind == "device"])]

@@ -118,10 +118,10 @@ def fit_test(
 
 
 def _most_powerful_weights(shift: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Weights ``[d]`` of the most powerful linear test between two normals whose means differ by ``shift``
-    ``[d]``.
+    """Weights ``[d]`` of the most powerful linear test between two normals that differ in their means.
 
-    If the shift has components without noise, only these count. Both have the ``covariance`` ``[d, d]``.
+    If the ``shift`` ``[d]`` of the mean has components without noise, only these count. Both have the
+    ``covariance`` ``[d, d]``.
     """
     size = np.sqrt(np.diag(covariance)) + np.abs(shift)
     if not np.abs(shift).max(initial=0.0) > _NO_NOISE * size.max(initial=0.0):

@@ -118,8 +118,9 @@ class LinkingMessages:
     def __init__(
         self, plan: GroupPlan, links: Links, unit: int, signs: Tensor, middles: Tensor | None, seed: int
     ) -> None:
-        """Start with models of zeros; without ``middles`` the linking workers' thresholds are measured when
-        they send.
+        """Start with models of zeros.
+
+        Without ``middles`` the linking workers' thresholds are measured when they send.
         """
         self._plan, self._links, self._signs, self._seed = plan, links, signs, seed
         self._is_unit = torch.from_numpy(links.workers == unit)
@@ -149,10 +150,10 @@ class LinkingMessages:
         self._models = values.clone()
 
     def _messages_of_release(self, release: int, models: Tensor, updates: Tensor) -> Tensor:
-        """The messages of all workers in a release ``[P, M]``: the unit's sign, and what linking workers
-        pass on.
+        """The messages of all workers in a release, ``[P, M]``: the unit's sign, and what links pass on.
 
         Args:
+            release: its number.
             models: that workers start from.
             updates: to write to; returned.
         """

@@ -106,10 +106,9 @@ def _whitening_projection(undrawn: FloatArray, shifts: FloatArray) -> FloatArray
 
 
 def _log_mixture_ratio(y: FloatArray, shifts: FloatArray, chances: FloatArray) -> FloatArray:
-    """ln of the density at ``y`` ``[r, trials]`` of a mixture of N(shift, 1) over that of N(0, 1),
-    ``[trials]``.
+    """ln of the density of a mixture of N(shift, 1) over that of N(0, 1) at ``y``, ``[trials]``.
 
-    ``shifts`` ``[r, c]`` and ``chances`` ``[c]`` are those of the components.
+    ``y``: ``[r, trials]``; ``shifts`` ``[r, c]`` and ``chances`` ``[c]`` are those of the components.
     """
     logs = y.T @ shifts + (np.log(chances) - (shifts**2).sum(axis=0) / 2)
     return np.asarray(special.logsumexp(logs, axis=1))

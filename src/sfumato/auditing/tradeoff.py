@@ -244,17 +244,16 @@ class ComposedCurves:
         return compose(scaled, neighbours=self.neighbours)
 
     def _mu_lower(self, hit_rate: float, false_rate: float) -> float:
-        # the start is refuted even if the unit takes part in every round; ``most`` limits the search
-        """The largest ``mu`` that the true-positive rate ``hit_rate`` at ``false_rate`` refutes, by
-        bisection.
+        """The largest ``mu``, by bisection, that these rates refute: a lower bound.
 
-        It is a lower bound.
+        ``hit_rate`` and ``false_rate``: of true and of false positives.
         """
         whole = math.sqrt(sum(term.count / term.multiplier**2 for term in self.terms))
         hits, false = (
             max(0.0, hit_rate - self.failure_probability),
             min(1.0, false_rate + self.failure_probability),
         )
+        # the start is refuted even if the unit takes part in every round; ``most`` limits the search
         gap = self.estimated_mu(np.array([hits]), np.array([false]))
         low = float(gap[0]) / whole
         high = low * math.sqrt(2)
@@ -337,8 +336,9 @@ def _with_best_threshold(
 
 
 def _candidate_thresholds(scores: Scores) -> FloatArray:
-    """Thresholds to try, ascending: some of ``scores``, evenly spaced over both hypotheses, and the largest
-    null ones.
+    """Thresholds to try, ascending: ``scores`` at evenly spaced ranks, and the largest null ones.
+
+    The ranks are among the scores of both hypotheses.
     """
     both = np.sort(np.concatenate([scores.null, scores.sent]))
     places = np.unique(np.linspace(0, len(both) - 1, min(_CANDIDATES, len(both))).round().astype(int))

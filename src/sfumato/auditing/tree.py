@@ -97,8 +97,8 @@ class TreeHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Numbers ``[n]`` of the devices with the unit's leaf, weight and noise in every round, members left
-        out.
+        """Numbers ``[n]`` of the devices with the unit's leaf, weight and noise in every round, but no
+        members.
         """
         tree = self._plan.tree
         members = [party.index for party in self._coalition if party.kind == "device"]
@@ -109,8 +109,7 @@ class TreeHarness:
         return found
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """A tuple of the possible outcomes, with probabilities, of the elections in round ``number`` under
-        ``seed``.
+        """The possible outcomes, with probabilities, of the elections in round ``number`` under ``seed``.
 
         Outcomes differ in the offices that member devices hold; in the first they hold none.
 
@@ -185,9 +184,7 @@ class TreeHarness:
         """Always ``None``: in a tree every observer receives the unit's message itself, in an average."""
 
     def _coalition_outcomes(self, number: int, seed: int) -> list[tuple[float, tuple[Party, ...]]]:
-        """Pairs of a probability and the coalition with the offices that its members hold in round
-        ``number``.
-        """
+        """Pairs of a probability and the coalition, with the offices of its members in round ``number``."""
         plan = self._with_participation(self._plan.at(number), number, seed, True)
         terms = turnout_of(plan, number, 0, draw_participants(plan, number)).terms
         return coalition_outcomes(plan.tree, self._unit, self._coalition, terms)

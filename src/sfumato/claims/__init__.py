@@ -32,8 +32,7 @@ _BY_H2FDP = ("h2fdp", "hfl-dp", "pedpfl", "dp-fedavg")
 
 
 def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
-    """A tuple of the claims of the paper behind the plan's protocol or noise formula, beside our ε at
-    ``delta``.
+    """The claims of the paper behind the plan's protocol or noise formula, beside our ε at ``delta``.
 
     Empty where there is no such paper, or where the gradients of examples are clipped: no paper here does
     that.
@@ -45,8 +44,7 @@ def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
 
 
 def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
-    """What the paper behind a tree plan claims about its ε, each claim beside the ε that we prove at
-    ``delta``.
+    """What the paper behind a tree plan claims about its ε, beside the ε that we prove at ``delta``.
 
     Noise by formula (``privacy.noise.kind: formula``) has PFELS's claims if devices send over the air, else
     H2FDP's for ``h2fdp``, ``hfl-dp``, ``pedpfl`` and ``dp-fedavg``. Other noise has HDP's claims with
@@ -78,8 +76,7 @@ def claimed_units(plan: TreePlan) -> tuple[str, ...]:
 
 
 def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> EpsilonBound:
-    """The smallest bound on ε that Sfumato's accountant proves for a class of pairs, to stand beside a
-    paper's claim.
+    """The smallest bound on ε that Sfumato proves for a class of pairs, beside which a claim stands.
 
     Args:
         plan: resolved.

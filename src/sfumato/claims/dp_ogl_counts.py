@@ -119,9 +119,7 @@ def paper_divergence(declared: GroupReleases, counts: Sequence[PaperCount], delt
 
 
 def _terms(declared: GroupReleases, counts: Sequence[PaperCount]) -> tuple[tuple[float, float, int], ...]:
-    """Noise multiplier, sampling rate and number of the releases that are counted, a tuple for each such
-    pair.
-    """
+    """Every (noise multiplier, sampling rate, number of counted releases), ascending."""
     found: dict[tuple[float, float], int] = {}
     for count in counts:
         key = declared.noise_multiplier[count.group], declared.rate[count.group]

@@ -70,7 +70,7 @@ def account(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """While an account is computed, look for cycles of objects rarely, and not among those of imports.
+    """Context in which Python's garbage collector runs rarely, and leaves objects of imports out.
 
     An account keeps what it computes and leaves few cycles, so that there is hardly anything to be found.
     """
@@ -220,7 +220,7 @@ def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
 
 
 def _claim_table(claims: Sequence[Claim], titled: Title) -> Table:
-    """The table of published claims beside the rigorous ε; ``titled``: the title of a party."""
+    """The table of published claims beside the rigorous ε; ``titled`` gives the title of a party's name."""
     shown = empty_table(
         "claim", "unit", "observer", "claimed ε", "rigorous ε", "holds", right=("claimed ε", "rigorous ε")
     )

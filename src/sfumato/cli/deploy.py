@@ -138,7 +138,17 @@ def deploy(
 
 
 def _require_one_place(party: Path | None, parties: Path | None, loop: str | None, *, local: bool) -> None:
-    """Refuse what does not go with a spec whose parties are here, or on machines of their own."""
+    """Refuse options that contradict whether the parties run on this machine or on machines of their own.
+
+    Args:
+        party: DIR, which only `deploy check` and `deploy keys` take.
+        parties: ``--parties``, the list of parties on machines of their own.
+        loop: ``--loop``, the training loop of all devices.
+        local: ``--local``.
+
+    Raises:
+        SpecError: names the option.
+    """
     if party is not None:
         raise SpecError("DIR", str(party), "is for `deploy check` and `deploy keys` only")
     if local == (parties is not None):

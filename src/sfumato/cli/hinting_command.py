@@ -166,9 +166,7 @@ class HintingCommand(TyperCommand):
         return SpecProblemsError(problems) if len(problems) > 1 else problems[0] if problems else None
 
     def _option_meant(self, option: str, value: str) -> str:
-        """What to write instead of ``option`` with ``value``, an option that there is not; empty if not
-        known.
-        """
+        """What to write for the unknown ``option`` with its ``value``; "" if no option or key is like it."""
         from sfumato.spec.other_words import EITHER, key_meant  # slow to import
 
         meant = OPTIONS_OF.get(self.name or "", {}).get(option) or OPTIONS.get(option, "")
@@ -199,9 +197,10 @@ class HintingCommand(TyperCommand):
 
 
 def _refused_value(arguments: list[str], error: Exception) -> SpecError | None:
-    """The error of an option whose value cannot be: with the option, the value, and what is allowed.
+    """The error of an option whose value is refused: the option, its value, and what is allowed.
 
-    ``None`` of an argument, which has no name that a user writes.
+    ``None`` for an argument, which has no name that a user writes. ``arguments``: words of the command line;
+    ``error``: click's.
     """
     spellings = [name for name in getattr(getattr(error, "param", None), "opts", ()) if name.startswith("-")]
     written = [name for name in spellings if any(word.partition("=")[0] == name for word in arguments)]

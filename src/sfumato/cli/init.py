@@ -116,7 +116,11 @@ def init(
 
 
 def _init_from_files(name: str | None, files: list[Path], options: dict[str, Any]) -> None:
-    """`_init_from_table` of several files, one a site, put together."""
+    """Join several tables, one a site, and write a spec for them; arguments as of `_init_from_table`.
+
+    Raises:
+        SpecError: ``--site`` or ``--sites`` is given, or the spec exists.
+    """
     from sfumato.new_spec.joined_files import SITE, joined_path, joined_sites
     from sfumato.new_spec.written_spec import refuse_existing
 
@@ -198,8 +202,7 @@ def _ask(question: str, default: str) -> str:
 
 
 def _copy_builtin(name: str) -> None:
-    """Write NAME.yaml, a copy of the built-in spec that ``name`` calls, or else of quickstart under that
-    name.
+    """Write NAME.yaml: a copy of the built-in spec ``name``, or of quickstart if there is none of that name.
 
     Raises:
         SpecError: the name cannot be one, or the file exists or cannot be written.

@@ -227,10 +227,9 @@ def _option_table(planned: PlannedSpec) -> Table:
 
 
 def _summary_rows(planned: PlannedSpec) -> list[tuple[str, str]]:
-    """(name, text) of what the plan takes: its noise, that of the spec's own sources where it is known, and
-    ε.
+    """(name, text) of the plan's noise, of the spec's own noise where it is known, and of ε without a target.
 
-    ε: the largest towards each kind of observer without a target; left out where all have one.
+    The latter is the largest towards each kind of observer without a target; left out where all have one.
     """
     rounds = with_noun(planned.spec.training.rounds, "round")
     noise = f"{number(planned.noise)} root mean square per coordinate of {planned.models}, over {rounds}"

@@ -128,8 +128,9 @@ def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
 
 
 def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> int:
-    """Run the spec in ``folder`` with a progress bar, unless ``quiet``; ``options`` are those of
-    `run_rounds`. Returns how many rounds were run: 0 of a run that is resumed and was finished.
+    """Run the spec in ``folder``, with a progress bar unless ``quiet``; returns how many rounds were run.
+
+    They are 0 for a run that is resumed and was finished. ``options`` are those of `run_rounds`.
     """
     from sfumato.simulation.run_progress import run_progress
 
@@ -156,14 +157,14 @@ def _write_report(folder: Path) -> None:
 
 
 def _print_cost(folder: Path) -> None:
-    """Print what privacy costs, by the twin without noise."""
+    """Print what privacy costs: the differences between the run in ``folder`` and its twin without noise."""
     from sfumato.report.results.cost_of_privacy import costs_of_noise
     from sfumato.report.results.series import load_series
     from sfumato.run_folder.beside import baseline_folder
 
     twin = baseline_folder(folder)
-    (one,), (other,) = load_series([folder]), load_series([twin])
-    for cost in costs_of_noise([one, replace(other, name="its twin")]):
+    (with_noise,), (without_noise,) = load_series([folder]), load_series([twin])
+    for cost in costs_of_noise([with_noise, replace(without_noise, name="its twin")]):
         console().print(cost.sentence)
     console().print(f"the twin in {twin} has no guarantee: keep it as private as the data")
 

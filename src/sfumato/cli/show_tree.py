@@ -163,7 +163,10 @@ def _describe_noise(noise: Noise) -> str:
 
 
 def _describe_air(plan: TreePlan, air: AirPlan) -> str:
-    """Power control and coordinates of transmission over the air, and the ratio that the bound favours."""
+    """Transmission over the air as text: power control, receiver noise, and coordinates that are sent.
+
+    Where the model's size is known, also the ratio of coordinates that PFELS's bound favours.
+    """
     least = lower_bound(float(air.multiplier.min()))
     parts = [f"power control {air.rule}", f"receiver noise at least ×{least}"]
     parameters = parameter_count(plan.spec)
@@ -176,7 +179,7 @@ def _describe_air(plan: TreePlan, air: AirPlan) -> str:
 
 
 def _describe_trusted(plan: TreePlan) -> str:
-    """The trusted aggregators as text, tier by tier, the first few of many; "none" without."""
+    """The trusted aggregators as text, tier by tier, at most 8 of each; "none" if no aggregator is."""
     parts = []
     for depth, tier in enumerate(plan.tree.tiers):
         marked = [int(index) for index in tier.trusted.nonzero()[0]]
@@ -212,12 +215,12 @@ def _describe_round(plan: TreePlan) -> str:
 
 def _describe_participation(plan: TreePlan) -> str:
     """A phrase on how participants are drawn."""
-    who = plan.participants
-    if who.kind == "poisson":
-        return f"every device with probability {who.rate:g}"
-    if who.kind == "fixed":
+    participants = plan.participants
+    if participants.kind == "poisson":
+        return f"every device with probability {participants.rate:g}"
+    if participants.kind == "fixed":
         every = f" of every {plan.tree.tiers[-1].name}" if plan.tree.depth > 1 else ""
-        drawn = sorted({int(number) for number in who.drawn})
+        drawn = sorted({int(number) for number in participants.drawn})
         if len(drawn) > 1:
             return f"{drawn[0]} to {drawn[-1]} devices{every}, without replacement"
         return f"{with_noun(drawn[0], 'device')}{every}, without replacement"

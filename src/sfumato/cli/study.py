@@ -81,8 +81,7 @@ def _tell(line: str) -> None:
 
 
 def _plans(names: list[str], *, paper: bool, quick: bool, seeds: int | None) -> list[StudyPlan]:
-    """The plan of each study that ``names`` call, each checked before any is run; a study called twice is
-    there once.
+    """The plans of the studies that ``names`` call, each once; all are checked before any is run.
 
     Args:
         names: of studies, of papers for all their studies, or `ALL`.

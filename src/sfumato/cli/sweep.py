@@ -79,14 +79,14 @@ def line_printer(size: int) -> Callable[[PointProgress], None]:
     """A progress callback that prints a line whenever one of ``size`` runs is finished."""
     from sfumato.sweeps.sweep_progress import title_of_point
 
-    over = 0
+    finished = 0
 
     def written(progress: PointProgress) -> None:
-        nonlocal over
+        nonlocal finished
         if progress.finished:
-            over += 1
+            finished += 1
             how = f"failed: {progress.failure}" if progress.failure else "done"
-            print(f"{over}/{size} {title_of_point(progress)}: {how}", file=sys.stderr)
+            print(f"{finished}/{size} {title_of_point(progress)}: {how}", file=sys.stderr)
 
     return written
 

@@ -78,8 +78,6 @@ def _exit_status_of(error: BaseException) -> int:
 
 
 def command_over_ranks(command: Sequence[str], ranks: int) -> list[str]:
-    """The words of a shell command that runs ``sfumato`` with the words ``command`` over ``ranks``
-    processes.
-    """
+    """Words of a shell command that runs ``sfumato`` with the words ``command`` in ``ranks`` processes."""
     over = ["torchrun", "--nproc-per-node", str(ranks), "-m"] if ranks > 1 else []
     return [*over, "sfumato", *command]

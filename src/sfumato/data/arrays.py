@@ -76,9 +76,16 @@ def _named_arrays(
     headers: Mapping[str, ArrayHeader],
     read: Callable[[str], NDArray[Any]],
 ) -> tuple[Rows, Rows | None]:
-    """The rows in named arrays, and the test rows if there are any.
+    """The training rows in named arrays, and the test rows; ``None`` if no array has them.
 
-    ``headers``: shape and type by name of the array; ``read`` gives an array.
+    Args:
+        path: of the archive or the folder; those in a folder are mapped, not read.
+        columns: which array has what, by name.
+        headers: shape and type by name of the array.
+        read: gives the array of a name.
+
+    Raises:
+        SpecError: there is no array of a name that the spec gives.
     """
     features, label = columns.image or "features", _label_of(columns)
     site = columns.site or ("sites" if "sites" in headers else None)

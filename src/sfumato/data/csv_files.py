@@ -86,7 +86,17 @@ def format_of(path: Path) -> CsvFormat:
 
 
 def _refuse_other_separator(path: Path, headings: str, written: CsvFormat) -> None:
-    """Refuse a file whose headings are one column by this separator and several by another."""
+    """Check that the headings are not one column by this separator but several by another.
+
+    Args:
+        path: of the file.
+        headings: its first line.
+        written: the format that the spec says it has.
+
+    Raises:
+        SpecError: ``data.separator`` must be another.
+        DataError: they are separated by |, which is not supported.
+    """
     if written.separator in headings:
         return
     for sign, name in SIGNS_IN_WORDS.items():

@@ -79,14 +79,16 @@ def _rules(data: Data) -> dict[str, PartitionRule]:
 
 
 def _group_column(data: Data) -> str | None:
-    """The column of natural groups to read: that of a `natural` rule, or ``data.group_column``; ``None``
-    for none. Rows held out within groups need them, too.
+    """The column of natural groups to read; ``None`` if none is needed.
+
+    It is that of a `natural` rule, or else ``data.group_column``, or the built-in data set's own. Rows that
+    are held out within groups need it, too.
     """
     natural = [rule for rule in _rules(data).values() if isinstance(rule, NaturalPartition)]
     if not natural and data.test_within is None:
         return data.group_column
-    own = BUILT_IN[data.source].group_column if data.source in BUILT_IN else None
-    return next((rule.column for rule in natural if rule.column), data.group_column) or own
+    built_in = BUILT_IN[data.source].group_column if data.source in BUILT_IN else None
+    return next((rule.column for rule in natural if rule.column), data.group_column) or built_in
 
 
 def describe_dataset(source: str, request: Request = AS_FOUND) -> DatasetFacts:
@@ -134,9 +136,7 @@ def _facts(source: str, request: Request, stamps: tuple[object, ...]) -> Dataset
 
 
 def state_of_file(path: str | None) -> object:
-    """The time of the last change (ns) and the size (bytes) of the file at ``path``; ``None`` if there is
-    none.
-    """
+    """When the file at ``path`` was changed (ns) and its size (bytes); ``None`` if there is none."""
     try:
         found = os.stat(os.path.expanduser(path or ""))
     except (OSError, ValueError):
@@ -269,8 +269,10 @@ def label_counts(data: Data, devices: int, *, seed: int) -> IntArray:
 
 
 def _sizes(spec: Spec, known: DatasetFacts, devices: IntArray) -> IntArray | None:
-    """Examples of every device, ``[devices]``, or persons where these are the unit; ``None`` where the counts
-    do not determine them.
+    """Number of examples of every device, ``[devices]``; ``None`` where it does not follow from counts alone.
+
+    Persons are counted where they are the unit. ``devices``: how many are under each edge (of a star: one
+    number, of all).
     """
     known = known.counted_in_persons
     rule, site_counts = spec.data.partition, None

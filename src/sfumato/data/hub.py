@@ -237,10 +237,10 @@ def _offline_switch(library: Any) -> str:
 
 @contextlib.contextmanager
 def _offline(library: Any) -> Iterator[None]:
-    # The library reads HF_HUB_OFFLINE once, on import; a look into the cache needs it only here.
     """Context in which the Hub's libraries are offline and quiet."""
     import huggingface_hub.constants as constants
 
+    # The library reads HF_HUB_OFFLINE once, on import; a look into the cache needs it only here.
     verbosity = library.logging.get_verbosity()
     switch = _offline_switch(library)
     before = getattr(library.config, switch), constants.HF_HUB_OFFLINE
@@ -285,7 +285,7 @@ def _splits_of(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, Hub
 
 
 def _label_names(rows: datasets.Dataset, columns: Columns) -> tuple[str, ...]:
-    """The names of the columns with labels."""
+    """The names of the columns with labels; empty for texts, which are their own labels."""
     if columns.task == "next-token":
         return ()
     if isinstance(columns.label, tuple):
@@ -378,9 +378,7 @@ def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.flo
 
 
 def _decode_vectors(rows: datasets.Dataset, name: str, *, are_tokens: bool) -> Iterator[NDArray[np.float32]]:
-    """Yield the vectors of the column ``name`` in blocks ``[n, ...]``; bytes are scaled to 1 unless
-    tokens.
-    """
+    """Yield the vectors of column ``name`` in blocks ``[n, ...]``; bytes but tokens are scaled to 1."""
     for batch in rows.with_format("numpy").iter(_BATCH):
         values = np.asarray(batch[name])
         if values.dtype.kind not in "iuf":

@@ -89,8 +89,10 @@ def _candidates(folder: Path, split: str, content: str) -> list[Path]:
 
 
 def _find_file(folder: Path, split: str, content: str) -> Path:
-    """The only IDX file of a split's ``content``, ``images`` or ``labels``; `DataError` if none or
-    several.
+    """The IDX file of a split's ``content``, which is ``images`` or ``labels``.
+
+    Raises:
+        DataError: there is none, or there are several that are not the same file plain and as .gz.
     """
     found = _candidates(folder, split, content)
     if not found:

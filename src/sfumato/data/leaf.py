@@ -151,8 +151,9 @@ def _with_arrays(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of(path: Path, found: Any) -> tuple[list[str], list[int], Mapping[str, Any]]:
-    """The names of the users, their numbers of rows, and their data by name, in ``found``, the file's
-    content.
+    """The users' names, their numbers of rows, and their data by name.
+
+    ``found``: the content of the LEAF file at ``path``.
 
     Raises:
         DataError: one of them is missing, or they do not fit together.

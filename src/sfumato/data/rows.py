@@ -131,8 +131,10 @@ def refuse_too_many(name: str, rows: int) -> None:
 
 
 def features_of(train: Rows, test: Rows | None, split: RowSplit) -> tuple[Features, Features]:
-    """The features of the training rows, and of the test rows: arrays in memory, or sources read when
-    used.
+    """The features of the training rows and of the test rows.
+
+    Without ``test``, the test rows are those that ``split`` holds out of ``train``. Rows with a source are
+    read when they are used; others come as arrays.
     """
 
     def part(rows: Rows, chosen: RowNumbers) -> Features:

@@ -98,9 +98,7 @@ def site_places(spec: Spec, known: DatasetFacts, devices: IntArray) -> SitePlace
 
 
 def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
-    """A note for the user on which device is which site, as a tuple; empty where the topology names
-    devices.
-    """
+    """At most one note, on which device is which site; empty where the topology names its devices."""
     if known.site_counts is None or _names(spec) is not None:
         return ()
     named = [f"device {number} is {site}" for number, (site, _) in enumerate(known.site_counts)]
@@ -108,8 +106,9 @@ def site_notes(spec: Spec, known: DatasetFacts) -> tuple[str, ...]:
 
 
 def _names(spec: Spec) -> _Named | None:
-    """The parties that may be sites, by name: aggregators above devices, or devices; ``None`` without
-    names.
+    """The names of the parties that may be sites: a group's workers, a star's devices, or a tree's edges.
+
+    ``None`` where the topology gives the workers or the devices no names.
     """
     topology = spec.topology
     if isinstance(topology, GroupTopology):

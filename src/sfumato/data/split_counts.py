@@ -320,10 +320,9 @@ def plan_natural_groups(
 
 
 def _fill_up(table: IntArray, floors: IntArray) -> None:
-    """Move examples in ``table`` ``[parts, labels]`` from the rows with most to spare until each has its
-    floor.
+    """Move examples in ``table`` ``[parts, labels]``, in place, until every part has at least its floor.
 
-    In place.
+    They come from the part with most to spare, of the label that it has most of. ``floors``: ``[parts]``.
     """
     spare = table.sum(axis=1) - floors
     short = np.flatnonzero(spare < 0)

@@ -96,6 +96,7 @@ class DrawnRows:
             self._draw(rows[some].astype(np.uint64), out[some])
 
     def _draw(self, rows: NDArray[np.uint64], out: Array) -> None:
+        """Draw the features of ``rows`` ``[n]`` into ``out`` ``[n, 16]``."""
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
         from scipy.special import ndtri
 

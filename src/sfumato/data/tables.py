@@ -95,8 +95,13 @@ def _label_names(table: ColumnTable, columns: Columns) -> tuple[str, ...]:
 def _features(
     table: ColumnTable, columns: Columns, labels: Sequence[str], others: set[str]
 ) -> tuple[str, ...]:
-    """Names of the feature columns: those asked for, else all that hold numbers but ``others`` and
-    ``labels``.
+    """The names of the feature columns: those of ``columns``, or all that hold numbers.
+
+    Args:
+        table: whose columns they are.
+        columns: what the spec says of columns.
+        labels: names of the label columns; they may be scaled in a regression.
+        others: names of columns that are no features, the labels among them.
 
     Raises:
         SpecError: one is missing, holds something else, or is named twice.
@@ -131,9 +136,7 @@ def _features(
 
 
 def _decimal_comma(table: ColumnTable, names: Sequence[str]) -> str:
-    """What to write where the first row has a decimal comma in one of the columns ``names``; empty
-    where not.
-    """
+    """The hint to set ``data.decimal`` if the first row has a decimal comma in one of ``names``; else ""."""
     for name in names if table.decimal == "." else ():
         text = str(table.texts(name).slice(0, 1).to_pylist()[0] or "")
         if is_decimal_comma(text):
@@ -209,6 +212,8 @@ def _read_numbers(
     """Numeric columns as an array float32 ``[rows, names]``.
 
     Args:
+        table: to read from.
+        names: of the columns, one or more.
         scale: (column, low, high) of columns that are mapped from this range to [0, 1].
         rows: which rows; all by default.
         what: kind of the columns, for errors.

@@ -23,8 +23,8 @@ def computed_kinds(terms: CommonTerms) -> tuple[str, str]:
 def account_rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[str]) -> Iterator[Guarantee]:
     """Yield the guarantees of the units of a device: what every kind of observer learns of them.
 
-    In groups a row may stand for several trusted masters of the device. Each gets raw updates and has its own
-    key, so each has a row here.
+    In groups `account` may give one row for several trusted masters of the device. Each of them gets raw
+    updates and has a key of its own, so each has a row here.
 
     Args:
         terms: of the run.
@@ -37,15 +37,13 @@ def account_rows(terms: CommonTerms, device: int, delta: float, kinds: Iterable[
         with declaring(terms.facts):
             rows = account(terms.plan.spec, unit=f"{kind}:{device}", delta=delta).guarantees
         yield from rows
-        if untold := set(trusted) - {row.observer for row in rows}:
-            theirs = max((row for row in rows if row.observer in trusted), key=lambda row: row.epsilon)
-            yield from (replace(theirs, observer=name) for name in sorted(untold))
+        if without_row := set(trusted) - {row.observer for row in rows}:
+            worst = max((row for row in rows if row.observer in trusted), key=lambda row: row.epsilon)
+            yield from (replace(worst, observer=name) for name in sorted(without_row))
 
 
 def _trusted_parents(terms: CommonTerms, device: int) -> list[str]:
-    """Names, as in rows of `account`, of the aggregators that ``device`` answers to and that the spec
-    trusts.
-    """
+    """Names, as in rows of `account`, of the trusted aggregators that ``device`` answers to."""
     names = map(terms.plain_name, terms.parents(device))
     parties = terms.plan.parties
     return [name for name in names if terms.plan.trusts(parse_coalition(name, parties)[0], device)]

@@ -27,8 +27,10 @@ class AskedAgain:
         self._worker, self._name, self._say = worker, name, say
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Send the question ``data`` until it is answered, for at most an hour; returns the frames that come
-        back.
+        """Send the question ``data`` again and again until it is answered, for at most an hour.
+
+        Returns:
+            The frames of the answer.
 
         Raises:
             RunError: the worker refuses, is gone, or not all of its masters have asked within an hour.

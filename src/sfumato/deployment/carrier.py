@@ -56,7 +56,8 @@ def told(party: FrameReceiver, frames: Sequence[bytes]) -> Answers:
     """Give frames to a party, one after the other; stops at the first that it refuses.
 
     Returns:
-        The frames that it sent, and its refusal; ``None`` if it refused none.
+        The frames that the party sent up to then, and the error with which it refused a frame; ``None`` if it
+        refused none.
     """
     sent: list[bytes] = []
     for data in frames:
@@ -122,9 +123,9 @@ class InProcess:
             SfumatoError: see `carry`.
         """
         (top,) = self.parties.keys() - self.parents.keys()
-        wave, beyond = [(top, data) for data in frames], list[bytes]()
+        wave, for_others = [(top, data) for data in frames], list[bytes]()
         while wave:
-            following: list[tuple[int, bytes]] = []
+            next_wave: list[tuple[int, bytes]] = []
             asked: dict[int, list[bytes]] = {}
             for origin, data in wave:
                 parent = self.parents.get(origin)
@@ -133,16 +134,16 @@ class InProcess:
                 except MessageError as error:
                     if parent is None:
                         raise
-                    following += self._without(parent, origin, error)
+                    next_wave += self._without(parent, origin, error)
                     continue
                 if recipient == parent:
-                    following += self._up(origin, parent, data)
+                    next_wave += self._up(origin, parent, data)
                 elif self.parents.get(recipient) == origin:
                     asked.setdefault(recipient, []).append(data)
                 else:
-                    beyond.append(data)
-            wave = following + self._down(asked)
-        return beyond
+                    for_others.append(data)
+            wave = next_wave + self._down(asked)
+        return for_others
 
     def _recipient(self, origin: int, data: bytes) -> int:
         """The number of the party that frame ``data``, handed in by party ``origin``, is for.
@@ -161,8 +162,11 @@ class InProcess:
         return frame.recipient
 
     def _up(self, child: int, parent: int, data: bytes) -> list[tuple[int, bytes]]:
-        """Deliver ``data``, a frame of ``child``, to its ``parent``; returns the frames that it sends, each
-        with its number.
+        """Deliver ``data``, a frame of ``child``, to its ``parent``.
+
+        Returns:
+            The frames that the parent sends in answer, each with the parent's number. If it refuses the
+            frame, those that it sends when it goes on without the child.
 
         Raises:
             SfumatoError: the aggregator has failed, or cannot do without the child.
@@ -174,10 +178,12 @@ class InProcess:
             return self._without(parent, child, error)
 
     def _down(self, asked: Mapping[int, Sequence[bytes]]) -> list[tuple[int, bytes]]:
-        """Deliver frames to children; returns the frames that come of it, each with the number of its sender.
+        """Deliver the frames ``asked``, by number of the child that they are for, and collect what is sent
+        then.
 
-        They are the children's, or those of the parents of children that failed. ``asked``: frames by number
-        of a child.
+        Returns:
+            Frames, each with the number of its sender: of the children, and of the parents of children that
+            failed.
 
         Raises:
             SfumatoError: an aggregator cannot do without a child.
@@ -194,8 +200,10 @@ class InProcess:
         return sent
 
     def _without(self, parent: int, child: int, error: SfumatoError) -> list[tuple[int, bytes]]:
-        """Tell ``parent`` that ``child`` is refused or does not answer; returns the frames it sends, each
-        with its number.
+        """Tell ``parent`` that ``child`` is refused or does not answer, because of ``error``.
+
+        Returns:
+            The frames that the parent sends when it goes on, each with its number.
 
         Raises:
             SfumatoError: ``error``, if the aggregator cannot do without the child.

@@ -97,7 +97,7 @@ class AskingParty:
         return following
 
     def _release_if_all_have_answered(self) -> None:
-        """Add its own noise to the sum of the round, and record it, as soon as there is a sum."""
+        """Once no answer is missing any more, add this aggregator's noise to the sum and record it."""
         if self._collection is None or self._collection.missing:
             return
         position = self._collection.position

@@ -124,9 +124,9 @@ class PlainCollection:
         require_position(name, position, self.position)
         if question != self._question:
             raise ReplayedMessageError(f"{name}: answers another question about {position}")
-        room = _ROOM // len(self._children)
-        if not (-room <= int(steps.min()) and int(steps.max()) <= room):
-            raise MalformedMessageError(f"{name}: more than {room:,} steps")
+        most_steps = _ROOM // len(self._children)
+        if not (-most_steps <= int(steps.min()) and int(steps.max()) <= most_steps):
+            raise MalformedMessageError(f"{name}: more than {most_steps:,} steps")
         longest = self._terms.longest(frame.sender, position)
         if float(np.linalg.norm(steps.astype(np.float64))) > longest:
             raise MalformedMessageError(f"{name}: a message is longer than the declared {longest:,.0f} steps")
@@ -173,7 +173,8 @@ def without_child(
 ) -> list[bytes]:
     """The frames that an aggregator sends when a child does not answer and may be lost.
 
-    A child whose answer is no longer awaited is only logged: what it sent is thrown away.
+    If its answer is not awaited any more (it was received, or there is no open collection), that is only
+    logged and there are no frames.
 
     Args:
         collection: the open one; ``None`` if there is none.

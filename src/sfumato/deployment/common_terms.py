@@ -122,10 +122,11 @@ class CommonTerms(ABC):
 
     @cached_property
     def session(self) -> bytes:
-        """The 32 bytes that all frames of the run carry: a hash of the terms and of the version of Sfumato.
+        """The 32 bytes that every frame of the run carries: a hash of the terms and of the version of
+        Sfumato.
 
-        It also commits to the resolved sizes of data, and to the noise, bounds and rates of the releases that
-        are accounted for.
+        Besides the public keys, the spec's fingerprint, the purpose and the label it commits to the resolved
+        sizes of data, and to the noise, bounds and rates of the releases that are accounted for.
         """
         made = "not said" if self.made_keys is None else ",".join(map(str, sorted(set(self.made_keys))))
         texts = (

@@ -44,7 +44,9 @@ from sfumato.spec.base import OpenUnit, Positive, Section, refused_error
 
 
 def _limit(value: Any) -> Any:
-    """``value``, refused unless it is a word that stands for a limit, a number from 0 on, or both."""
+    """The limit ``value`` of a consent: a word, a number as a float, or ``("trusted", number)``; else
+    SpecError.
+    """
     if value in ("trusted", "any"):
         return value
     is_both = isinstance(value, list | tuple) and len(value) == 2 and value[0] == "trusted"
@@ -196,33 +198,37 @@ def read_consent(path: Path) -> Consent:
 
 
 def proposed_consent(terms: CommonTerms, device: int, ledger: Path) -> Consent:
-    """The least consent with which ``device`` can take part, with a total for ten such runs; its owner edits
-    it.
+    """The least consent with which ``device`` can take part in ten such runs, for its owner to edit.
 
     An observer that would see raw updates without being trusted is left out, so the device refuses until its
-    owner writes `any` for it. ``ledger``: path of the owner's ledger, which the consent names.
+    owner writes `any` for it.
+
+    Args:
+        terms: of the run.
+        device: its number.
+        ledger: path of the owner's ledger, which the consent names.
     """
     delta = terms.plan.spec.privacy.delta
     figures: dict[str, dict[str, float]] = {kind: {} for kind in unit_kinds(terms.plan)}
     raw: set[tuple[str, str]] = set()
     trusted: dict[str, str] = {}
-    unnamed: set[tuple[str, str]] = set()
+    left_out: set[tuple[str, str]] = set()
     largest = 0.0
     for row in account_rows(terms, device, delta, unit_kinds(terms.plan)):
-        named, kind = figures[row.unit_kind], row.relation.kind
+        by_kind, kind = figures[row.unit_kind], row.relation.kind
         if row.epsilon < math.inf:
             largest = max(largest, row.epsilon)
-            named[kind] = max(named.get(kind, 0.0), math.ceil(row.epsilon * 1000 + 1) / 1000)
+            by_kind[kind] = max(by_kind.get(kind, 0.0), math.ceil(row.epsilon * 1000 + 1) / 1000)
         elif is_trusted(terms, row, device):
             raw.add((row.unit_kind, kind))
             trusted[terms.plan.parties.titled(row.observer)] = key_of(terms, row)
         else:
-            unnamed.add((row.unit_kind, kind))
-    limits: dict[str, dict[str, Any]] = {unit: dict(named) for unit, named in figures.items()}
+            left_out.add((row.unit_kind, kind))
+    limits: dict[str, dict[str, Any]] = {unit: dict(by_kind) for unit, by_kind in figures.items()}
     for unit, observer in raw:
         figure = figures[unit].get(observer)
         limits[unit][observer] = "trusted" if figure is None else ("trusted", figure)
-    for unit, observer in unnamed:
+    for unit, observer in left_out:
         limits[unit].pop(observer, None)
     total = {"epsilon": max(1.0, math.ceil(10 * largest + 1)), "delta": min(0.5, 10 * delta)}
     return Consent.model_validate(
@@ -259,13 +265,13 @@ def _flat(value: Any, place: str = "") -> dict[str, str]:
 
 
 def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Agreement:
-    """Compare ``terms`` with the owner's consent; returns the agreement. The ledger is not changed.
+    """Compare ``terms`` with the owner's consent; returns the agreement. The ledger is read, not changed.
 
     Args:
         terms: computed by this party itself.
         device: its number.
         consent: of its owner.
-        ledger: path of the owner's ledger.
+        ledger: path of the owner's ledger, which has the sums over all runs.
 
     Raises:
         ConsentRefusedError: the terms exceed the consent.
@@ -354,9 +360,9 @@ def _raw_in_words(terms: CommonTerms, row: Guarantee, device: int) -> str:
 def _require_within(
     terms: CommonTerms, consent: Consent, row: Guarantee, name: str, *, trusts: str | None
 ) -> None:
-    """Refuse a row that goes beyond ``consent``; ``name``: of the observer, for the message.
+    """Refuse a row of the account that exceeds ``consent``; ``name``: of the device, for the message.
 
-    ``trusts``: the key of an observer whom the spec trusts, in hexadecimal digits.
+    ``trusts``: the observer's public key in hexadecimal digits, if the spec trusts it; else ``None``.
     """
     allowed = consent.epsilon.get(row.unit_kind, {}).get(row.relation.kind)  # type: ignore[call-overload]
     if isinstance(allowed, tuple):

@@ -85,8 +85,10 @@ class DeviceParty:
         return parent.answered(position, question, attempt, kept)
 
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
-        """The message in steps of the grid, rounded at random, with noise, ``[M]``; or zeros if it takes no
-        part.
+        """The message as it is sent, clipped, rounded at random and with noise, in steps of the grid, int64
+        ``[M]``.
+
+        Zeros if the device takes no part in the round.
 
         Args:
             position: of the aggregation.

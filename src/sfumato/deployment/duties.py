@@ -59,9 +59,7 @@ def whose_keys_were_made(terms: CommonTerms, party: int) -> tuple[str, ...]:
 
 
 def _of_device(terms: DeploymentTerms, device: int) -> str:
-    """A sentence on the clip of device number ``device``, its rounding and noise, and how its message
-    counts.
-    """
+    """A sentence on the clip of ``device`` (a number), its rounding, noise and part in the average."""
     plan, grid, own = terms.plan, terms.grid(_FIRST), np.array([device], np.int64)
     clip = plan.spec.privacy.clip
     assert clip is not None  # what is refused sees to it
@@ -93,9 +91,7 @@ def _of_worker(terms: GroupTerms, worker: int) -> tuple[str, ...]:
 
 
 def _of_master(terms: GroupTerms, master: int) -> tuple[str, ...]:
-    """Sentences on what the master of a group does to the sum of its messages, and whom it sends the model
-    to.
-    """
+    """Sentences on what a group's master does to the sum of messages, and to whom it sends the model."""
     position = terms.asked_in(terms.round_after(None), master)
     grid, workers = terms.grid(position), len(terms.children(master))
     std = terms.noise_steps(master, position) / grid.scale
@@ -107,7 +103,7 @@ def _of_master(terms: GroupTerms, master: int) -> tuple[str, ...]:
 
 
 def _of_coin(terms: DeploymentTerms, device: int) -> tuple[str, ...]:
-    """By which draw a device takes part in a round, and who sees that, where not all do."""
+    """Sentences on the draw by which ``device`` takes part in a round, and who sees it; () if all do."""
     plan, parent = terms.plan, terms.parent(device)
     if (count := terms.drawn_below(parent)) is not None:
         name, others = terms.name(parent), len(terms.children(parent))
@@ -117,24 +113,25 @@ def _of_coin(terms: DeploymentTerms, device: int) -> tuple[str, ...]:
     if not terms.devices_draw:
         return ()
     coin = f"takes part in a round with probability {number(plan.participants.rate)}, by a coin of its own"
-    told = "others may tell from the noise how many took part, and so whether all or none did"
+    from_noise = "others may tell from the noise how many took part, and so whether all or none did"
     noisy, masked, name = _adds_noise_below(terms, parent), terms.is_masked(parent), terms.name(parent)
     if masked and noisy:
-        seen = f"masks hide which it was, but {told}"
+        seen = f"masks hide which it was, but {from_noise}"
     elif masked:
         seen = f"masks hide which it was: {name} gets the sum alone, which is 0 where nobody took part"
     elif noisy:
-        seen = f"{name} sees which it was, and {told}"
+        seen = f"{name} sees which it was, and {from_noise}"
     else:
         seen = f"only {name} sees which it was"
     return (f"It {coin}; otherwise it does the same work and sends zeros, and {seen}.",)
 
 
 def _is_draw_unseen(terms: DeploymentTerms, parent: int) -> bool:
-    """Whether only ``parent``, which is above devices, learns who of them takes part.
+    """Whether only ``parent``, an aggregator of devices, learns which of them take part.
 
-    Not where one of them adds noise: its variance over the coordinates of their sum, which everybody gets in
-    the end, tells how many were drawn. There `account` amplifies nothing.
+    With masks not even it does: ``False``. Nor where one of the devices adds noise: the variance of that
+    noise over the coordinates of their sum, which everybody gets in the end, tells how many were drawn. There
+    `account` amplifies nothing.
     """
     return not (terms.is_masked(parent) or _adds_noise_below(terms, parent))
 
@@ -185,11 +182,11 @@ def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
     weight = float(grid.weights[tier][index])
     std = float(terms.plan.releases.steps[0].node_std[tier][index]) * grid.unit * grid.inflation
     children = len(terms.children(node))
-    met = "learns the sum of" if terms.is_masked(node) else "adds up"
+    receives = "learns the sum of" if terms.is_masked(node) else "adds up"
     noise = f"adds {_noise(std)} to their average" if std else "adds no noise"
     drawn = terms.drawn_below(node)
     whose = f"{children:,}" if drawn is None else f"{drawn:,} of the {children:,}"
-    said = [f"{name} {met} the messages of {whose} below it and {noise}."]
+    said = [f"{name} {receives} the messages of {whose} below it and {noise}."]
     if terms.may_lose_children(node):
         fewest = f", with at least {terms.fewest(node):,} of them" if terms.is_masked(node) else ""
         said.append(f"It goes on without devices that do not answer{fewest}.")

@@ -130,8 +130,10 @@ class EdgeParty:
         return self._ask(RoundPosition(position.round, 0))
 
     def _ask(self, position: RoundPosition) -> list[bytes]:
-        """Frames that ask the devices about the first aggregation from ``position`` on that has no answer
+        """Frames that ask the devices about the next aggregation, from ``position`` on, that has no answer
         yet.
+
+        Sums of earlier aggregations are read from the memory, as after a restart.
         """
         terms, now = self._terms, self._round
         assert now is not None  # the callers have set it
@@ -148,7 +150,12 @@ class EdgeParty:
         return self._collection.questions()
 
     def _advance(self, position: RoundPosition, steps: IntArray) -> None:
-        """Add what an aggregation within the edge came to."""
+        """Add the released sum ``steps`` ``[M]`` of aggregation ``position`` to the edge's model and to its
+        total.
+
+        Raises:
+            UnsafeTermsError: it is on another grid than the sum of the round, so that they cannot be added.
+        """
         now, grid = self._round, self._terms.grid(position)
         assert now is not None  # the callers have set it
         if grid.scale != self._terms.grid(self._terms.at(position.round)).scale:

@@ -67,7 +67,7 @@ def answer_frames(
 
 
 def _sent(connection: socket.socket, data: bytes) -> bool:
-    """Send data, if the connection lasts."""
+    """Send ``data`` over ``connection``, for at most an hour; returns whether the connection lasted."""
     try:
         _send(connection, data, time.monotonic() + ANSWER_S)
     except OSError:
@@ -76,8 +76,10 @@ def _sent(connection: socket.socket, data: bytes) -> bool:
 
 
 def _request(connection: socket.socket, most_bytes: int) -> bytes | None:
-    """The next frame, of at most ``most_bytes``; ``None`` if the connection ends, or brings something
-    else.
+    """Read the next frame, of at most ``most_bytes``, however long it takes to begin.
+
+    Returns:
+        The frame; ``None`` if the connection ends, or brings something else.
     """
     try:
         connection.settimeout(None)
@@ -166,7 +168,13 @@ def _send(connection: socket.socket, data: bytes, deadline: float) -> None:
 
 
 def _receive(connection: socket.socket, most_bytes: int, deadline: float, first: bytes = b"") -> bytes:
-    """One piece of data with its length before it, all by ``deadline``; ``first``: what is read already.
+    """Read one piece of data that begins with its length, all by ``deadline`` of the monotonic clock.
+
+    Args:
+        connection: open.
+        most_bytes: longest piece that is read.
+        deadline: in seconds.
+        first: bytes of the piece that have been read already.
 
     Raises:
         EOFError: the connection ended.

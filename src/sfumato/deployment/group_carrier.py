@@ -52,10 +52,14 @@ class BetweenGroups:
             waiting = self._still_waiting(waiting)
 
     def _still_waiting(self, asked: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
-        """Deliver the open questions ``asked``, by worker and master, and the answers to them.
+        """Deliver open questions to workers, and the answers to masters.
+
+        Args:
+            asked: the questions, by worker and master.
 
         Returns:
-            The questions that still wait for an answer, likewise; of a worker that answered nobody none.
+            Those that still wait for an answer, likewise. A worker that answered nobody has none: some of its
+            masters have not asked yet.
         """
         self.bytes_down += sum(len(data) for several in asked.values() for data in several.values())
         answers = self.calls(

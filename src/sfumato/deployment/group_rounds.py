@@ -97,9 +97,7 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
         return torch.stack(averages)
 
     def _noise_std(self, number: int) -> float:
-        """The root mean square over groups of the std of all noise in a group's average after round
-        ``number``.
-        """
+        """Root mean square over groups of the noise std of a group's average after round ``number``."""
         terms = self._terms
         grids = [terms.grid(terms.asked_in(number, master.number)) for master in self._masters]
         declared = terms.plan.model_noise_std(number)[[terms.group(one.number) for one in self._masters]]

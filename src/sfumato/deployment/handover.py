@@ -125,7 +125,7 @@ def _require_different(parties: Path, sent: Mapping[str, PublicKeys]) -> None:
 
 
 def _write_folder(folder: Path, terms: CommonTerms, number: int, entry: PartyEntry, hops: Hops) -> None:
-    """Write the folder of party ``number``, but for keys and rows."""
+    """Write the folder of party ``number`` except for its keys and rows: terms, hops, sheet and service."""
     given = {} if entry.data is None else {"data": entry.data}
     write_terms(folder, terms, number, **given)
     text = yaml.safe_dump(hops.model_dump(mode="json", exclude_none=True), sort_keys=False)
@@ -137,8 +137,13 @@ def _write_folder(folder: Path, terms: CommonTerms, number: int, entry: PartyEnt
 def _hops(
     terms: CommonTerms, number: int, entries: Sequence[PartyEntry], public: Sequence[PublicKeys]
 ) -> Hops:
-    """The hops of party ``number``: addresses from ``entries`` and certificates from ``public``, by
-    number.
+    """The hops of party ``number``, for its file.
+
+    Args:
+        terms: of the run.
+        number: of the party.
+        entries: of all parties, by number, with their addresses.
+        public: public keys of all parties, by number, with certificates.
     """
     parents = []
     for above in () if number in terms.heads else terms.parents(number):

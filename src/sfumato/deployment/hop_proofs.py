@@ -102,13 +102,22 @@ class OwnEnd:
         self._require(_PARENT, parent, said, parent.certificate, self.hop.certificate, nonces)
 
     def _introduction(self, role: bytes, parent: bytes, child: bytes, nonces: Nonces) -> bytes:
-        signed = _signed(role, self.session, parent, child, nonces)
-        return GREETING + self.session + self.identity.sign(signed)
+        """Greeting, session and own signature; ``parent`` and ``child``: certificates (DER) of the hop."""
+        statement = _signed(role, self.session, parent, child, nonces)
+        return GREETING + self.session + self.identity.sign(statement)
 
     def _require(
         self, role: bytes, other: Neighbour, said: bytes, parent: bytes, child: bytes, nonces: Nonces
     ) -> None:
-        """Refuse another party, another session, and what was said over another connection.
+        """Check what the other end said to introduce itself.
+
+        Args:
+            role: of the speaker, as it signed it.
+            other: who must be speaking.
+            said: the introduction: greeting, session and signature.
+            parent: certificate (DER) of the parent on this hop.
+            child: certificate (DER) of the child.
+            nonces: of this connection, so that an introduction over another one does not count.
 
         Raises:
             RunError: it is not the owner of the key in the terms who speaks, or its terms are others.

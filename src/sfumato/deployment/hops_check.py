@@ -53,8 +53,7 @@ Say = Callable[[str], object]
 
 
 def check_parties(folder: Path, say: Say, *, confirm: bool = False) -> None:
-    """Check the party of a folder, or all parties whose folders are in it: whether it could start and
-    connect.
+    """Check whether the party of a folder, or each party whose folder is in it, could start and connect.
 
     Args:
         folder: of a party, or of folders of parties.

@@ -117,8 +117,9 @@ def write_invitation(
     data: Dataset | None,
     loop: LoopCode | None = None,
 ) -> None:
-    """Write the files of a party's folder other than its key and memory: the terms and, of a device, its rows
-    and a proposed consent.
+    """Write the files of a party's folder other than its key and memory.
+
+    These are the terms and, of a device, its rows and a proposed consent.
 
     Args:
         folder: of the party.
@@ -244,10 +245,10 @@ def _led_to(folder: Path, named: str) -> str:
 
 
 def _ledger_of(packed: bytes) -> Path:
-    """The path of the ledger for a proposed consent; ``packed``: the rows as bytes.
+    """The path of the ledger for a proposed consent, from ``packed``, the rows as bytes.
 
-    All are in one folder of the user's, and named by a hash of the rows with a key that is kept there: the
-    same rows have the same ledger in every run, and the name tells nobody else which rows they are.
+    Ledgers are in one folder of the user's. Their names are hashes of the rows with a key that is kept there,
+    so the same rows have the same ledger in every run, and the name tells nobody else which rows they are.
     """
     ledgers = state_folder("ledgers")
     key = ledgers / _KEY
@@ -342,6 +343,7 @@ def _started_edge(
     own: PartyFolder,
     below: Mapping[int, FrameReceiver] | None,
 ) -> Started:
+    """Start an edge over its devices: those ``below`` it by number, or those behind sockets if ``None``."""
     edge = EdgeParty(said.number, terms, own.identity, own.memory, SystemRandomness())
     words = (taking_part(terms, said.number), *duties(terms, said.number))
     devices = terms.children(said.number)
@@ -365,6 +367,7 @@ def _started_device(
     own: PartyFolder,
     say: Callable[[str], object],
 ) -> Started:
+    """Start a device or worker with its own rows, if its owner's consent allows ``terms``."""
     from sfumato.deployment.local_data import LocalData  # PyTorch: edges need none
     from sfumato.deployment.own_loop import OwnLoop
     from sfumato.deployment.worker_data import WorkerData

@@ -82,14 +82,17 @@ class OwnRows:
 
 
 def _by_person(data: Dataset, name: str) -> tuple[Dataset, IntArray]:
-    """Training rows with those of each person together, and where each person's begin and the last one's end.
+    """Sort training rows so that those of each person stand together, in the order of their first rows.
 
     Args:
         data: a data set whose training rows are those of one device.
         name: of the device.
 
+    Returns:
+        The data, and int64 ``[persons + 1]``: where each person's rows begin, and where the last one's end.
+
     Raises:
-        DataError: it is not told whose the rows are.
+        DataError: the data do not say whose the rows are.
     """
     if data.train_persons is None:
         said = f"{name}: the file of its rows must have persons, whose row each is"
@@ -171,7 +174,9 @@ class LocalData(OwnRows):
         return found
 
     def _trained(self, model: Model, position: RoundPosition, batches: BatchPlan) -> Tensor:
-        """The clipped update ``[1, M]`` by Sfumato's engine; see `message`."""
+        """The clipped update ``[1, M]`` by Sfumato's engine, before weight, rounding and noise; see
+        `message`.
+        """
         plan, piece, own_leaf = self._terms.plan, batches, np.zeros(1, np.int64)
         if len(plan.aggregations) > 1:  # with epochs, which make one aggregation, steps are not counted
             piece = batches_before(batches, plan.aggregations[position.aggregation], own_leaf)

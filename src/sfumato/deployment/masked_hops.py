@@ -144,7 +144,9 @@ class MaskedChild:
         return self._sent(self._reply(self._client, message))
 
     def _reply(self, client: Client, message: bytes) -> bytes:
-        """What the session has this party say to ``message``."""
+        """The message of secure aggregation with which this party answers ``message``, by the phase it
+        belongs to.
+        """
         kind = parse_frame(message).kind
         if kind == MessageKind.ROSTER:
             return client.share_keys(message)

@@ -108,8 +108,10 @@ class MaskedCollection:
         return questions_for(sorted(self._waiting), self._terms, self._node, payload, self._identity)
 
     def add(self, data: bytes) -> list[bytes]:
-        """Take ``data``, a message of the session; returns the messages of the next phase when all have sent
-        theirs.
+        """Take ``data``, a message of the session.
+
+        Returns:
+            The messages of the next phase if this was the last one that was awaited; else [].
 
         Raises:
             MessageError: the message is rejected; the session is unchanged.
@@ -189,10 +191,10 @@ def collection_of(
     memory: PartyMemory,
     randomness: Randomness,
 ) -> Collection:
-    """A new collection of aggregator ``node``, plain or masked like its hop; arguments as of
-    `MaskedCollection`.
+    """A new collection of answers for aggregator ``node``: masked if its hop is, else plain.
 
-    ``randomness``: its secret choices, by which it may draw whose answers it adds up.
+    ``randomness``: its secret choices, by which it may draw whose answers it adds up; the other arguments are
+    those of `MaskedCollection`.
     """
     if isinstance(terms, DeploymentTerms) and terms.is_masked(node):  # others have no masks
         return MaskedCollection(terms, node, position, model, identity, memory)

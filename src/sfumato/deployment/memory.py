@@ -124,13 +124,13 @@ class PartyMemory:
         self._file.execute("DELETE FROM answers WHERE session = ? AND round < ?", (session, position.round))
 
     def keep_draw(self, session: bytes, number: int, drawn: bytes) -> bytes:
-        """Record who takes part in a round, unless it is recorded; returns what is recorded.
+        """Record who takes part in a round, unless that is recorded already; returns what is recorded.
 
         Args:
             session: of the run.
             number: of the round, which is not over.
-            drawn: of a device, whether it takes part: 1 or 0; of an aggregator that draws, the same for each
-                of its children. By a new draw.
+            drawn: a new draw: of a device, one byte, 1 if it takes part, else 0; of an aggregator that draws,
+                one such byte for each of its children.
 
         Raises:
             SessionMemoryError: that cannot be recorded: there must be no answer, and no question.

@@ -32,8 +32,10 @@ class Newcomers:
         self._lock = threading.Lock()
 
     def add(self, raw: socket.socket, network: str) -> socket.socket:
-        """Add a connection from ``network`` (see `network_of`); may end another. Returns a handle for
-        `remove`.
+        """Add a connection from ``network`` (see `network_of`); where there is no room, another one is ended.
+
+        Returns:
+            A handle for `remove`.
 
         Raises:
             OSError: the system has no room for another handle.
@@ -47,8 +49,10 @@ class Newcomers:
         return handle
 
     def has_introduced_itself(self, handle: socket.socket) -> bool:
-        """Note that a connection is no newcomer any more; returns whether it was one: not ended, not noted
-        before.
+        """Note that the connection of ``handle`` has introduced itself, so that it is no newcomer any more.
+
+        Returns:
+            Whether it was one until now: not ended, and not noted before.
         """
         with self._lock:
             return self._networks.pop(handle, None) is not None
@@ -75,8 +79,8 @@ class Newcomers:
 
 
 def network_of(host: str) -> str:
-    """The network that a connection from address ``host`` counts for: an IPv4 address, or the /64 of an IPv6
-    one.
+    """The network that a connection from ``host`` counts for: an IPv4 address itself, or an IPv6 address's
+    /64.
     """
     found = ipaddress.ip_address(host.partition("%")[0])
     return host if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))

@@ -73,9 +73,10 @@ class ParentHop:
         return decode_question(frame.payload, terms.parameters)
 
     def kept(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
-        """The bytes to record of an answer ``steps`` ``[M]`` to the question with the hash ``question``.
+        """The bytes to record of an answer ``steps``, int64 ``[M]``: its whole frame, or on a masked hop the
+        numbers.
 
-        They are its frame, or on a masked hop the numbers.
+        ``question``: hash of the question that is answered.
         """
         if self._masked is not None:
             return steps_as_bytes(steps)

@@ -122,8 +122,11 @@ class PlayedRounds(ABC, Generic[S]):
         return self._simulated.artifacts(self._simulated_state(state))
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """What ``ledger.json`` keeps of the deployment, by key: session, grid, sources of randomness,
-        machines.
+        """What ``ledger.json`` keeps of the deployment, as JSON.
+
+        ``deployed`` has the session (hex), the purpose, the largest grid step of any aggregation in the first
+        round, the sources of randomness (``draws``) and the machines (``on``). ``sum_steps`` has ``None`` for
+        every aggregation.
         """
         steps = self._steps()
         return {
@@ -141,8 +144,7 @@ class PlayedRounds(ABC, Generic[S]):
         return self._simulated.scores(self._simulated_state(state), examination)
 
     def pilot(self, model: Tensor, rounds: int) -> PilotNorms:
-        """Refuse a pilot of ``rounds`` rounds: it needs the norms of real parties' messages, which are
-        private.
+        """Refuse ``rounds`` rounds of a pilot: it needs norms of real parties' messages, which are private.
 
         Raises:
             RunError: always.

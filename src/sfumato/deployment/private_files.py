@@ -53,7 +53,11 @@ def require_own(path: Path) -> None:
 
 
 def _own_mode(path: Path) -> int:
-    """The mode of what is at ``path``, which must be the user's."""
+    """The mode bits (``st_mode``) of what is at ``path``.
+
+    Raises:
+        RunError: it cannot be read, or is not the user's who runs this process.
+    """
     try:
         found = path.stat()
     except OSError as error:

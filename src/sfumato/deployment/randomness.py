@@ -202,8 +202,10 @@ def _below(stream: KeyStream, bound: int) -> int:
 
 
 def _work_of(plan: TreePlan | GroupPlan) -> tuple[int, int]:
-    """Number of local steps of one training of a device (1 a round where epochs are counted), and of its
-    rounds.
+    """What a device trains before it sends an update: (local steps, times that the epochs are done).
+
+    Only one of them counts, by how the spec measures a round. Over groups, a release of a whole interval has
+    the work of all its rounds.
     """
     if family_of(plan.spec) is TREE:
         return cast(TreePlan, plan).aggregations[-1].step, 1

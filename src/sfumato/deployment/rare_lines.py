@@ -24,12 +24,11 @@ class RareLines:
         self._lock = threading.Lock()
 
     def say(self, about: Hashable, sentence: str) -> None:
-        """Tell a sentence about a cause, unless that cause was told of in the last `QUIET_S` seconds or too
-        many others were.
+        """Say ``sentence``, unless its cause was spoken of within `QUIET_S` seconds, or too many others were.
 
         Args:
-            about: the cause.
-            sentence: to say.
+            about: the cause, e.g. a network that connects again and again.
+            sentence: a line to print.
         """
         now = time.monotonic()
         with self._lock:

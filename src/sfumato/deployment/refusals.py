@@ -164,7 +164,7 @@ def refused_in_any_topology(spec: Spec) -> Refusals:
 
 
 def _of_tree(plan: TreePlan) -> Refusals:
-    """What the resolved tree must not be."""
+    """Yield (is refused, key, its value, what must be instead) for each limit on a resolved tree."""
     tree = plan.tree
     yield tree.depth > 2, "topology.levels", tree.depth, "must be a star, or edges under the cloud"
     unlike = any(one.of_edge or one.edge_broadcasts for one in plan.aggregations)
@@ -180,7 +180,7 @@ def _of_tree(plan: TreePlan) -> Refusals:
 
 
 def _of_fixed_draws(plan: TreePlan) -> Refusals:
-    """What must not be where a fixed number of devices is drawn; derived in docs/deployment.md."""
+    """Yield refusals, as `_of_tree`, of a fixed number of drawn devices; derived in docs/deployment.md."""
     if plan.participants.kind != "fixed":
         return
     everybody = np.arange(plan.tree.device_count, dtype=np.int64)

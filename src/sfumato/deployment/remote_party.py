@@ -135,8 +135,9 @@ def serve_remotely(folder: Path, say: Say) -> None:
 def play_remotely(
     folder: Path, say: Say, on_step: Callable[[str], object] = lambda name: None
 ) -> Iterator[RoundResult]:
-    """Run the cloud, or the master of a group: play all rounds, or the rest of a run that was stopped, into
-    the folder ``run``.
+    """Play all rounds as the cloud or a group's master, or the rest of a run that was stopped.
+
+    The run folder is ``run`` in the party's own folder.
 
     Args:
         folder: of the cloud, or of a master.

@@ -83,7 +83,10 @@ class DeployedRounds(PlayedRounds[TreeState]):
         return self._state(state.round + 1, model, server), stats
 
     def _noise_std(self, grid: IntegerGrid) -> float:
-        """The std of all noise in the global average; NaN where whose noise is in it is not told upwards."""
+        """Std of all noise in a coordinate of the global average; NaN where only devices could know it.
+
+        That is so where devices add noise and which of them take part is drawn, or they may drop out.
+        """
         plan = self._terms.plan
         varies = self._terms.devices_may_be_lost or plan.is_sampled
         if varies and plan.noise.device.any():

@@ -134,7 +134,7 @@ class _InTurn:
             self._let_go()
 
     def _is_answered(self, asked: _Asked) -> bool:
-        """Give a frame to the party; whether it has answered or refused it."""
+        """Give the frame that was asked to the party; returns whether it has answered or refused it."""
         try:
             frames = self._party.receive(asked.data)
         except SfumatoError as error:

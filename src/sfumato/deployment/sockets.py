@@ -177,6 +177,11 @@ class AwaitedParty:
             self._connection = None
 
     def _connect(self) -> RemoteParty:
+        """A new connection to the party, tried until its patience ends; only once if it was gone before.
+
+        Raises:
+            RunError: the party does not listen.
+        """
         deadline = time.monotonic() + (0.0 if self._gone else self._patience_s)
         while True:
             try:

@@ -89,9 +89,7 @@ class DeploymentTerms(CommonTerms):
         return self.cloud if party.tier == 0 else self.edge(party.index)
 
     def parent(self, party: int) -> int:
-        """The number of the aggregator that ``party``, number of a device or an edge, sends its answers
-        to.
-        """
+        """The number of the aggregator that hears the answers of ``party``, a device or an edge by number."""
         tree = self.plan.tree
         if party >= tree.device_count or tree.depth == 1:
             return self.cloud
@@ -116,8 +114,7 @@ class DeploymentTerms(CommonTerms):
         return {number: self.keys[number] for number in numbers}
 
     def is_masked(self, node: int) -> bool:
-        """Whether secure aggregation hides from aggregator ``node`` all but the sum of its children's
-        messages.
+        """Whether aggregator ``node`` learns only the sum of its children's messages, by secure aggregation.
 
         False for a single child, whose message is the sum; `account` counts it so.
         """
@@ -127,9 +124,7 @@ class DeploymentTerms(CommonTerms):
 
     @property
     def devices_may_be_lost(self) -> bool:
-        """Whether the spec declares that devices drop out; only then the account does not count on their
-        noise.
-        """
+        """Whether the spec lets devices drop out; only then does the account not count on their noise."""
         faults = self.plan.spec.faults
         return faults is not None and any(faults.drop_rates)
 

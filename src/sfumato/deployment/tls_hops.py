@@ -94,7 +94,7 @@ def dial(own: OwnEnd, parent: Neighbour, address: str) -> ssl.SSLSocket:
 
 
 def _introduced(connection: ssl.SSLSocket, own: OwnEnd, parent: Neighbour) -> ssl.SSLSocket:
-    """A connection to a parent, which has introduced itself, and to which this party has.
+    """``connection`` to ``parent``, once both ends have shown their keys; it is closed if they have not.
 
     Raises:
         OSError: the other end refuses.
@@ -280,9 +280,7 @@ class ChildrenDoor:
             self._newcomers.remove(handle)
 
     def _met(self, raw: socket.socket, host: str) -> tuple[Neighbour, ssl.SSLSocket] | None:
-        """The child that connected from ``host``, and its connection; ``None`` if it is none (it is closed
-        then).
-        """
+        """The child that connected from ``host``, and its connection; ``None`` (cut off) for anybody else."""
         connection = raw
         deadline = time.monotonic() + _HANDSHAKE_S
         try:
@@ -361,6 +359,7 @@ class _DialedIn:
         return self._sent(data, deadline)
 
     def _sent(self, data: bytes, deadline: float) -> list[bytes]:
+        """Send ``data``; returns the child's frames. Raises `RunError` if there are none by ``deadline``."""
         patience_s = 0.0 if self._gone else min(PATIENCE_S, deadline - time.monotonic())
         self._gone = True  # unless it comes
         connection = self._door.take(self._child, patience_s)

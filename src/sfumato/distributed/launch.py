@@ -27,8 +27,7 @@ class Launch:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Launch:
-        """The rank of this process and the number of ranks, by torchrun's environment variables; alone
-        without them.
+        """The rank of this process and the number of ranks, as torchrun's variables say; alone without them.
 
         Raises:
             SpecError: a variable is no whole number, or ``RANK`` is not below ``WORLD_SIZE``.

@@ -135,8 +135,10 @@ class ProcessGroup:
             return self.rank == 0
 
     def _wait(self, begin: Callable[[], Any]) -> None:
-        """Begin an exchange between ranks and wait for it, open to signals, which a blocking call would
-        not be.
+        """Begin an exchange between ranks and wait for it; signals get through, unlike in a blocking call.
+
+        Args:
+            begin: starts the exchange; returns its handle (``torch.distributed.Work``).
 
         Raises:
             KeyboardInterrupt: a signal came; also where the exception that it raised was lost. The ranks that

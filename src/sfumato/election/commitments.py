@@ -21,11 +21,10 @@ from sfumato.wire.keys import digest
 
 
 def deal(terms: ElectionTerms, dealer: int, nonce: bytes, holders: Iterable[int]) -> dict[int, int]:
-    """Shares of the 32-byte ``nonce`` of party ``dealer``: a field element for each of ``holders``, by
-    number.
+    """Share a 32-byte ``nonce``: one field element for each of ``holders``, by number of the holder.
 
-    The sharing polynomial follows from the nonce and the dealer, so that everybody can compute it once the
-    nonce is known.
+    The sharing polynomial follows from the nonce and the ``dealer`` (a party by number), so that everybody
+    can compute it once the nonce is known.
     """
     stream = KeyStream(digest(b"polynomial", terms.session, dealer.to_bytes(4, "big"), nonce))
     coefficients = shares.draw_coefficients(nonce, terms.threshold, stream.take)
@@ -47,9 +46,7 @@ def share_hash(terms: ElectionTerms, dealer: int, holder: int, share: int) -> by
 
 
 def is_opening(terms: ElectionTerms, dealer: int, commitment: Commitment, nonce: bytes) -> bool:
-    """Whether ``nonce`` opens ``commitment`` of ``dealer``: its hash, and those of all its shares, are
-    in it.
-    """
+    """Whether ``nonce`` opens a ``commitment`` of ``dealer``: it has the hashes of it and of its shares."""
     if nonce_hash(terms, dealer, nonce) != commitment.nonce:
         return False
     dealt = deal(terms, dealer, nonce, commitment.shares)

@@ -63,8 +63,7 @@ class EngineSettings:
 
 
 def picked_device(device: str) -> str:
-    """The device to compute on: ``device`` itself, or for ``auto`` ``cuda`` where there is a GPU, else
-    ``cpu``.
+    """The device to compute on: ``device``, or for ``auto`` ``cuda`` where there is a GPU, else ``cpu``.
 
     Args:
         device: ``auto``, ``cpu`` or ``cuda``, perhaps with an index.

@@ -110,7 +110,8 @@ class LocalEngine:
     def _tile(self, task: LocalTask, width: int) -> tuple[int, int]:
         """The most devices of a tile, and about how many bytes a tile takes beside its updates.
 
-        Two numbers:
+        A tile is as large as fits a core's cache (or a share of a GPU's memory): at every step all of it is
+        read.
 
         Args:
             task: what each device does.
@@ -122,14 +123,16 @@ class LocalEngine:
             self._idle.append(memory)
         noisy, adam = task.step_noise is not None, task.sgd.adam is not None
         drifts = task.sgd.clips_gradients
-        beside = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
-        stacks = 3 + beside + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
+        extra_vectors = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
+        vectors_a_device = (
+            3 + extra_vectors + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
+        )
         an_update = 4 * self._layout.total
-        in_cache = stacks * an_update + 4 * self._floats[width]
+        in_cache = vectors_a_device * an_update + 4 * self._floats[width]
         # drifts, and where they began, are passed over once a step: they need not stay in the cache
-        a_device = in_cache + 2 * drifts * an_update
-        most = max(1, (_CUDA_TILE_BYTES if self._on_cuda else _TILE_BYTES) // in_cache)
-        return most, most * a_device
+        bytes_a_device = in_cache + 2 * drifts * an_update
+        most_devices = max(1, (_CUDA_TILE_BYTES if self._on_cuda else _TILE_BYTES) // in_cache)
+        return most_devices, most_devices * bytes_a_device
 
     @property
     def _on_cuda(self) -> bool:
@@ -170,26 +173,26 @@ class LocalEngine:
         device = self._examples.device
         own = examples.places_of(batches.of(tile).to(device))
         noise = None if task.step_noise is None else task.step_noise.of(tile.tolist())
-        drawn = None if task.dropout is None else task.dropout.of(tile.tolist())
-        more = None if task.corrections is None else task.corrections.of(tile.tolist())
+        masks = None if task.dropout is None else task.dropout.of(tile.tolist())
+        correction_rows = None if task.corrections is None else task.corrections.of(tile.tolist())
         places, tile = chunk.places_of(tile), tile.to(device)
-        begin = StartModels.of(start, group_of[tile])
+        start_rows = StartModels.of(start, group_of[tile])
         memory = self._borrow()
 
         def packed(flat: Tensor) -> Tensor:
             memory.gradient.pack(flat, out := torch.empty_like(flat))
             return out
 
-        starts = replace(begin, models=packed(begin.models))
-        corrections = None if more is None else packed(more)
+        starts = replace(start_rows, models=packed(start_rows.models))
+        corrections = None if correction_rows is None else packed(correction_rows)
         steps_clipped, drift = train_stack(
-            memory, starts, own, examples.features, examples.targets, task.sgd, noise, corrections, drawn
+            memory, starts, own, examples.features, examples.targets, task.sgd, noise, corrections, masks
         )
         update = chunk.room_for(places)
         moved = memory.reserve(len(tile), own.width) if drift is None else drift
         memory.gradient.unpack(moved, update)
         self._idle.append(memory)
         if drift is None:
-            for before, after in begin.with_rows_of(update):
+            for before, after in start_rows.with_rows_of(update):
                 after.sub_(before)
         chunk.write_(task, places, update, steps_clipped, own)

@@ -115,17 +115,17 @@ class PerDeviceEngine:
         chunk: UpdateChunk,
     ) -> None:
         """Train the one device of ``tile`` from ``start`` ``[M]``, and write its update into ``chunk``."""
-        where, row = self._examples.device, int(tile)
-        own = examples.places_of(batches.of(tile).to(where))
-        model = deepcopy(self._model).to(where)
+        target, row = self._examples.device, int(tile)
+        own = examples.places_of(batches.of(tile).to(target))
+        model = deepcopy(self._model).to(target)
         gradient = AutogradGradient(model, self._loss, self._dropout)
         memory = TrainingMemory(gradient, self._layout.total, self._no_features)
         starts = StartModels(start[None], [(slice(0, 1), 1)])
         noise = None if task.step_noise is None else task.step_noise.of([row])
-        drawn = None if task.dropout is None else task.dropout.of([row])
-        more = None if task.corrections is None else task.corrections.of([row])
+        masks = None if task.dropout is None else task.dropout.of([row])
+        corrections = None if task.corrections is None else task.corrections.of([row])
         steps_clipped, drift = train_stack(
-            memory, starts, own, examples.features, examples.targets, task.sgd, noise, more, drawn
+            memory, starts, own, examples.features, examples.targets, task.sgd, noise, corrections, masks
         )
         update = memory.reserve(1, own.width).sub_(start) if drift is None else drift
         chunk.write_(task, chunk.places_of(tile), update, steps_clipped, own)

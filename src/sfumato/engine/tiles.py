@@ -68,24 +68,25 @@ def tiles_of(steps: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
 def chunks_of(blocks: Sequence[Sequence[Tensor]], tiles: slice, most: int) -> Iterator[list[Tensor]]:
     """Yield, for every chunk of updates, the tiles that are to be trained for it; [] if none of its tiles is.
 
-    Which blocks a chunk holds does not depend on ``tiles``: ranks that share them meet at every chunk.
+    Which blocks a chunk holds does not depend on ``tiles``: ranks that share the tiles exchange every chunk,
+    also one to which they add nothing.
 
     Args:
         blocks: of all devices, as `tiles_of` gives them.
-        tiles: which of them to train, by their numbers.
+        tiles: which tiles to train, by their numbers through all blocks.
         most: devices in a chunk, trained or not; a block of more is a chunk by itself.
     """
-    wanted, before, devices = range(sum(map(len, blocks)))[tiles], 0, 0
-    held: list[Tensor] = []
+    wanted, first_number, devices = range(sum(map(len, blocks)))[tiles], 0, 0
+    chunk: list[Tensor] = []
     for block in blocks:
         size = sum(map(len, block))
         if devices and devices + size > most:
-            yield held
-            held, devices = [], 0
-        held += [tile for number, tile in enumerate(block, before) if number in wanted]
-        before, devices = before + len(block), devices + size
+            yield chunk
+            chunk, devices = [], 0
+        chunk += [tile for number, tile in enumerate(block, first_number) if number in wanted]
+        first_number, devices = first_number + len(block), devices + size
     if devices:
-        yield held
+        yield chunk
 
 
 def run_in_threads(tiles: Sequence[Tensor], work: Callable[[Tensor], None], workers: int) -> None:

@@ -132,11 +132,10 @@ def _account(setting: str) -> AccountedSetting:
 
 
 def _level_names(shape: Tree | GroupNetwork | str, count: int) -> list[str]:
-    """Names, in words, of the ``count`` kinds of aggregations at which a source adds noise, the top level's
-    first.
+    """Names of the kinds of aggregations at which a source adds noise, ``count`` of them, the top first.
 
-    By tiers where a tree has as many that aggregate, otherwise "level 0" and so on. ``shape``: of the
-    network.
+    By tiers where ``shape``, that of the network, is a tree with as many tiers; otherwise "level 0" and so
+    on.
     """
     if isinstance(shape, Tree) and count == shape.depth:
         return ["global aggregations", *(f"{tier.name} aggregations" for tier in shape.tiers[1:])]

@@ -136,11 +136,12 @@ def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
 
 
 def first_accuracy(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> tuple[str, str, str]:
-    """Title and text of the page's first accuracy, and a sentence on how that run differs from the setting.
+    """What the page first says of a setting's accuracy, from finished runs.
 
-    It is the mean over finished runs of the setting, then without a sentence. Without such a run only the
-    sentence, with the accuracy of the nearest run; three empty texts where no run has the same data, model
-    and network.
+    Returns:
+        Title and text of the mean over runs of this setting, and ""; without such a run "", "" and a sentence
+        with the accuracy of the nearest run and how it differs; three empty texts where no run has the same
+        data, model and network.
     """
     near = _nearest_first(accounted, runs)
     same = [one.run for one in near if not one.different]
@@ -204,23 +205,29 @@ def _mean_over_seeds(same: Sequence[FinishedRun]) -> Mean:
 
 
 def runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[NearRun]:
-    """Yield the runs of the same data, model and network, each with the keys in which it differs."""
+    """Yield the runs of the same data, model and network, each with the keys in which it differs.
+
+    Keys that decide about neither training nor noise are left out. Where a section is of another kind, only
+    its kind is named, as the keys of the two kinds cannot be compared.
+    """
     now = _with_requested_noise(accounted.report.plan.spec)
     for run in runs:
-        found = {
+        different = {
             key: values
             for key, values in changed_values(_with_requested_noise(run.spec), now).items()
             if key.partition(".")[0] not in _BESIDE
         }
-        for kind in _KINDS_OF_SECTIONS & found.keys():  # then the keys of one kind say nothing of the other
-            section, kinds = kind.removesuffix("kind"), found[kind]
-            found = {key: pair for key, pair in found.items() if not key.startswith(section)}
+        for kind in (
+            _KINDS_OF_SECTIONS & different.keys()
+        ):  # then the keys of one kind say nothing of the other
+            section, kinds = kind.removesuffix("kind"), different[kind]
+            different = {key: pair for key, pair in different.items() if not key.startswith(section)}
             if section == "privacy.noise.":
-                found["privacy.noise"] = (_noise_in_words(run.spec), _noise_in_words(now))
+                different["privacy.noise"] = (_noise_in_words(run.spec), _noise_in_words(now))
             else:
-                found[kind] = kinds
-        if not any(key.partition(".")[0] in _FIXED for key in found):
-            yield NearRun(run, found)
+                different[kind] = kinds
+        if not any(key.partition(".")[0] in _FIXED for key in different):
+            yield NearRun(run, different)
 
 
 def _noise_in_words(spec: Spec) -> str:
@@ -240,10 +247,7 @@ def _noise_in_words(spec: Spec) -> str:
 
 
 def _sentences_on_pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
-    """A sentence for each run of the setting's first rounds that has the noise of all of its rounds.
-
-    ``runs``: that were found.
-    """
+    """A sentence for each pilot: a run of the setting's first rounds with the noise of all its rounds."""
     planned = accounted.report.plan.spec
     for run in runs:
         if run.spec.privacy.noise.kind != "sources" or run.spec.training.rounds >= planned.training.rounds:
@@ -262,17 +266,16 @@ def _sentences_on_pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun
 
 
 def _with_requested_noise(spec: Spec) -> Spec:
-    """The spec with the noise that was asked for (a target, say) in place of the sources calibrated from
-    it.
-    """
+    """The spec with the noise that was asked for, such as a target, in place of the calibrated sources."""
     privacy = spec.privacy.model_copy(update={"noise": spec.privacy.requested_noise})
     return spec.model_copy(update={"privacy": privacy})
 
 
 def _runs_on_both_sides(near: Sequence[NearRun]) -> Iterator[str]:
-    """Yield a sentence for each number of which there is a run with less and one with more than the setting.
+    """Yield a sentence for each number of the spec between two runs: one with less and one with more.
 
-    ``near``: runs with their differences; those are used that differ in one number and in nothing else.
+    ``near``: runs with their differences from the setting; only those are used that differ in one number and
+    nothing else.
     """
     sides: dict[str, list[tuple[float, float, FinishedRun]]] = {}
     for one in near:

@@ -84,11 +84,13 @@ FIGURES = {
 
 
 def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
-    """What the page's controls show after a change, by output; after a wrong change they keep what was typed.
+    """What the page's controls show after a change, by output, without what the browser shows already.
+
+    After a wrong change numbers and lists keep what was typed, and the problem is shown.
 
     Args:
         found: the setting after the change.
-        given: what the browser sent; what it already shows is left out of the result.
+        given: what the browser sent.
     """
     now = _shown_controls(found.setting) | {
         "history": given["new_history"],
@@ -112,8 +114,8 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
         now |= dict.fromkeys(_TYPED, no_update)
         for control in now["controls"].values():
             control |= {"number": no_update, "slider": no_update}
-    news: dict[str, Any] = _without_shown(now, shown)
-    return news
+    changed: dict[str, Any] = _without_shown(now, shown)
+    return changed
 
 
 def refused_outputs(problem: str) -> dict[str, Any]:

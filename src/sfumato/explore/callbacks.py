@@ -76,9 +76,7 @@ def register(app: Dash, runs: Path) -> None:
 
 
 def _register_edit(app: Dash) -> None:
-    """Register the callback for all changes of the setting, which answers with controls and figures at
-    once.
-    """
+    """Register the callback of all changes of the setting, which answers with both controls and figures."""
     inputs = {
         "clicked": Input("network", "clickData"),
         "buttons": {name: Input(name, "n_clicks") for name in _BUTTONS},
@@ -115,9 +113,10 @@ def _register_edit(app: Dash) -> None:
 
 
 def _new_history(setting: EditedSpec, given: dict[str, Any]) -> list[str]:
-    """The settings before ``setting``, as JSON, oldest first: what *Undo the last change* returns to.
+    """The settings before ``setting``, as JSON, oldest first, to which *Undo the last change* returns.
 
-    ``given``: what the browser sent; of many or long settings the oldest are forgotten.
+    After an undo the last one is gone. Of many or long settings the oldest are forgotten. ``given``: what the
+    browser sent.
     """
     history, before = list(given["history"] or []), given["setting"]
     if cause_of(ctx.triggered_prop_ids.values()) == "undo":
@@ -172,11 +171,11 @@ def cause_of(triggered: Iterable[str]) -> str:
 def _result_of_event(
     setting: EditedSpec, kept: EditedSpec | None, cause: str, given: dict[str, Any]
 ) -> EditResult:
-    """The setting after an event of the page.
+    """The setting after an event of the page: a button, a click on the drawing, or a control.
 
     Args:
         setting: before.
-        kept: the setting kept for comparison.
+        kept: the setting kept for comparison; ``None``: there is none.
         cause: name of the event, as of `cause_of`.
         given: what the browser sent.
     """

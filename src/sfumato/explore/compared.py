@@ -89,9 +89,9 @@ def _by_title(before: Matrix, now: Matrix) -> Iterator[_Class]:
 
 
 def _by_leaf(kept: AccountedSetting, now: AccountedSetting) -> list[_Class]:
-    """A list of the classes of leaves that are in one class in both settings.
+    """The classes of leaves that are charged alike in both settings, each with its row in both matrices.
 
-    Empty where the settings have no trees of the same leaves, or the matrix of one has merged some classes.
+    [] where the settings have no trees of the same leaves, or one of the matrices has merged classes.
     """
     before, tree = kept.network.shape, now.network.shape
     if not (isinstance(before, Tree) and isinstance(tree, Tree)) or tree.depth == 1 or before.depth == 1:

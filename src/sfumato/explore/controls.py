@@ -134,18 +134,17 @@ def _network_controls(spec: Spec) -> Iterator[InputControl]:
 
 
 def _count(name: str, key: str, label: str, value: int) -> InputControl:
-    """The control of a number of parties, from 1 to the power of ten that is at least four times ``value``.
+    """The control of a number of parties: from 1 to the first power of ten that is 10 or more and 4 ``value``
+    or more.
 
-    At least to 10. ``name``, ``key`` and ``label`` are attributes of the control.
+    ``name``, ``key`` and ``label`` are attributes of the control.
     """
     high = max(10.0, 10.0 ** math.ceil(math.log10(4 * value)))
     return InputControl(name, key, label, value, 1, high, whole=True)
 
 
 def _noise_control(spec: Spec) -> Iterator[InputControl]:
-    """Yield the control for the noise: a target of ε, an ε of a formula, or a multiplier; none without
-    noise.
-    """
+    """Yield the control of the noise: a target of ε, a formula's ε, or a multiplier; none without noise."""
     noise = spec.privacy.noise
     if spec.protocol in WITHOUT_NOISE:
         return

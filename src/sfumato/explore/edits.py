@@ -89,13 +89,13 @@ class EditResult:
 def with_choices(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None = None
 ) -> EditResult:
-    """The setting with the choices of the controls; unchanged, with the problem, where the spec would be
+    """The setting with the choices of the controls; unchanged, and with the problem, if the spec would be
     wrong.
 
     Args:
         setting: before.
         choices: what the controls say now.
-        slider: the name of the slider that was moved, and its position.
+        slider: the name of the slider that was moved, and its position; ``None``: none was.
     """
     try:
         changed = _with_choices_applied(setting, choices, slider)

@@ -273,8 +273,9 @@ def _use_section() -> Any:
 def dash_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False
 ) -> Any:
-    """A table of Dash, of ``rows`` of texts below ``headers``; with ``scope`` the first cell of a row
-    heads it.
+    """A table of Dash that scrolls, of ``rows`` of texts below ``headers``.
+
+    ``scope``: whether the first cell of each row is its heading.
     """
     first = (lambda cell: html.Th(cell, scope="row")) if scope else html.Td
     return html.Div(
@@ -302,10 +303,8 @@ def marked_tiles(caption: str, shown: Sequence[Tile]) -> list[Any]:
 
 
 def accuracy(name: str, value: str, differs: str) -> list[Any]:
-    """The first accuracy of a setting as a tile, and the sentence on how its run differs; see
-    `first_accuracy`.
-
-    Without a value only the sentence, or one that nothing is known.
+    """The first accuracy of a setting as a tile, or a sentence in its place; arguments as `first_accuracy`
+    gives.
     """
     if not name:
         return [html.P(differs or _NO_ACCURACY, className="facts")]

@@ -114,9 +114,9 @@ def with_trust_toggled(setting: EditedSpec, accounted: AccountedSetting, name: s
 
 
 def _in_tree(setting: EditedSpec, resolved: Spec, tree: Tree, names: Set[str]) -> EditedSpec:
-    """The setting with a trust section for exactly ``names``; what sites say of trust is removed.
+    """The setting with a trust section for exactly the aggregators ``names`` of ``tree``.
 
-    ``resolved``: the setting's spec.
+    What sites of the topology say of trust is removed. ``resolved``: the setting's spec.
     """
     tiers = tuple(
         replace(tier, trusted=np.array([tree.node_name(depth, i) in names for i in range(tier.size)]))

@@ -153,9 +153,7 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
-    """Sentences on the ε of a unit towards the coalition of ``row``, and what is charged or why there is
-    none.
-    """
+    """What the ε of a unit towards the coalition of ``row`` is, or why there is no guarantee, in words."""
     unit, observers = (
         parties_in_words(accounted.network.titled(names)) for names in (row.unit, row.observer)
     )
@@ -171,15 +169,14 @@ def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
 
 
 def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[str]:
-    """A list of sentences on how the setting ``now`` differs from the ``kept`` one, in trust, spec, ε and
-    costs.
+    """Sentences on how the setting ``now`` differs from the ``kept`` one, in trust, spec, ε and costs.
 
     If nothing differs, one sentence that says so.
     """
     said = [*_trust_differences(kept, now), *changed_keys(kept.spec, now.spec)]
     if not said:
         return ["The settings are the same."]
-    changed = len(said)
+    changes = len(said)
     before, after = largest_epsilon_by_kind(kept.matrix), largest_epsilon_by_kind(now.matrix)
     for title in [*before, *(title for title in after if title not in before)]:
         old, new = before.get(title), after.get(title)
@@ -199,7 +196,7 @@ def setting_differences(kept: AccountedSetting, now: AccountedSetting) -> list[s
         for one in pairs
         if ABSENT not in (one.before, one.now) and "∞" in (one.before, one.now)
     ][:_MOST]
-    if len(said) == changed:
+    if len(said) == changes:
         said.append(_SOME_DIFFER if pairs else "No ε differs to four digits.")
     old_facts = dict(cost_rows(kept))
     for name, value in cost_rows(now):

@@ -43,8 +43,9 @@ class Loss:
 
 
 def _softmax_minus_one_hot(outputs: Tensor, labels: Tensor, out: Tensor) -> None:
-    """Write the gradient of cross-entropy at ``outputs`` ``[n, B, classes]`` for ``labels`` ``[n, B]`` to
-    ``out``.
+    """Write the gradient of cross-entropy by ``outputs`` ``[n, B, classes]`` to ``out``, of that shape.
+
+    ``labels``: ``[n, B]``.
     """
     if outputs.is_contiguous():
         torch.softmax(outputs, dim=2, out=out)

@@ -30,8 +30,9 @@ _MOST = 0.25
 
 
 def with_margin(sgd: LocalSGD, batches: BatchPlan, start: Tensor, *, noisy: bool) -> LocalSGD:
-    """``sgd`` with clip norms so much smaller that float32 rounding cannot move a message beyond the
-    sensitivity that the accountant charges.
+    """``sgd`` with clip norms so much smaller that rounding cannot lengthen a message beyond its bound.
+
+    The bound is the sensitivity that the accountant charges; messages are float32.
 
     Args:
         sgd: local SGD with the clip norms, of steps or of examples, that the accountant charges.

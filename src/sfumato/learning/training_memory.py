@@ -150,8 +150,7 @@ class TrainingMemory:
         return self._stacks[what][:devices]
 
     def step(self, devices: int, width: int, settings: StepSettings) -> tuple[Tensor, GradientStep]:
-        """Memory for a batch of features of each device, ``[devices * width, ...]``, and the gradient step
-        that reads it.
+        """Memory for the batches' features, ``[devices * width, ...]``, and the gradient step that reads it.
 
         The same arguments give the same step again. `reserve` must have made room before.
 
@@ -170,8 +169,7 @@ class TrainingMemory:
         return self._steps[devices, width, settings]
 
     def _lay_out(self, devices: int, width: int, settings: StepSettings) -> None:
-        """Bind a step for so many ``devices``, each with a batch of ``width`` examples, and keep it with its
-        features.
+        """Bind a step for ``devices`` batches of ``width`` examples, and keep it with its features.
 
         The gradient is added to the models where ``settings`` say so; with a clip of examples, to drifts.
         """

@@ -32,9 +32,7 @@ class StepNoise:
         """
 
         def add_(gradients: Tensor, step: int, divisor: int) -> None:
-            """Add noise to ``gradients`` ``[n, M]`` of ``step`` (from 0), in place; ``divisor``: of the
-            gradients' sums.
-            """
+            """Add the noise of ``step`` (from 0) to ``gradients`` ``[n, M]``: sums divided by ``divisor``."""
             stds = np.full(len(gradients), self.std / divisor)
             add_gaussian_(gradients, stds, lambda row: self.key_of(devices[row], step))
 

@@ -52,10 +52,10 @@ def threefry_words(keys: Tensor, counters: Tensor) -> list[Tensor]:
 
 @cache
 def _gpu_kernel() -> Callable[..., tuple[Tensor, ...]]:
-    """Make the function that computes all rounds in one pass: from four words of a key and four of a counter,
-    int64 tensors that broadcast, the four words of the blocks.
+    """Make the function that computes all rounds of Threefry in one pass on the GPU.
 
-    Operation by operation, every round goes through memory a dozen times.
+    It takes four words of a key and four of a counter, int64 tensors that broadcast, and returns the four
+    words of the blocks. Operation by operation, every round would go through memory a dozen times.
     """
     ins = ", ".join(f"T {kind}{word}" for kind in ("key", "counter") for word in range(WORDS))
     outs = ", ".join(f"T& out{word}" for word in range(WORDS))
@@ -77,9 +77,7 @@ def _gpu_kernel() -> Callable[..., tuple[Tensor, ...]]:
 
 
 def _rounds() -> Iterator[list[tuple[int, int, int]]]:
-    """For each round its two mixes: the word that the other is added to, the other, and by how many bits it
-    is rotated.
-    """
+    """For each round its two mixes: (word to add to, word that is added and rotated, bits to rotate by)."""
     for number in range(_ROUNDS):
         pairs = ((0, 1), (2, 3)) if number % 2 == 0 else ((0, 3), (2, 1))
         rotations = _ROTATIONS[number % len(_ROTATIONS)]

@@ -115,9 +115,13 @@ def _require_few(edges: int, place: str) -> None:
 
 
 def _groups_of_bipartite_graph(graph: Any, workers: int | None) -> Groups:
-    """The groups of a graph whose edges join devices and masters, by their names.
+    """The groups of a graph whose edges join a node ``device:N`` and a node ``master:M``: device N is in
+    group M.
 
-    ``workers``: how many there are; ``None``: as the largest device number says.
+    ``workers``: how many there are; ``None``: one more than the largest device number.
+
+    Raises:
+        SpecError: a node has another name, masters are not numbered 0, 1, …, or an edge joins two of a kind.
     """
     sides: dict[str, list[int]] = {"device": [], "master": []}
     for node in graph.nodes:
@@ -145,7 +149,18 @@ def _groups_of_bipartite_graph(graph: Any, workers: int | None) -> Groups:
 
 
 def _groups_of_group_graph(graph: Any, workers: int | None) -> Groups:
-    """The groups of a graph whose nodes are groups and whose edges are shared workers."""
+    """The groups of a graph whose nodes are groups and whose edges are workers, each in both of its ends.
+
+    The workers that are left are divided evenly among the groups. Groups keep the names of the nodes where
+    these can name parties.
+
+    Args:
+        graph: undirected NetworkX graph.
+        workers: how many there are, at least one for each edge.
+
+    Raises:
+        SpecError: ``workers`` is ``None`` or too small, or the groups are refused as those of a list are.
+    """
     nodes = list(graph.nodes)
     if all(decimal(str(node)) is not None for node in nodes):
         nodes.sort(key=lambda node: decimal(str(node)) or 0)

@@ -344,22 +344,22 @@ def trusted_masters(groups: Groups, trust: Trust, *, seed: int) -> BoolArray:
         raise SpecError(
             "trust.trusted_edges", trust.trusted_edges, "groups have no edges; use trusted_aggregators"
         )
-    named = [groups.find_master(name, place="trust.trusted") for name in trust.trusted]
-    wanted = trust.trusted_aggregators
+    by_name = [groups.find_master(name, place="trust.trusted") for name in trust.trusted]
+    aggregators = trust.trusted_aggregators
     marks = np.zeros(groups.count, dtype=np.bool_)
-    if wanted is None:
-        marks[:] = not named
-    elif isinstance(wanted, tuple):
-        for master in wanted:
+    if aggregators is None:
+        marks[:] = not by_name
+    elif isinstance(aggregators, tuple):
+        for master in aggregators:
             if master >= groups.count:
                 raise SpecError(
                     "trust.trusted_aggregators", master, f"there are groups 0 to {groups.count - 1}"
                 )
-        marks[list(wanted)] = True
+        marks[list(aggregators)] = True
     else:
-        count = whole_share(wanted, groups.count)
+        count = whole_share(aggregators, groups.count)
         marks[generator(seed, Stream.TRUST).choice(groups.count, size=count, replace=False)] = True
-    marks[named] = True
+    marks[by_name] = True
     return marks
 
 

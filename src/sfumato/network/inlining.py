@@ -88,10 +88,10 @@ def read_distances(path: Path) -> tuple[float, ...]:
 
 
 def _checked_distance(text: str, place: str) -> float:
-    """The distance in metres that ``text`` gives.
+    """The distance in metres that ``text`` gives; ``place``: where it stands, for the error.
 
     Raises:
-        SpecError: at ``place``; it is no number, or out of range.
+        SpecError: it is no number, or out of range.
     """
     try:
         found = float(text)

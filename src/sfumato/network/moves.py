@@ -47,20 +47,20 @@ def trace_of(
     if moves.rate * tree.device_count * (rounds - 1) > MAX_MOVES / 2:
         allowed = f"makes more than {MAX_MOVES // 2:,} moves; each is written into the resolved spec"
         raise SpecError("topology.moves.rate", moves.rate, allowed)
-    place, sizes, found = _first_places(tree), tree.devices.copy(), list[Move]()
+    edge_of, sizes, trace = _first_places(tree), tree.devices.copy(), list[Move]()
     for number in range(1, rounds):
         rng = generator(seed, Stream.TOPOLOGY, number)
-        goes = rng.random(tree.device_count) < moves.rate
+        moves_now = rng.random(tree.device_count) < moves.rate
         others = rng.integers(tree.leaf_count - 1, size=tree.device_count)
-        for device in np.flatnonzero(goes).tolist():
-            here = int(place[device])
+        for device in np.flatnonzero(moves_now).tolist():
+            here = int(edge_of[device])
             if sizes[here] > least[here]:
                 there = int(others[device]) + int(others[device] >= here)
-                place[device] = there
+                edge_of[device] = there
                 sizes[here] -= 1
                 sizes[there] += 1
-                found.append((number + 1, device, there))
-    return tuple(found)
+                trace.append((number + 1, device, there))
+    return tuple(trace)
 
 
 def trees_over_time(
@@ -79,25 +79,25 @@ def trees_over_time(
         SpecError: no such device or edge, or an edge keeps too few devices.
     """
     changes = {first - 1: edges for first, edges in (trust.from_ or {}).items() if 0 < first <= rounds}
-    moved: dict[int, list[Move]] = {}
+    moves_by_round: dict[int, list[Move]] = {}
     for number, move in enumerate(trace):
         _check_move(tree, move, f"topology.moves.trace[{number}]")
         if move[0] <= rounds:
-            moved.setdefault(move[0] - 1, []).append(move)
-    place, trusted = _first_places(tree), tree.tiers[-1].trusted
-    home, found = place.copy(), [(0, tree)]
-    for first in sorted({*changes, *moved}):
-        place = place.copy()
-        for _, device, edge in moved.get(first, ()):
-            place[device] = edge
+            moves_by_round.setdefault(move[0] - 1, []).append(move)
+    edge_of, trusted = _first_places(tree), tree.tiers[-1].trusted
+    first_edge_of, found = edge_of.copy(), [(0, tree)]
+    for first in sorted({*changes, *moves_by_round}):
+        edge_of = edge_of.copy()
+        for _, device, edge in moves_by_round.get(first, ()):
+            edge_of[device] = edge
         if first in changes:
             trusted = mark_edges(tree, changes[first])
-        _check_sizes(tree, place, least, first + 1)
+        _check_sizes(tree, edge_of, least, first + 1)
         before = found[-1][1]
-        if (place != before.leaves_of(np.arange(len(place)))).any() or (
+        if (edge_of != before.leaves_of(np.arange(len(edge_of)))).any() or (
             trusted != before.tiers[-1].trusted
         ).any():
-            found.append((first, _tree_with_places(tree, place, home, trusted)))
+            found.append((first, _tree_with_places(tree, edge_of, first_edge_of, trusted)))
     return tuple(found)
 
 

@@ -291,9 +291,9 @@ def _check_changes(tree: Tree) -> None:
 
 
 def trust_as_written(tree: Tree, trust: written.Trust) -> written.Trust:
-    """The ``trust`` section of the resolved spec: it names every trusted party of ``tree``.
+    """The ``trust`` section of the resolved spec, which names every trusted party of ``tree``.
 
-    If trust changes over time, ``trust`` is kept, but for whether the cloud is trusted.
+    If trust changes over time, the rest of ``trust`` stays as it is; only the cloud's entry is set.
     """
     found: dict[str, object] = {"cloud": bool(tree.tiers[0].trusted[0])}
     if trust.from_ is None:
@@ -314,7 +314,11 @@ def whole_share(share: float, count: int) -> int:
 
 
 def _trusted_edges(tree: Tree, trust: written.Trust, seed: int) -> list[int]:
-    """Numbers of the trusted edges, ascending where drawn: those listed, or a share drawn with the seed."""
+    """Numbers of the trusted edges: those of ``trust.trusted_edges``, or a share drawn by ``seed``.
+
+    Raises:
+        SpecError: a listed edge does not exist.
+    """
     edges = tree.tiers[-1].size
     if isinstance(trust.trusted_edges, tuple):
         for edge in trust.trusted_edges:

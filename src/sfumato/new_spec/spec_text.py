@@ -96,9 +96,7 @@ def _data(decisions: Decisions, table: OwnTable, *, regression: bool) -> list[st
 
 
 def _topology(decisions: Decisions, table: OwnTable) -> list[str]:
-    """The lines of the section ``topology``: a star of sites, by their names where devices can be named
-    so.
-    """
+    """The lines of the section ``topology``: a star of sites, named if their names may be device names."""
     names = site_names(decisions, table)
     lines = ["topology:  # every site talks to the server", "  kind: star"]
     lines.append(f"  devices: {len(names) or decisions.sites}")
@@ -151,8 +149,7 @@ def _flow(value: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    """The first letters of a text, as many as fit a line, with single spaces in place of line ends and
-    blanks.
+    """The beginning of a text that fits a line, with single spaces for line ends and blanks.
 
     A line end would end a comment.
     """

@@ -123,8 +123,9 @@ class OwnTable:
         return listed_names(self.names)
 
     def sites(self, name: str) -> Mapping[str, int]:
-        """The number of rows of each site, by its name in column ``name``, in order; rows without a site are
-        left out.
+        """The number of rows of each site, by its name in column ``name``, sorted (`sort_sites`).
+
+        Rows without a site are left out.
         """
 
         def find() -> Mapping[str, int]:
@@ -156,9 +157,7 @@ class OwnTable:
         return found.rows, found.different
 
     def missing(self, name: str) -> tuple[int, int]:
-        """How many rows have no value in column ``name`` (of numbers or text), and the first such row, from
-        0.
-        """
+        """How many rows have no value in column ``name`` (numbers or text), and the first of them, from 0."""
         found = self._values.get(name, _NO_VALUES)
         return found.missing, found.first_missing
 
@@ -173,9 +172,7 @@ class OwnTable:
         return self._values.get(name, _NO_VALUES).first
 
     def holds_dates(self, name: str) -> bool:
-        """Whether the column ``name`` holds dates or times, or texts of which the first is written as a
-        date.
-        """
+        """Whether column ``name`` holds dates or times, or texts of which the first is written as a date."""
         import pyarrow as pa
 
         return bool(pa.types.is_temporal(self.columns.types[name])) or (

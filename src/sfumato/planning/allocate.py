@@ -267,9 +267,7 @@ def _first_of_kind(choice: _BoundOptions, kind: str) -> int:
 
 
 def _used_sources(found: Allocation) -> npt.NDArray[np.bool_]:
-    """Boolean mask ``[sources]`` of those that add more than a millionth of the noise of some charged
-    release.
-    """
+    """Mask ``[sources]`` of those that add over a millionth of the noise of some charged release."""
     busy = np.zeros(len(found.intensities), dtype=np.bool_)
     for binding in found.binding_constraints:
         parts = binding.constraint.variance_per_intensity * found.intensities

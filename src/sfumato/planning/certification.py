@@ -83,11 +83,9 @@ class Trial:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether this plan's noise is enough, judged by the pair with the largest ε in relation to its
-        target.
-        """
-        one, row = self.rows[0]
-        return verdict_on_worst(row.epsilon, one.target.epsilon, lambda: self.needed_factor)
+        """Whether this plan's noise is enough: judged by the pair whose ε is the largest for its target."""
+        pair, row = self.rows[0]
+        return verdict_on_worst(row.epsilon, pair.target.epsilon, lambda: self.needed_factor)
 
 
 def share_of_target(judged: tuple[PairTarget, Guarantee]) -> float:

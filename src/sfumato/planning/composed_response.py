@@ -96,8 +96,7 @@ class ComposedResponse:
         return self._epsilon_at(self._signal_to_noise(intensities))
 
     def constraint(self, intensities: FloatArray, epsilon: float) -> Constraint | None:
-        """The linear constraint that stands for "ε is at most ``epsilon``" near ``intensities``
-        ``[sources]``.
+        """The linear constraint for "ε is at most ``epsilon``" near ``intensities`` ``[sources]``.
 
         It is the tangent at ``intensities``; ``None`` if no noise is needed. Where the ε of ``intensities``
         is far from ``epsilon``, all noise is scaled to meet it first. With ``h_c`` the derivative of ``ln ε``
@@ -126,7 +125,10 @@ class ComposedResponse:
         return 1.0 / constraint.limit
 
     def _signal_to_noise(self, intensities: FloatArray) -> FloatArray:
-        """Q of every component at ``intensities``: the sum of squared sensitivities over variances."""
+        """Q of every component, ``[components]``, at ``intensities`` ``[sources]``.
+
+        It is the sum of squared sensitivities over variances.
+        """
         variances = self.variance_per_intensity @ intensities + self.fixed_variance
         with np.errstate(divide="ignore"):
             ratios = np.bincount(self.component, weights=self.squared_sensitivities / variances)

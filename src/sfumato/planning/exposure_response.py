@@ -29,8 +29,7 @@ class SetChoosingReleases(Protocol):
     """Declared releases whose exposed set depends on the noise, but can be given from elsewhere."""
 
     def exposure_like(self, exposure: Exposure, unit: int, coalition: Sequence[Party]) -> Exposure:
-        """The exposure of ``unit`` in which the same releases are exposed as in ``exposure``, with the noise
-        declared here.
+        """The exposure with the same exposed releases as ``exposure``, and the noise declared here.
 
         ``unit``: number of the device; ``coalition``: who observes it.
         """

@@ -85,10 +85,9 @@ def _noise_of(plan: Plan) -> NoiseBySource:
 
 
 def plan_least_group_noise(problem: PlanProblem, targets: Sequence[EpsilonTarget]) -> tuple[Plan, Allocation]:
-    """The plan of least noise found for ``problem`` whose guarantees meet all ``targets``, and its
-    allocation.
+    """The plan of least noise found whose guarantees meet all ``targets``, and its allocation.
 
-    The search is local: another plan may have less noise.
+    The search is local: another plan may have less noise. ``problem``: the plan to change, and its sources.
 
     Raises:
         MissingExtraError: cvxpy is not installed.
@@ -133,7 +132,8 @@ class _Search:
         return Trial.of(self.plan_at(intensities), self.targets)
 
     def descend(self, start: FloatArray) -> FloatArray:
-        """The intensities of least noise that successive convex programmes reach from ``start``.
+        """The intensities ``[sources]`` of least noise that successive convex programmes reach from
+        ``start``.
 
         Each solution is scaled by what its worst pair needs before it is compared.
         """
@@ -222,8 +222,8 @@ class _Search:
         return found
 
     def allocation(self, intensities: FloatArray) -> Allocation:
-        """The allocation at ``intensities``: the constraints, their shares in the noise, what could still be
-        saved.
+        """The constraints at ``intensities`` ``[sources]``, their shares in the noise, and what could still
+        be saved.
         """
         self.renew_constraints(self.trial_at(intensities), intensities)
         optimum, spent = self.solve(), float(self.response.weights @ intensities)

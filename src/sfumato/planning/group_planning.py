@@ -114,10 +114,10 @@ class GroupPlanning:
     def plan_least_noise(
         self, problem: PlanProblem, targets: Sequence[EpsilonTarget]
     ) -> tuple[Plan, Allocation]:
-        """The plan of least noise found for ``problem`` whose guarantees meet all ``targets``, and its
-        allocation.
+        """The plan of least noise found whose guarantees meet all ``targets``, and its allocation.
 
-        The search is local: another plan may have less noise.
+        The search is local: another plan may have less noise. ``problem``: the plan to change, and its
+        sources.
 
         Raises:
             MissingExtraError: cvxpy is not installed.
@@ -127,7 +127,7 @@ class GroupPlanning:
         return plan_least_group_noise(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
-        """Root mean square, a coordinate, of the noise of ``plan``, scaled to the least that meets
+        """Root mean square per coordinate of the noise of ``plan``, scaled to the least that meets
         ``targets``.
 
         NaN if the plan has none.

@@ -44,9 +44,9 @@ def with_noise(spec: Spec, noise: Noise) -> Spec:
 
 
 def with_intensities(plan: Plan, sources: Iterable[NoiseSource], intensities: FloatArray) -> Plan:
-    """Resolve ``plan`` anew with noise of these ``intensities`` at ``sources`` and no other noise.
+    """Resolve ``plan`` anew with noise of these ``intensities`` ``[sources]`` and no other noise.
 
-    An intensity is a squared noise multiplier; there is one for each source.
+    An intensity is a squared noise multiplier; there is one for each of ``sources``.
     """
     levels = family_of(plan.spec).planning().level_count(plan)
     rows: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * levels)

@@ -98,8 +98,9 @@ class LokyWorkers:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Context in which signals are held back; a process started in it has them blocked until it unblocks
-    them.
+    """Context in which signals are held back.
+
+    A process that is started in it has them blocked until it unblocks them.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:

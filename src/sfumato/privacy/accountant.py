@@ -114,8 +114,7 @@ class PrivacyCurve:
         return any(bound.is_within(epsilon, delta) for bound in reversed(self._bounds))  # the quick one first
 
     def smallest(self, delta: float) -> tuple[float, Method]:
-        """The smallest ε that the bounds give at ``delta``, as `epsilon` returns it, and the name of the
-        method that gave it.
+        """The smallest ε of all bounds at ``delta``, as `epsilon` returns it, and the method that gave it.
 
         Raises:
             ValueError: ``delta`` is outside (0, 1).
@@ -207,6 +206,7 @@ def compose_roughly(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, de
         seen = all(term.sampling is None or is_seen(term.sampling) for term in charged)
         return curve if seen else compose(charged, neighbours=neighbours)
     drawn = sum(term.count for term in charged if term.sampling is not None)
+    # all terms without sampling are one Gaussian, which is rounded up once
     releases = drawn + any(term.sampling is None for term in charged)
     least = max(0.0, curve.epsilon(delta) - releases * curve.discretization)
     allowed = MOST_ABOVE * least / releases
@@ -221,7 +221,7 @@ def compose_roughly(terms: Iterable[GaussianTerm], *, neighbours: Neighbours, de
 def is_within_when_told(terms: tuple[GaussianTerm, ...], epsilon: float, delta: float) -> bool:
     """Whether ``terms`` have at most ``delta`` at ``epsilon`` for an observer who is told every draw.
 
-    Their order does not matter. Results are cached: many pairs of a network are charged the same terms.
+    Results are cached: many pairs of a network are charged the same terms.
 
     Args:
         terms: the Gaussian releases of one pair; their order does not matter.
@@ -265,9 +265,11 @@ def composed_epsilon(
     ordered = _merged_in_order(tuple(terms))
     is_drawn = any(term.sampling is not None for term in ordered)  # else `_composed` is quick, and the same
     if is_drawn and known < math.inf and _is_surely_above(ordered, known, delta, roughly):
-        most = _with_draws_seen(ordered, delta, roughly)
-        if roughly or most <= _with_draws_seen(_not_drawn(ordered), delta) * (1 + _AS_GOOD_AS_CERTAIN):
-            return most, "gdp"
+        epsilon_when_seen = _with_draws_seen(ordered, delta, roughly)
+        if roughly or epsilon_when_seen <= _with_draws_seen(_not_drawn(ordered), delta) * (
+            1 + _AS_GOOD_AS_CERTAIN
+        ):
+            return epsilon_when_seen, "gdp"
     return _composed(ordered, neighbours, delta, roughly)
 
 
@@ -281,14 +283,16 @@ def _is_surely_above(terms: tuple[GaussianTerm, ...], epsilon: float, delta: flo
     """Whether a part of ``terms`` alone has a larger ε than ``epsilon`` at ``delta``; ``False`` proves
     nothing.
 
-    The part is the terms without sampling, and before these the one of them that contributes most: whoever
-    leaves the others out learns no more, so what it shows is so. With ``roughly`` two more parts are tried:
-    the terms without sampling and those whose draws the observer sees, together; and a single release under a
-    hidden draw.
+    An observer who is told only a part of the releases learns no more than one who is told all of them, so
+    the ε of a part is at most that of all. Tried are the terms without sampling, first the one of them that
+    contributes most to μ² and then all of them. With ``roughly`` two more parts are tried: the terms without
+    sampling together with those whose draws the observer sees; and a single release under a hidden draw.
     """
-    if sure := _not_drawn(terms, or_seen=roughly):
-        first = max(sure, key=lambda term: term.count * term.rate * squared_mu_of_term(term))
-        if not (is_within_when_told((first,), epsilon, delta) and is_within_when_told(sure, epsilon, delta)):
+    if unsampled := _not_drawn(terms, or_seen=roughly):
+        largest = max(unsampled, key=lambda term: term.count * term.rate * squared_mu_of_term(term))
+        if not (
+            is_within_when_told((largest,), epsilon, delta) and is_within_when_told(unsampled, epsilon, delta)
+        ):
             return True
     return roughly and any(delta_of_one_release(term, epsilon) > delta * _SURELY for term in terms)
 
@@ -309,8 +313,8 @@ def _with_draws_seen(terms: tuple[GaussianTerm, ...], delta: float, roughly: boo
 
     ``roughly``: it may be larger, since values of μ² are rounded up (`RevealedDraws.of`).
     """
-    mixture = RevealedDraws.of(terms, roughly=True) if roughly else _revealed_draws(terms)
-    return mixture.epsilon(delta)
+    revealed = RevealedDraws.of(terms, roughly=True) if roughly else _revealed_draws(terms)
+    return revealed.epsilon(delta)
 
 
 @cache

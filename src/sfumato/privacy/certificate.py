@@ -131,14 +131,14 @@ class _Writer:
         """
         stated = pair.row.bounds[exposure.bound_name]
         if record is not None and not record.counts_draws(exposure):
-            record = replace(record, rate=None)  # nor do they in a part of the exposure
-        number_of, candidate, way = self._way_of_bound(exposure, record, pair.row.delta)
+            record = replace(record, rate=None)  # an alternative alone would pass `counts_draws`
+        alternative_number, candidate, way = self._way_of_bound(exposure, record, pair.row.delta)
         found: dict[str, Any] = {
             "epsilon": json_number(stated.epsilon),
             "releases": stated.releases,
             "method": stated.method,
             "neighbours": stated.neighbours,
-            "alternative": number_of,
+            "alternative": alternative_number,
             "draws": [self._draw_as_json(drawn, noise) for drawn in candidate.draws],
             "composed_under": way.neighbours,
             "terms": [_to_json(term) for term in way.terms],
@@ -163,8 +163,8 @@ class _Writer:
                 }
                 for event in candidate.election_events
             ]
-        of_draws = () if record is None or record.rate is None else record.drawn_terms()
-        if record is not None and of_draws and way.terms == of_draws:
+        record_terms = () if record is None or record.rate is None else record.drawn_terms()
+        if record is not None and record_terms and way.terms == record_terms:
             found["record"] = {
                 "rate": record.rate,
                 "parts": [self._record_part_as_json(part, noise) for part in record.drawn],
@@ -246,10 +246,13 @@ class _Writer:
 
 
 def _interval_of(way: Composition, delta: float) -> float | None:
-    """The grid of privacy losses, in nats, on which ``way`` is composed at ``delta``; ``None`` for none."""
-    left = delta - way.failure_probability
-    if way.roughly and left > 0:
-        return compose_roughly(way.terms, neighbours=way.neighbours, delta=left).discretization
+    """The interval, in nats, of the grid of privacy losses on which ``way`` is composed at ``delta``.
+
+    ``None`` where no privacy loss distribution is computed.
+    """
+    delta_of_terms = delta - way.failure_probability
+    if way.roughly and delta_of_terms > 0:
+        return compose_roughly(way.terms, neighbours=way.neighbours, delta=delta_of_terms).discretization
     return compose(way.terms, neighbours=way.neighbours).discretization
 
 

@@ -76,11 +76,12 @@ def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composit
 
 
 def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
-    """Charge the releases of ``exposure`` in one composition, each draw by its own rule under ``neighbours``.
+    """Charge the releases of ``exposure`` in one composition, each draw by its own rule under
+    ``neighbours``.
 
-    A hidden Poisson draw amplifies what the unit alone moves. For an observer that sees a draw, its releases
-    are the mixture over whether the unit takes part. Where releases show that a removed unit is missing,
-    nothing protects.
+    A hidden Poisson draw amplifies what the unit alone moves. If the observer sees a draw, its releases are
+    a mixture over whether the unit takes part. Where releases show that a removed unit is missing, the
+    composition has no terms and fails with probability 1, so ε is ∞.
     """
     terms: list[GaussianTerm] = []
     failure = 0.0
@@ -90,9 +91,9 @@ def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
             how = "what is seen tells whether the unit is there at all"
             return Composition((), neighbours, how, failure_probability=1.0)
         if draw.drawn_noise:
-            term, bare = _term_with_noise_of_others(draw, neighbours, hidden=hidden)
+            term, without_noise = _term_with_noise_of_others(draw, neighbours, hidden=hidden)
             terms.append(term)
-            failure += bare
+            failure += without_noise
         else:
             terms += _terms_of_draw(draw, neighbours, hidden=hidden)
     how = _what_amplifies(exposure, neighbours)
@@ -130,7 +131,8 @@ def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool)
 def _term_with_noise_of_others(
     draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool
 ) -> tuple[GaussianTerm, float]:
-    """One draw whose noise comes from the others who are drawn, as a visible mixture over who they are.
+    """Charge one draw whose noise comes from the other drawn devices, as a visible mixture over who these
+    are.
 
     Args:
         draw: a draw of participants in which each adds noise.
@@ -138,20 +140,20 @@ def _term_with_noise_of_others(
         hidden: whether the observer does not learn who is drawn.
 
     Returns:
-        The term, with multiplier ∞ where no outcome tells anything, and the probability that any of its
-        rounds has no noise at all, a failure of the guarantee.
+        The term, with multiplier ∞ where no outcome tells anything; and the probability that at least one of
+        its rounds has no noise at all, which counts as a failure of the guarantee.
     """
-    found = noise_outcomes(draw, neighbours)
+    outcomes = noise_outcomes(draw, neighbours)
     rate = draw.sampling.rate if hidden else draw.moved_rate
-    bare = rate * math.fsum(chance for chance, square in found if math.isinf(square))
-    largest = max((square for _, square in found if math.isfinite(square)), default=0.0)
+    without_noise = rate * math.fsum(chance for chance, square in outcomes if math.isinf(square))
+    largest = max((square for _, square in outcomes if math.isfinite(square)), default=0.0)
     if largest == 0:
-        return GaussianTerm(math.inf, draw.count), -math.expm1(draw.count * math.log1p(-bare))
-    scales = tuple((p, math.sqrt(square / largest)) for p, square in found if math.isfinite(square))
+        return GaussianTerm(math.inf, draw.count), -math.expm1(draw.count * math.log1p(-without_noise))
+    scales = tuple((p, math.sqrt(square / largest)) for p, square in outcomes if math.isfinite(square))
     apart = draw.distance_from_undrawn(neighbours) if hidden else 0.0
     sampling = Sampling.poisson(rate, hidden=hidden, apart=apart, scales=scales)
     term = GaussianTerm(1 / math.sqrt(largest), draw.count, sampling)
-    return term, -math.expm1(draw.count * math.log1p(-bare))
+    return term, -math.expm1(draw.count * math.log1p(-without_noise))
 
 
 def _what_amplifies(exposure: Exposure, neighbours: Neighbours) -> str:
@@ -178,15 +180,21 @@ def _what_amplifies(exposure: Exposure, neighbours: Neighbours) -> str:
 
 
 def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> Composition:
-    """The charge of ``exposure`` where hidden draws of a fixed number amplify.
+    """Charge ``exposure`` so that hidden draws of a fixed number of devices amplify.
 
-    Such a draw is a round with the unit in it, in one world and in the other, against the round with another
-    device in its place, which may be heavier.
+    If the unit is not drawn, another device is drawn in its place. So such a round releases a mixture of two
+    sums: one that holds the unit, which differs between the two worlds, and one that holds another device
+    instead, which is the same in both. The other device may have a larger weight.
 
-    The messages of the unit and of the other device may point apart: ``w b + w' b`` over the denominator,
-    with weights w of the unit and w' of the other. A unit that sends zeros is ``w' b`` away. Where the
-    denominator is the larger of a floor and the drawn weights, what all others contribute moves too, and the
-    sum by at most ``2 max(w, w') b`` over the floor, zeros or not (docs/hdp.md).
+    Distances between these sums, for the accountant: the messages of the unit and of the other device may
+    point in opposite directions, which is ``w b + w' b`` over the denominator, with weights w of the unit
+    and w' of the other and a message norm b. A unit that sends zeros is ``w' b`` away. Where the denominator
+    is the larger of a floor and the drawn weights, what all others contribute moves too, and the sum by at
+    most ``2 max(w, w') b`` over the floor, zeros or not (docs/hdp.md).
+
+    Args:
+        exposure: the releases charged; at least one of its draws is hidden, of a fixed number, and amplifies.
+        neighbours: ``zero-out`` or ``replace``.
     """
     terms: list[GaussianTerm] = []
     how = ""
@@ -194,12 +202,12 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
         if not (draw.amplifies and draw.sampling.kind == "fixed"):
             terms += _terms_of_draw(draw, neighbours, hidden=False)
             continue
-        heaviest = draw.max_weight_ratio
-        farthest = 2.0 * max(1.0, heaviest) if draw.divides_by_drawn else 1.0 + heaviest
+        weight_ratio = draw.max_weight_ratio
+        farthest = 2.0 * max(1.0, weight_ratio) if draw.divides_by_drawn else 1.0 + weight_ratio
         if neighbours == "replace":
             apart = (farthest / 2.0, farthest / 2.0)
         else:
-            apart = (farthest, farthest if draw.divides_by_drawn else heaviest)
+            apart = (farthest, farthest if draw.divides_by_drawn else weight_ratio)
         population, sample = draw.sampling.population, draw.sampling.sample
         sampling = Sampling.without_replacement(population, sample, apart)
         terms.append(GaussianTerm(_multiplier_of_draw(draw.releases, neighbours), draw.count, sampling))
@@ -213,57 +221,57 @@ def _charge_without_replacement(exposure: Exposure, neighbours: Neighbours) -> C
 def _charge_round_outcomes(
     exposure: Exposure, outcomes: RoundOutcomes, neighbours: Neighbours
 ) -> Composition:
-    """Rounds that each have one of several draws, as the observer sees: a visible mixture over the outcomes.
+    """Charge rounds in each of which one of several draws happens: a visible mixture over these outcomes.
 
-    Under *remove* the composition has no terms and fails with probability 1.
+    Under *remove* outcomes may tell whether the unit is there: no terms, and failure with probability 1.
 
     Args:
         exposure: its draws, one for each outcome of a round.
         outcomes: the probability of each, and what decides it.
-        neighbours: the relation.
+        neighbours: the neighbouring relation.
     """
-    if neighbours == "remove":  # outcomes may tell whether the unit is there
+    if neighbours == "remove":
         return Composition((), neighbours, outcomes.what, failure_probability=1.0)
-    term, bare = round_of_outcomes(exposure.draws, outcomes.chances, neighbours)
+    term, without_noise = round_of_outcomes(exposure.draws, outcomes.chances, neighbours)
     hidden = any(draw.poisson_amplifies(neighbours) for draw in exposure.draws)
     how = "amplified by Poisson sampling where nobody sees the draw; " if hidden else ""
-    failure = -math.expm1(term.count * math.log1p(-bare)) if bare < 1 else 1.0
+    failure = -math.expm1(term.count * math.log1p(-without_noise)) if without_noise < 1 else 1.0
     return Composition((term,), neighbours, f"{how}{outcomes.what}", failure, (exposure.releases,))
 
 
 def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
     """Add a term to ``charge`` for each election event: a mixture over how often it happens in all rounds.
 
-    A round's loss is at most that of the releases met anyway and, if a member is elected, the increase in
-    ``mu^2``; elections are independent of each other and of who takes part, so the increases are mixtures
-    over Binomial(rounds, probability), independent of the rest (docs/hdp.md). An event that leaves no noise
-    adds the probability that it ever happens to the failure probability instead.
+    The privacy loss of a round is at most that of the releases that the observer sees in any case plus, if a
+    member is elected, an increase in ``mu^2``. Elections are independent of each other and of who takes
+    part, so the increases are mixtures over Binomial(rounds, probability), independent of the rest
+    (docs/hdp.md). An event that leaves no noise adds the probability that it ever happens to the failure
+    probability instead.
     """
-    terms, failure, told = list(charge.terms), charge.failure_probability, []
+    terms, failure, sentences = list(charge.terms), charge.failure_probability, []
     for event in exposure.election_events:
         certain = event.probability >= 1
         once = 1.0 if certain else -math.expm1(event.rounds * math.log1p(-event.probability))
-        more = max(_increase_of_mu_squared(more, less, charge.neighbours) for more, less in event.pairs)
-        told.append(
+        increase = max(_increase_of_mu_squared(more, less, charge.neighbours) for more, less in event.pairs)
+        sentences.append(
             f"{event.what} at least once with probability {once:.4g}, in "
             f"{event.rounds * event.probability:.4g} rounds on average"
         )
-        if math.isinf(more):
-            told[-1] += ", and nothing protects then"
+        if math.isinf(increase):
+            sentences[-1] += ", and nothing protects then"
             failure += once
-        elif more > 0:
+        elif increase > 0:
             sampling = None if certain else Sampling.revealed(event.probability)
-            terms.append(GaussianTerm(1 / math.sqrt(more), event.rounds, sampling))
-    how = "; ".join([charge.how, *told])
+            terms.append(GaussianTerm(1 / math.sqrt(increase), event.rounds, sampling))
+    how = "; ".join([charge.how, *sentences])
     return Composition(tuple(terms), charge.neighbours, how, failure, charge.releases, charge.roughly)
 
 
 def _increase_of_mu_squared(
     more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours
 ) -> float:
-    """By how much a round's μ² grows if the coalition sees the releases ``more`` in place of ``less``.
-
-    At least 0, and 0 where that of ``less`` is infinite already.
+    """By how much a round's μ² grows, at least 0, if the coalition sees the releases ``more`` in place of
+    ``less``; 0 where that of ``less`` is infinite already.
     """
     before = total_mu_squared(less, neighbours)
     return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
@@ -292,27 +300,30 @@ def smallest_epsilon(
     Args:
         ways: compositions, one or more; one whose failure probability is at least ``delta`` has ε = ∞.
         releases: number of releases charged; only passed on to the result.
-        delta: of the ε; what fails with some probability leaves less of it for the terms.
+        delta: δ of the ε; the terms of a way have what its failure probability leaves of it.
         known: ε of another bound of the same pair; where the result is sure to be larger, every draw may be
             charged as seen, which is quick and still a bound. ∞: none is known.
 
     Returns:
-        The bound, of the first way among equals; marked where a rough way charges hidden draws as seen.
+        The bound, of the first way among equals; ``draws_told`` where ``known`` let hidden draws count as
+        seen.
     """
-    found, told = dict[int, EpsilonBound](), False
-    hiding = [(_hides_draws(charge), number, charge) for number, charge in enumerate(ways)]
-    for hides, number, charge in sorted(hiding, key=lambda each: not each[0]):
-        left = delta - charge.failure_probability
-        if left <= 0:
+    found, hidden_charged_as_seen = dict[int, EpsilonBound](), False
+    by_visibility = [(_hides_draws(charge), number, charge) for number, charge in enumerate(ways)]
+    for hides, number, charge in sorted(by_visibility, key=lambda each: not each[0]):
+        delta_of_terms = delta - charge.failure_probability
+        if delta_of_terms <= 0:
             epsilon, method = math.inf, "gdp"
-        elif not hides and _is_surely_above(charge.terms, found.values(), left):
-            continue
+        elif not hides and _is_surely_above(charge.terms, found.values(), delta_of_terms):
+            continue  # it cannot be the smallest
         else:
-            epsilon, method = composed_epsilon(charge.terms, charge.neighbours, left, known, charge.roughly)
-        told |= charge.roughly and epsilon < math.inf and method == "gdp" and hides
+            epsilon, method = composed_epsilon(
+                charge.terms, charge.neighbours, delta_of_terms, known, charge.roughly
+            )
+        hidden_charged_as_seen |= charge.roughly and epsilon < math.inf and method == "gdp" and hides
         found[number] = EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how)
     _, least = min(found.items(), key=lambda item: (item[1].epsilon, item[0]))
-    return replace(least, draws_told=told and known < least.epsilon < math.inf)
+    return replace(least, draws_told=hidden_charged_as_seen and known < least.epsilon < math.inf)
 
 
 def _hides_draws(charge: Composition) -> bool:
@@ -344,18 +355,19 @@ def is_surely_within(
     """
     for exposure in exposures:
         for way in ways_to_charge(exposure, neighbours):
-            left = delta - way.failure_probability
-            finite = left > 0 and all(term.multiplier > 0 for term in way.terms)
-            if finite and is_within_when_told(way.terms, epsilon, left):
+            delta_of_terms = delta - way.failure_probability
+            finite = delta_of_terms > 0 and all(term.multiplier > 0 for term in way.terms)
+            if finite and is_within_when_told(way.terms, epsilon, delta_of_terms):
                 return True
     return False
 
 
 def has_larger_epsilon(exposure: Exposure, epsilon: float, *, delta: float, neighbours: Neighbours) -> bool:
-    """Whether every way to charge ``exposure`` provably gives an ε above ``epsilon``, found without composing
-    any.
+    """Whether every way to charge ``exposure`` provably has an ε above ``epsilon``; ``False`` proves
+    nothing.
 
-    One release of a hidden draw is compared in place of all of them. ``False`` proves nothing.
+    Nothing is composed: where draws are hidden, one release of a draw is taken in place of all of them,
+    since all of them together reveal no less.
 
     Args:
         exposure: the releases that one observer is taken to see of one unit.
@@ -368,12 +380,12 @@ def has_larger_epsilon(exposure: Exposure, epsilon: float, *, delta: float, neig
 
 def _is_way_above(way: Composition, epsilon: float, delta: float) -> bool:
     """Whether ε of ``way`` at ``delta`` is surely above ``epsilon``; ``False`` proves nothing."""
-    left = delta - way.failure_probability
-    if left <= 0:
+    delta_of_terms = delta - way.failure_probability
+    if delta_of_terms <= 0:
         return True
     if not _hides_draws(way):
-        return not is_within_when_told(way.terms, epsilon, left)
-    return any(delta_of_one_release(term, epsilon) > left * (1 + _ROUNDING) for term in way.terms)
+        return not is_within_when_told(way.terms, epsilon, delta_of_terms)
+    return any(delta_of_one_release(term, epsilon) > delta_of_terms * (1 + _ROUNDING) for term in way.terms)
 
 
 def _multiplier_of_release(release: Release, neighbours: Neighbours) -> float:

@@ -120,9 +120,9 @@ class Claim:
 
 
 def _facts_by_text(row: Mapping[str, Any]) -> dict[str, Any]:
-    """``one_round``, ``draw`` and ``stated`` of a claim by its source, its observer and its reason.
+    """The values ``one_round``, ``draw`` and ``stated`` of a claim, by its source, observer and reason.
 
-    Folders of earlier versions do not have these keys. Rows with them say the same by their text.
+    Folders of earlier versions do not have these keys. In rows that have them, they agree with the text.
     """
     source, why = str(row["source"]), str(row.get("why", ""))
     draw = next((draw for said, draw in _DRAW_BY_TEXT.items() if said in why), "none")

@@ -43,10 +43,11 @@ class DeclaredReleases(Protocol):
         """How devices draw the records of a local step (`BatchFacts`), from which records are charged."""
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of the flow exposure by draws of batches, to charge a record of device ``unit``.
+        """The releases of the flow exposure, sorted by which draws of batches they were trained on.
 
-        The flow exposure holds all releases that what ``coalition`` sees is computed from. Empty where
-        records are not drawn into batches independently of each other.
+        A record of device ``unit`` is charged by them. The flow exposure holds every release that anything
+        which ``coalition`` sees is computed from. Empty where records are not drawn into batches
+        independently of each other.
         """
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
@@ -67,9 +68,9 @@ class DeclaredReleases(Protocol):
         """
 
     def distinct_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
-        """`exposures` without those that are known to be charged as another one is; quick to compute.
+        """`exposures` without those that are known to be charged like another one of them; quick to compute.
 
-        Their smallest ε, and whether nothing protects, are those of all `exposures`.
+        The smallest ε of what is left is that of all `exposures`, and it is ∞ for the same pairs.
 
         Args:
             unit: number of a device.
@@ -92,8 +93,7 @@ class DeclaredReleases(Protocol):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> Mapping[str, Mapping[Release, Mapping[str, float]]]:
-        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
-        it.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, by who adds it.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, by kind of owner (such as
@@ -145,6 +145,7 @@ def bounds_of(
         The bounds by name (``flow``, ``cut``, ``min-cost``), in the order of ``exposures``.
     """
     found, known = list[tuple[Exposure, EpsilonBound]](), math.inf
+    # bounds that may be computed coarsely come last: `known` then shows that they need not be exact
     for exposure in sorted(exposures, key=lambda each: each.roughly and each.hides_a_draw):
         bound = next((bound for other, bound in found if exposure.charges_same_as(other)), None)
         if bound is None:
@@ -257,11 +258,13 @@ class PairCharge:
         }
 
     def _gap_of_record(self, exposure: Exposure) -> float | None:
-        """`Exposure.gap` of one of `exposures` as it holds for the record; ∞ where none is known.
+        """`Exposure.gap` of ``exposure``, one of `exposures`, for the record; ``None`` stays ``None``; ∞:
+        none is known.
 
-        Sets are compared as they are charged for the device, under the relation of the spec. A record is
-        charged as if the device were replaced, and under flow by its draws, too, so that another set may be
-        the cheapest.
+        The search for the cheapest exposed set compared sets as they are charged for the device, under the
+        relation of the spec. A record is charged as if its device were replaced, and under flow also by its
+        draws, so another set may be the cheapest for the record. The gap holds only where both are charged
+        alike.
         """
         assert self.record is not None
         flow, cut = self.exposures[:2]

@@ -30,12 +30,13 @@ def messages_of(release: Release) -> tuple[tuple[Release, int], ...]:
     """Split a sum into the messages that move with the unit's data.
 
     Args:
-        release: a sum of messages that are drawn independently. Its noise is that of those who move it, in
-            equal parts.
+        release: a sum of messages that are drawn independently. All of its noise comes from those who move
+            it, in equal parts.
 
     Returns:
-        Pairs of a message, as a release, and how many are equal to it: the unit's own if it contributes, and
-        those of the linking workers. The sum itself, once, where at most one party moves it or none links.
+        Pairs of a message, as a release, and the number of messages equal to it: the message of the unit, if
+        it contributes, and those of the linking workers. Where at most one party moves the sum, or no worker
+        links, the only pair is the sum itself and 1.
     """
     own = release.own_sensitivity > 0
     movers = release.linking + own
@@ -57,11 +58,11 @@ def cheaper_split(
     Args:
         release: a sum of messages, each drawn with probability ``rate``.
         rate: Poisson rate of the draw, seen by the observer.
-        neighbours: the relation.
+        neighbours: the neighbouring relation.
 
     Returns:
-        Pairs of a release and how many are equal to it. The divergence is Rényi's of order 2; the sum, if
-        both have the same.
+        Pairs of a release and the number of releases equal to it. What is compared is the Rényi divergence
+        of order 2; where it is the same, the sum is returned.
     """
     parts = messages_of(release)
     movers = release.linking + (release.own_sensitivity > 0)

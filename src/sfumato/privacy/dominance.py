@@ -33,9 +33,10 @@ def are_ways_at_most(ways: Ways, other: Ways) -> bool:
 
 
 def undominated(ways: Ways) -> Ways:
-    """``ways``, in their order, without those whose ε another is surely at most: the smallest ε stays.
+    """``ways``, in their order, without those whose ε is surely at least that of another one at every δ.
 
-    Of two that are at most each other the first stays, so the result is empty only if ``ways`` is.
+    So the smallest ε of the result is that of ``ways``. Of two that are at most each other the first stays,
+    so the result is empty only if ``ways`` is.
     """
     return tuple(
         way
@@ -101,15 +102,17 @@ def approximate_size(ways: Ways) -> float:
 
 
 def monotone_figures(ways: Ways) -> tuple[float, ...]:
-    """Ten figures of ``ways`` that show quickly when other ways are not known to be at least as large.
+    """Ten figures of ``ways``: if any is larger than that of other ways, ``ways`` are not known to be at
+    most those.
 
-    If ``ways`` are surely at most others, none of their figures is larger than that of the others.
+    They are quick to compare; `are_ways_at_most` is ``False`` where one is larger. For a single way five
+    figures are computed: failure probability, summed μ² of the terms without sampling, and of the sampled
+    terms the largest μ, the largest rate and the largest count (0 without such terms).
 
-    The figures: failure probability, summed μ² of the terms without sampling, and of the sampled terms the
-    largest μ, the largest rate and the largest count (0 without such terms). Each is the smallest that any of
-    ``ways`` without a hidden draw has; and again for those with one, as only such a way is known to be at
-    most another such way. ∞ where there is none. They are quick to compare: where one is larger,
-    `are_ways_at_most` is ``False``.
+    Returns:
+        The smallest value of each of the five among the ways without a hidden draw, then the smallest among
+        those with one: a way with a hidden draw is known to be at most only another such way. ∞ where there
+        is none of the kind.
     """
     seen, hidden = list[tuple[float, ...]](), list[tuple[float, ...]]()
     for way in ways:
@@ -128,26 +131,26 @@ def monotone_figures(ways: Ways) -> tuple[float, ...]:
 def chains(
     sizes: Sequence[float], known: Sequence[Sequence[float]], is_under: Callable[[int, int], bool]
 ) -> list[list[int]]:
-    """Sort charges into chains, largest ε first: each charge provably has at most the ε of the one before it
-    in its chain.
+    """Sort charges into chains: each charge provably has at most the ε of the one before it in its chain.
 
     Args:
-        sizes: of every charge, as `approximate_size` gives them, larger for a larger ε; charges are sorted in
-            from the largest on.
-        known: `monotone_figures` of every charge, ``[charges][figures]``: of one that is under another none
-            is larger.
-        is_under: whether the charge with the first number provably has at most the ε of that with the second.
+        sizes: `approximate_size` of every charge, ``[charges]``; charges are entered from the largest size
+            on.
+        known: `monotone_figures` of every charge, ``[charges][figures]``; they rule out quickly most chains
+            whose last charge is not known to have at least the ε of a charge.
+        is_under: whether the charge with the first number provably has at most the ε of that with the
+            second.
 
     Returns:
-        The chains, each the numbers of its charges; every charge is in one.
+        The chains, each a list of the numbers of its charges; every charge is in exactly one.
     """
-    of_charges, found = np.array(known, dtype=np.float64), list[list[int]]()
-    ends = np.empty_like(of_charges)  # of the chains found
+    figures, found = np.array(known, dtype=np.float64), list[list[int]]()
+    last_figures = np.empty_like(figures)  # of each chain's last charge
     for number in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
-        may = np.flatnonzero((of_charges[number] <= ends[: len(found)]).all(axis=1)).tolist()
-        place = next((place for place in may if is_under(number, found[place][-1])), len(found))
+        candidates = np.flatnonzero((figures[number] <= last_figures[: len(found)]).all(axis=1)).tolist()
+        place = next((place for place in candidates if is_under(number, found[place][-1])), len(found))
         if place == len(found):
             found.append([])
         found[place].append(number)
-        ends[place] = of_charges[number]
+        last_figures[place] = figures[number]
     return found

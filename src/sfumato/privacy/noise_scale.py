@@ -41,22 +41,25 @@ def noise_scale_for(
 def scale_for(ways: Iterable[Composition], *, epsilon: float, delta: float) -> float:
     """The least factor on all noise stds at which one of ``ways`` has at most ``epsilon`` at ``delta``.
 
-    ∞ if there is none. A way whose ε is more at the least factor found before is not solved for, nor is one
-    that another way is surely at most.
+    Not solved for are a way whose ε is too large at the least factor found before, since it needs a larger
+    one, and a way whose ε is surely at least that of another one.
 
     Args:
         ways: sound ways to charge one pair.
         epsilon: the target, > 0 and finite.
         delta: δ in (0, 1).
 
+    Returns:
+        The factor, to a relative 1e-4; ∞ if there is none.
+
     Raises:
         ValueError: ``epsilon`` is not > 0 and finite, and a way is solved for.
     """
     least = math.inf
     for charge in undominated(tuple(ways)):
-        left = delta - charge.failure_probability
-        if left > 0 and (math.isinf(least) or _is_within(charge, least, epsilon, left)):
-            least = min(least, _scale(charge.terms, charge.neighbours, epsilon, left))
+        delta_of_terms = delta - charge.failure_probability
+        if delta_of_terms > 0 and (math.isinf(least) or _is_within(charge, least, epsilon, delta_of_terms)):
+            least = min(least, _scale(charge.terms, charge.neighbours, epsilon, delta_of_terms))
     return least
 
 

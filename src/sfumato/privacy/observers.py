@@ -48,10 +48,9 @@ class Relation:
     def edge(cls, name: str, elsewhere: str = "") -> Relation:
         """The relation to an aggregator called ``name``: the unit's own or, with ``elsewhere``, another one.
 
-        ``elsewhere``: words for where the other one is, with their leading space or comma.
-
         Args:
             name: what an aggregator of that level is called, such as ``cabinet``.
+            elsewhere: words for where another one is, with their leading space or comma; "": the unit's own.
         """
         return cls("other-edge", f"{name}{elsewhere}") if elsewhere else cls("own-edge", f"own {name}")
 

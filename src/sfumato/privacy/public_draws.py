@@ -154,38 +154,41 @@ def round_of_outcomes(
 ) -> tuple[GaussianTerm, float]:
     """One Gaussian term for all rounds, each of which has one of several public outcomes.
 
+    Outcomes whose draw is hidden, and amplifies, become the noise scales of a sampled term; the others
+    become scales that the observer sees.
+
     Args:
-        draws: of a round, for each outcome; they are drawn at one rate, as often.
+        draws: the draw of a round, for each outcome; all have the same rate and count.
         chances: the probability of each outcome.
         neighbours: zero-out or replace.
 
     Returns:
-        The term, with multiplier ∞ where no outcome tells anything, and the probability that one round has no
-        noise at all where the unit moves it.
+        The term, with multiplier ∞ where no outcome tells anything; and the probability that one round has
+        no noise at all where the unit moves it.
     """
     hidden: list[Outcome] = []
     seen: list[Outcome] = []
-    bare = 0.0
+    without_noise = 0.0
     for chance, draw in zip(chances, draws, strict=True):
-        blind = draw.poisson_amplifies(neighbours)
-        rate = draw.sampling.rate if blind else draw.moved_rate
+        is_hidden = draw.poisson_amplifies(neighbours)
+        rate = draw.sampling.rate if is_hidden else draw.moved_rate
         for share, square in _possible_mu_squared(draw, neighbours):
             if math.isinf(square):
-                bare += chance * share * rate
-            elif blind:
+                without_noise += chance * share * rate
+            elif is_hidden:
                 hidden.append((chance * share, square))
             else:
                 seen.append((chance * share * rate, square))
     largest = max((square for _, square in hidden + seen), default=0.0)
     if largest == 0:
-        return GaussianTerm(math.inf, draws[0].count), bare
+        return GaussianTerm(math.inf, draws[0].count), without_noise
     scales = _shares_of_largest(seen, largest, _MOST_HIDDEN if hidden else _MOST_SEEN)
     sampling = Sampling.poisson(1.0, hidden=False, scales=scales)
     if hidden:
         unseen = _shares_of_largest(hidden, largest, _MOST_HIDDEN)
         apart = max(draw.distance_from_undrawn(neighbours) for draw in draws)
         sampling = Sampling.poisson(draws[0].sampling.rate, apart=apart, scales=unseen, seen_scales=scales)
-    return GaussianTerm(1 / math.sqrt(largest), draws[0].count, sampling), bare
+    return GaussianTerm(1 / math.sqrt(largest), draws[0].count, sampling), without_noise
 
 
 def _possible_mu_squared(draw: DrawnReleases, neighbours: Neighbours) -> Iterator[Outcome]:

@@ -142,13 +142,13 @@ class RecordReleases:
     def term(self, rate: float, neighbours: RecordNeighbours) -> GaussianTerm:
         """The accountant's term for a record that is in a local step with probability ``rate``.
 
-        A message moves by up to twice its bound even where the record is zeroed out, because the gradients of
-        the other records may change in answer. Where the device may be absent, a message may also be the one
-        without it; that is at most half as far from either world.
+        Even where the record is only zeroed out, a message moves by up to twice its bound, because later
+        gradients of the other records may change with it. The message without a device that may be absent is
+        at most half as far from either world.
 
         Args:
             rate: in [0, 1]; not used where draws of records do not amplify (no `moves`).
-            neighbours: what happens to the record: *replace* exchanges it, the others take it away.
+            neighbours: what happens to the record: *replace* exchanges it, *zero-out* takes it away.
 
         Returns:
             A term of `count` releases; its multiplier is ∞ where nothing moves.
@@ -157,15 +157,15 @@ class RecordReleases:
         multiplier = math.inf if square == 0 else square**-0.5
         if not self.moves:
             return GaussianTerm(multiplier / self.largest_move, self.count)
-        blind = self.participation < 1
+        may_be_absent = self.participation < 1
         between = self.replaced_moves or self.moves if neighbours == "replace" else self.moves
-        from_shared = [max(share, 0.5) if blind else share for share in self.moves]
+        from_shared = [max(share, 0.5) if may_be_absent else share for share in self.moves]
         largest = max(*between, *from_shared)
         drawn = (
             (self.participation * rate * (1.0 - rate) ** step, one / largest, other / largest)
             for step, (one, other) in enumerate(zip(between, from_shared, strict=True))
         )
-        sampling = Sampling.of_batches(drawn, shares_a_part=blind or neighbours == "replace")
+        sampling = Sampling.of_batches(drawn, shares_a_part=may_be_absent or neighbours == "replace")
         return GaussianTerm(multiplier / largest, self.count, sampling)
 
 
@@ -182,20 +182,20 @@ def releases_by_batches(
     Args:
         drawn: releases of the flow exposure, where messages are trained from what exposed releases determine.
         batches: how the device draws the records of a local step.
-        one_draw: whether the messages share their local steps.
-        sure: whether the record counts as in every message.
+        one_draw: whether all messages of a round share their local steps.
+        sure: whether the record counts as drawn into every message.
         rounded: whether the device rounds a message that has no noise yet, on a grid that its data choose.
 
     Yields:
-        One part for each release; one for all of them where they share local steps, or, without noise, where
-        nothing bounds how far gradients of other examples move.
+        One part for each release; one for all of them where they share local steps. Where examples are
+        clipped and nothing bounds how far other examples answer to the record: one without noise, so ε is ∞.
     """
     others = any(map(_others_move, drawn.releases))
     sure = sure or others
     unbounded = others or rounded or ((sure or one_draw) and not batches.answering)
     if batches.clips_examples and unbounded:
         bare = tuple(replace(release, variance=0.0) for release in drawn.releases)
-        yield RecordReleases(bare, drawn.count)  # nothing bounds how far the other examples answer
+        yield RecordReleases(bare, drawn.count)
         return
     largest = float(batches.answering or 1)
     if one_draw:
@@ -205,9 +205,9 @@ def releases_by_batches(
             drawn.releases, drawn.count, moves, largest_move=largest, beyond=batches.beyond * steps
         )
         return
-    alone = len(drawn.releases) == 1 and drawn.sampling.kind == "poisson" and not drawn.divides_by_drawn
-    blind = alone and drawn.amplifies and not batches.clips_examples
-    participation = drawn.sampling.rate if blind else 1.0
+    single = len(drawn.releases) == 1 and drawn.sampling.kind == "poisson" and not drawn.divides_by_drawn
+    device_draw_amplifies = single and drawn.amplifies and not batches.clips_examples
+    participation = drawn.sampling.rate if device_draw_amplifies else 1.0
     both = zip(batches.moves, batches.replaced_moves or batches.moves, strict=True)
     for release, (moves, replaced) in zip(drawn.releases, both, strict=True):
         beyond = batches.beyond * len(moves)
@@ -379,8 +379,8 @@ class RecordCharge:
 def _with_doubled_sensitivities(exposure: Exposure) -> Exposure:
     """``exposure`` with every sensitivity doubled, as for a device that is replaced.
 
-    A filter holds its μ² whatever rounds are played instead; that of a replaced device is at most four times
-    as much.
+    A privacy filter keeps the sum of μ² under zero-out below a budget, though rounds may turn out other than
+    declared. The μ² of a replaced device is at most four times that, whatever the rounds.
     """
 
     def doubled(releases: tuple[Release, ...]) -> tuple[Release, ...]:

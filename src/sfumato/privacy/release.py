@@ -163,10 +163,12 @@ class DrawnReleases:
 
     @cached_property
     def amplifies(self) -> bool:
-        """Whether the draw amplifies: it is hidden, and decides about the unit's message alone.
+        """Whether the draw amplifies: the observer does not see it, and it decides about the unit's message
+        alone.
 
-        The noise must be there whoever is drawn. What others pass on are replace pairs, which are not
-        amplified (docs/accounting.md).
+        Then the noise is the same whoever is drawn, and no release moves by what others pass on, unless
+        `Release.amplifies_propagated`: such messages may be anything in either world, drawn or not
+        (docs/accounting.md).
         """
         return self.sampling.amplifies and all(
             release.noise_is_draw_independent
@@ -300,10 +302,10 @@ class Exposure:
 
     @cached_property
     def without_names(self) -> tuple[str, frozenset[tuple[tuple[Sampling, tuple[Release, ...]], int]]]:
-        """The bound's name, and how often each pair of a draw and its releases happens, releases without
-        their texts.
+        """What is charged, without texts: equal for exposures whose releases differ in their texts only.
 
-        Two exposures that differ only in the texts of their releases have equal results.
+        Returns:
+            The bound's name, and how often each pair of a draw and its releases happens.
         """
         counts: Counter[tuple[Sampling, tuple[Release, ...]]] = Counter()
         for drawn in self.draws:
@@ -338,9 +340,11 @@ class Exposure:
         return replace(self, draws=draws)
 
     def with_draws_shown(self) -> Exposure:
-        """A copy in which the coalition sees every draw, without noise that depends on other draws.
+        """A copy in which the coalition sees every draw, without noise of other devices that depends on
+        draws.
 
-        An election's addition to μ² counts the sure noise alone.
+        It is for rounds in which a member may hold office: the μ² that an election adds is computed from
+        noise that is there in any case.
         """
         draws = (replace(draw, sampling=draw.sampling.shown(), drawn_noise=()) for draw in self.draws)
         return replace(self, draws=tuple(draws))

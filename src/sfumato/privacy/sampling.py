@@ -143,8 +143,9 @@ class Sampling:
     def revealed(cls, rate: float) -> Sampling:
         """A draw that uses the unit with probability ``rate`` in each release, and that the observer sees.
 
-        A term of count T is the Binomial(T, rate) mixture of its participations: the figure of before
-        training. A draw of a fixed number that is seen is one of these too, at rate sample / population.
+        A term of count T is then a mixture over how often the unit takes part, which is Binomial(T, rate),
+        as it can be computed before training. A draw of a fixed number that is seen is one of these too, at
+        rate sample / population.
         """
         return cls("poisson", rate, hidden=False)
 
@@ -199,13 +200,13 @@ class Sampling:
 def any_of_fixed_draw(sampling: Sampling, devices: int) -> float:
     """Upper bound on the probability that ``sampling``, of a fixed number, takes any of ``devices`` devices.
 
-    It is more than with independent draws at the same rate. Members of the coalition are taken not to be
-    drawn.
+    It is larger than with independent draws at the same rate. Members of the coalition are taken not to be
+    drawn, which leaves more places for the others.
     """
-    room, sample = sampling.population, sampling.sample
-    if devices > room - sample:
+    population, sample = sampling.population, sampling.sample
+    if devices > population - sample:
         return 1.0
-    return 1.0 - math.prod(1.0 - sample / (room - taken) for taken in range(devices))
+    return 1.0 - math.prod(1.0 - sample / (population - taken) for taken in range(devices))
 
 
 Method: TypeAlias = Literal["gdp", "pld"]
@@ -292,8 +293,7 @@ def is_visible_mixture(term: GaussianTerm) -> bool:
 
 
 def outcomes_told(term: GaussianTerm) -> list[tuple[float, float]]:
-    """Pairs (probability, μ²) of one release of ``term``, for an observer who is told the outcome of every
-    draw.
+    """Pairs (probability, μ²) of one release of ``term``, if the observer is told every draw's outcome.
 
     ``term`` must have a public draw of its noise's scale (`has_scales`). The probabilities may add up to less
     than 1; with the rest the release does not depend on the unit.

@@ -113,9 +113,9 @@ class IntegerAggregates:
         return values
 
     def up(self) -> IntegerAggregates:
-        """The aggregates of the tier above: each node's sum is that of its children's sums.
+        """The aggregates of the tier above: the sum of each node is that of its children's sums.
 
-        Under masks (secure aggregation) sums are taken modulo 2^32.
+        Under masks (secure aggregation) sums are taken modulo 2^32. ``base`` becomes the children's mean.
         """
         parents = self.ring.tree.parents[self.tier]
         starts = np.flatnonzero(np.diff(parents, prepend=-1))  # parents ascend

@@ -76,6 +76,8 @@ class DeviceVectors:
     def move_(self, devices: IntArray, owners: Sequence[IntArray]) -> None:
         """Move the vectors of ``devices``, in place, to the ranks that train them; every rank must call it.
 
+        A device without a vector is only noted as held by its new rank.
+
         Args:
             devices: who trains, ``[P]``.
             owners: for each rank, the indices into ``devices`` of those that it trains (`Engine.owners`).
@@ -91,13 +93,19 @@ class DeviceVectors:
                     moves.append((device, holder, rank))
         if not moves:
             return
-        going = [[one for one, holder, to in moves if (holder, to) == (me, rank)] for rank in range(count)]
-        coming = [[one for one, holder, to in moves if (holder, to) == (rank, me)] for rank in range(count)]
-        leaving, new = (np.array(list(chain.from_iterable(each)), dtype=np.int64) for each in (going, coming))
-        came = self.ranks.moved(self._rows(leaving), list(map(len, going)), list(map(len, coming)))
+        going = [
+            [mover for mover, holder, to in moves if (holder, to) == (me, rank)] for rank in range(count)
+        ]
+        coming = [
+            [mover for mover, holder, to in moves if (holder, to) == (rank, me)] for rank in range(count)
+        ]
+        leaving, arriving = (
+            np.array(list(chain.from_iterable(each)), dtype=np.int64) for each in (going, coming)
+        )
+        vectors = self.ranks.moved(self._rows(leaving), list(map(len, going)), list(map(len, coming)))
         for device in leaving.tolist():
             del self.written[device]
-        self.write_(new, came)
+        self.write_(arriving, vectors)
 
     def whole(self) -> Self:
         """All vectors on rank 0, none on the others, no longer shared; every rank must call it."""

@@ -110,12 +110,13 @@ class Evaluator:
     def _measured(
         self, models: Tensor, model_of: npt.NDArray[np.int64], accuracies: FloatArray | None
     ) -> dict[str, float]:
-        """The measures over devices that are asked for, by name.
+        """The measures over devices that the spec asks for, by name.
 
         Args:
             models: ``[C, P]``.
-            model_of: the model of every device, ``[N]``.
-            accuracies: of every device on its own labels ``[N]``; ``None`` where they are not known.
+            model_of: the row of ``models`` for every device, ``[N]``.
+            accuracies: accuracy of every device's model on its own labels, 0 to 1, ``[N]``; ``None`` where
+                not known.
         """
         found: dict[str, float] = {}
         if accuracies is not None and self._asks_for_accuracies:

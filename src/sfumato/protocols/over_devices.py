@@ -68,7 +68,7 @@ def train_loss(
 ) -> float:
     """The mean training loss of each device's own examples, averaged over the devices that have any.
 
-    NaN where none has.
+    NaN where no device has an example. Each device counts alike, however many examples it has.
 
     Args:
         model: the architecture.
@@ -102,5 +102,9 @@ def train_loss(
             losses = loss.of_examples(outputs, y).double().cpu().numpy()
         return float(losses @ (1 / sizes[holder[places]]))
 
-    having = int(np.count_nonzero(sizes))
-    return sum(share_out(jobs, weighted, ranks=ranks, threads=threads)) / having if having else float("nan")
+    devices_with_data = int(np.count_nonzero(sizes))
+    return (
+        sum(share_out(jobs, weighted, ranks=ranks, threads=threads)) / devices_with_data
+        if devices_with_data
+        else float("nan")
+    )

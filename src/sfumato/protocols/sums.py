@@ -106,9 +106,10 @@ class Sums:
                     rest = rest - whole.astype(np.float64) * grid.step
 
     def _make_room(self, number: int, rows: FloatArray) -> bool:
-        """Raise the unit of sum ``number`` so that ``rows`` ``[p, M]`` fit; returns whether they are finite.
+        """Raise the unit of sum ``number`` so that ``rows`` ``[p, M]`` fit.
 
-        Rows that are not finite are counted, which makes the sum NaN.
+        Returns:
+            Whether the rows are finite. If not, they are counted, which makes the sum NaN.
         """
         largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))
         if not math.isfinite(largest):
@@ -120,9 +121,12 @@ class Sums:
     def _raise_to(self, number: int, digit: int) -> None:
         """Make room for larger numbers in sum ``number``, which keeps two digits of 32 bits each.
 
-        ``digit``: the place of the higher of the two from now on, in powers of 2^32; below 0 after the point.
-        What was kept below the lower one is dropped; nothing happens if ``digit`` is not above the present
-        place.
+        Nothing happens if ``digit`` is not above the present place of the higher digit. Else what no longer
+        fits, below the lower digit, is dropped.
+
+        Args:
+            number: of the sum.
+            digit: place of the higher digit from now on, in powers of 2^32; negative for fractions.
         """
         raised = digit - int(self._digit[number])
         if raised > 0:

@@ -72,15 +72,16 @@ class TreeObserverPosition:
     def view(self, number: int, index: int) -> CoalitionView:
         """What the observer receives in aggregation ``index`` of round ``number`` (both from 0), by the plan.
 
-        A member that is elected supernode receives as one, and an elected supernode knows what it sends.
+        Where supernodes are elected: a member that is elected receives what its zone's supernode receives,
+        and a coalition with that supernode knows what the elected device sends.
         """
         plan = self.plan.at(number)
         declared, last = plan.releases, plan.tree.depth - 1
         members = list(self.coalition)
         if declared.elections:
             terms = turnout_of(self.plan, number, index, draw_participants(self.plan, number)).terms
-            for leaf, served in enumerate(terms):
-                office, holders = Party("node", last, leaf), [Party("device", 0, d) for d in served]
+            for leaf, elected in enumerate(terms):
+                office, holders = Party("node", last, leaf), [Party("device", 0, d) for d in elected]
                 if office in self.coalition:
                     members += holders
                 elif any(holder in self.coalition for holder in holders):
@@ -157,9 +158,10 @@ class Recorder:
             self._keep(index, "sent", tier, int(senders[row]), vectors[int(row)])
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the sums that members receive in aggregation ``index``, unless they receive single messages.
+        """Keep the sums that members of the observer receive in aggregation ``index``.
 
-        ``number`` is the round, ``values`` ``[nodes, M]`` what all nodes of ``tier`` received.
+        Where a member receives single messages, `sent` has kept those. ``number`` is the round, from 0;
+        ``values`` ``[nodes, M]`` is what all nodes of ``tier`` received.
         """
         view = self._position.view(number, index)
         for at, node in sorted(view.summed):
@@ -167,9 +169,10 @@ class Recorder:
                 self._keep(index, "received", tier, node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that members receive from nodes above them in aggregation ``index``.
+        """Keep the models that members of the observer receive from nodes above them in aggregation
+        ``index``.
 
-        ``number`` is the round, ``values`` ``[nodes, M]`` what all nodes of ``tier`` send down.
+        ``number`` is the round, from 0; ``values`` ``[nodes, M]`` is what all nodes of ``tier`` send down.
         """
         view = self._position.view(number, index)
         for at, node in sorted(view.averages):

@@ -71,9 +71,7 @@ class Cells:
         return Airtime(self._broadcast_w * slowest, slowest)
 
     def unicast(self, links: IntArray, bits: FloatArray) -> Airtime:
-        """The airtime of one message to each of ``links``, in turns in every cell; ``bits`` of each
-        ``[len(links)]``.
-        """
+        """The airtime of one message to each of ``links``, in turns in every cell; ``bits``: ``[links]``."""
         times = self._downlink_s(links, bits)
         total = sum_in_cells(times, self.channels.cells[links], self.channels.cell_count)
         return Airtime(self._broadcast_w * total, total)

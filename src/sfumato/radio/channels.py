@@ -263,8 +263,7 @@ def watts(power_dbm: float) -> float:
 
 
 def disc_distances_m(rng: np.random.Generator, count: int, radius_m: float) -> FloatArray:
-    """Distances to the centre, in metres ``[count]``, of points uniform over a disc of radius ``radius_m``
-    (m).
+    """Draw distances to the centre (m), ``[count]``, of points uniform over a disc of radius ``radius_m``.
 
     Points are at least a metre from the centre. The area within d grows as d squared, so a uniform share of
     the area gives the distance.
@@ -332,9 +331,7 @@ def rician(rng: np.random.Generator, count: int, k_factor: float) -> FloatArray:
 
 
 def rician_mean(k_factor: float) -> float:
-    """The mean of the magnitudes of `rician`: ``√(π/(4(K+1))) · L½(−K)``; of `rayleigh` with
-    ``k_factor = 0``.
-    """
+    """The mean magnitude of `rician` fading: ``√(π/(4(K+1))) · L½(−K)``; with K = 0 that of `rayleigh`."""
     half = k_factor / 2
     # the Laguerre function in scaled Bessel functions, which do not overflow
     laguerre = (1 + k_factor) * ive(0, half) + k_factor * ive(1, half)

@@ -36,7 +36,7 @@ _FILES = (
 
 
 def is_own(name: str) -> bool:
-    """Whether a file name (relative to a run folder) is one that a run writes.
+    """Whether ``name``, a path relative to a run folder, is that of a file which a run writes.
 
     Results of attacks and of sweeps are not.
     """
@@ -49,12 +49,15 @@ def is_derived(name: str) -> bool:
 
 
 def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str, FileRecord]:
-    """Records, by name, of the undamaged files in the manifest that are of attacks or sweeps, not the run's
-    own.
+    """Records, by name, of the undamaged files in the manifest that are not the run's own: of attacks and
+    sweeps.
 
     Args:
         folder: of the run.
         attacks_on: fingerprints of specs; results of attacks are included if the manifest is of one of them.
+
+    Returns:
+        {} where the manifest cannot be read.
     """
     try:
         manifest = read_manifest(folder)
@@ -133,7 +136,7 @@ def remove_run(folder: Path) -> None:
 
 
 def remove_views(folder: Path, *, behind: int) -> None:
-    """Remove recorded views of all but the first ``behind`` rounds; a resumed run records those again."""
+    """Remove recorded views of all rounds after the first ``behind``, which a resumed run records again."""
     for path in _view_files(folder):
         view = VIEW_FILE.fullmatch(path.relative_to(folder).as_posix())
         if view is not None and int(view[2]) > behind:

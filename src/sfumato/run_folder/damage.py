@@ -39,7 +39,7 @@ def check_folder(folder: Path) -> list[Damage]:
 
 
 def _damages_of_rounds(folder: Path, seal: Seal) -> Iterator[Damage]:
-    """Yield the damage of the log of rounds that ``seal`` covers; if it is undamaged, those of the views."""
+    """Yield the damage of the log of rounds that ``seal`` covers; if it has none, that of the views."""
     try:
         for number, one in enumerate(read_rounds(folder, seal.rounds)):
             for slug, sha256 in one.views.items():

@@ -70,8 +70,8 @@ _BESIDE = (
 
 
 def scores_beside(values: pd.DataFrame) -> list[Headline]:
-    """A list of the scores in a table of metrics that its spec asked for, without the one a run is
-    judged by.
+    """The scores with a value in a table of metrics that the spec asked for, except the one a run is judged
+    by.
     """
     first = headline_of(values)
     found = [one for one in _BESIDE if one.column in values and one != first]

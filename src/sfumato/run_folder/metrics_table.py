@@ -76,9 +76,7 @@ def read_metrics(path: Path) -> tuple[pd.DataFrame, dict[str, str]]:
 
 
 def columns_of(rounds: Iterable[LoggedRound]) -> tuple[str, ...]:
-    """A tuple of the column names of a table of ``rounds``: round, accuracy, loss, other metrics, ε,
-    costs.
-    """
+    """The columns of a table of ``rounds``, in order: round, accuracy, loss, other metrics, ε, costs."""
     names = dict.fromkeys(name for one in rounds for name in one.metrics)
     epsilons = [name for name in names if name.startswith(EPSILON_PREFIX)]
     others = [name for name in names if name not in {*METRIC_COLUMNS, *epsilons}]

@@ -305,7 +305,7 @@ def _checked_manifest(folder: Path) -> Manifest:
 
 
 def _read_run_metrics(folder: Path, manifest: Manifest) -> pd.DataFrame:
-    """The metrics from ``metrics.parquet``; of an unfinished run, up to its checkpoint."""
+    """The metrics of a finished run from ``metrics.parquet``; of an unfinished one, up to its checkpoint."""
     if METRICS_FILE in manifest.files:
         metrics, hashes = read_metrics(folder / METRICS_FILE)
         check_same_run(folder / METRICS_FILE, hashes, manifest.spec)

@@ -137,15 +137,17 @@ class RecordedPrivacy:
 def _rows(
     document: Mapping[str, Any], section: str, keys: Sequence[str], epsilons: Sequence[str], path: Path
 ) -> list[Mapping[str, Any]]:
-    """The entries of ``section`` of ``document``, the content of a privacy.json, after a check.
+    """The entries of one section of a privacy.json, after a check of their keys and numbers.
 
     Args:
+        document: its content.
+        section: key of the list.
         keys: that every entry must have.
         epsilons: those of them that must be numbers or ``"inf"``.
         path: for errors.
 
     Raises:
-        RunError: one does not fit.
+        RunError: there is no such list, or an entry does not fit.
     """
     rows = document.get(section)
     if not isinstance(rows, list):

@@ -66,9 +66,9 @@ class LoggedRound:
 
     @classmethod
     def read(cls, line: bytes) -> LoggedRound:
-        """The round that one line of the log, as `line` writes it, holds.
+        """The round that one line of the log holds, as `line` writes it.
 
-        The caller has checked the hash of the log, so a line of another form is not looked for.
+        The caller has checked the hash of the log, so a damaged line need not be looked for here.
         """
         document = json.loads(line)
         metrics = {name: _number_from_json(value) for name, value in document["metrics"].items()}
@@ -170,12 +170,13 @@ def write_next(folder: Path, rounds: Iterable[LoggedRound]) -> SealedPrefix:
 
 
 def _open_sealed(folder: Path, mark: SealedPrefix) -> tuple[Path, Any]:
-    """The log file (the old or the new one) that begins with what ``mark`` seals.
+    """Find the log file, the present or the next one, that begins with the bytes that ``mark`` seals.
 
-    Also returns the hash object of that part, to be continued.
+    Returns:
+        Its path, and the SHA-256 object of these bytes, to be continued.
 
     Raises:
-        RunError: neither does.
+        RunError: neither file begins with them.
     """
     path = folder / ROUNDS_FILE
     if mark.size == 0:

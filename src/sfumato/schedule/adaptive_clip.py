@@ -23,9 +23,7 @@ PLACE = "privacy.clip.adapt"
 
 
 def adaptive_clip_of(spec: Spec) -> tuple[ClipSettings, AdaptiveNorm] | None:
-    """The section ``privacy.clip`` and its part ``adapt``; ``None`` where the clip norm is fixed or
-    missing.
-    """
+    """The section ``privacy.clip`` and its part ``adapt``; ``None`` unless the clip norm adapts."""
     clip = spec.privacy.clip
     return None if clip is None or clip.adapt is None else (clip, clip.adapt)
 

@@ -141,7 +141,7 @@ def _facts_of_messages(
 
 
 def _known_record_counts(spec: Spec, places: IntArray) -> IntArray | None:
-    """The number of records of every device; ``None`` where only reading the data tells.
+    """The number of records of every device, ``[devices]``; ``None`` where only reading the data tells.
 
     ``places``: number of devices at each place that data are divided among.
     """

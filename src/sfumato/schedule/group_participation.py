@@ -88,8 +88,7 @@ class GroupTurnout:
 
 @lru_cache(maxsize=1)
 def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
-    """Which messages of round ``number`` (from 0) are sent and summed in each group; ``None`` if none can be
-    lost.
+    """Which messages of round ``number`` (from 0) are sent and summed; ``None`` if none can be lost.
 
     They are of the workers drawn for the round or, with intervals, for the interval that it is in.
     """
@@ -113,10 +112,9 @@ def group_turnout(plan: GroupPlan, number: int) -> GroupTurnout | None:
 
 
 def _draw_dropout_phases(plan: GroupPlan, number: int, group: int, workers: IntArray) -> IntArray:
-    """The phase of round ``number`` from which each of ``workers`` that ``group`` has drawn is silent,
-    ``[workers]``.
+    """The phase of round ``number`` from which each of a group's ``workers`` is silent, ``[workers]``.
 
-    They are those of `dropout_phases`, drawn by the spec's seed.
+    They are those of `dropout_phases`, drawn by the spec's seed. ``workers``: those that ``group`` has drawn.
     """
     faults, members = plan.spec.faults, plan.groups.members_of(group)
     assert faults is not None

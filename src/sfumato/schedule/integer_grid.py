@@ -238,8 +238,16 @@ def _finest_grid(
 def _node_noises(
     plan: TreePlan, index: int, unit: float, weights: tuple[FloatArray, ...]
 ) -> Iterator[FloatArray]:
-    """For every tier, the std of each node's noise at aggregation ``index``, in units of the global average,
-    ``[nodes]``; ``unit``: of the declared figures; ``weights``: of `average_weights`.
+    """For every tier, the std of each node's noise at an aggregation, in units of the global average.
+
+    Args:
+        plan: resolved.
+        index: of the aggregation in its round.
+        unit: of the declared figures.
+        weights: of `average_weights`.
+
+    Yields:
+        ``[nodes]`` of a tier, the cloud's first.
     """
     for tier in range(plan.tree.depth):
         yield plan.releases.steps[index].node_std[tier] * unit * weights[tier]

@@ -85,9 +85,7 @@ class Aggregation:
         return f"{who} aggregation at step {self.step}"
 
     def steps_of(self, leaves: int) -> IntArray:
-        """Local steps that a message to each of ``leaves`` leaves holds; 0 for a leaf that sends none,
-        ``[leaves]``.
-        """
+        """Local steps in a message to each of ``leaves`` leaves, ``[leaves]``; 0 for one that sends none."""
         if self.of_edge:
             return np.array(self.of_edge, dtype=np.int64)
         return np.full(leaves, self.local_steps, dtype=np.int64)

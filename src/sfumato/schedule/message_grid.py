@@ -85,13 +85,14 @@ class MessageGrid(Grid):
 
 
 def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGrid | None:
-    """Choose the grid of aggregation ``index`` of round ``number`` (from 0); ``None`` where nothing is
-    clipped, or no noise is added to messages or sums.
+    """Choose the grid of messages of one aggregation of a tree; ``None`` where none is needed.
+
+    That is so where nothing is clipped, or noise is not added to messages or sums.
 
     Args:
         plan: resolved.
-        number: of the round.
-        index: of the aggregation.
+        number: of the round, from 0.
+        index: of the aggregation in the round.
         length: of a message.
     """
     clip, tree, unit = plan.spec.privacy.clip, plan.tree, plan.message_scale(number)
@@ -117,12 +118,13 @@ def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGr
 
 
 def group_grid(plan: GroupPlan, number: int, length: int) -> MessageGrid | None:
-    """Choose the grid of the release of round ``number`` (from 0); ``None`` where messages of a group have no
-    bound, or no noise is added to messages or sums.
+    """Choose the grid of messages of one round of groups; ``None`` where none is needed.
+
+    That is so where a group's messages have no bound, or noise is not added to messages or sums.
 
     Args:
         plan: resolved.
-        number: of the round.
+        number: of the round, from 0.
         length: of a message.
     """
     bounds, training, clip = plan.bounds, plan.spec.training, plan.spec.privacy.clip

@@ -180,9 +180,7 @@ def noise_in(tree: Tree, noise: NoisePlan, trees: Trees) -> NoisePlan:
 
 
 def releases_over_time(rounds: TreeRounds, noise: NoisePlan) -> tuple[TreeReleases, ...]:
-    """For every tree of ``rounds``, the releases as if all rounds were on it, with the sources of ``noise``
-    there.
-    """
+    """For every tree of ``rounds``, its releases as if all rounds were on it, with the noise of ``noise``."""
     return tuple(
         tree_releases(rounds, tree, participants_of(rounds.spec, tree), noise_in(tree, noise, rounds.trees))
         for _, tree in rounds.trees

@@ -57,7 +57,10 @@ class TreeParticipants:
 
 
 def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
-    """The devices that take part in round ``number`` (from 0), ascending: drawn, or named by the plan."""
+    """The devices that take part in round ``number`` (from 0), ascending: drawn, or named by the plan.
+
+    They are numbers of devices, int64, as many as take part.
+    """
     tree, participants = plan.tree, plan.participants
     if participants.cohort is not None:
         return participants.cohort
@@ -196,8 +199,7 @@ def threshold_of(faults: Faults | None, parties: int) -> int:
 
 
 def shares_that_unmask(faults: Faults | None, tree: Tree, drawn: FloatArray) -> tuple[IntArray, ...]:
-    """For every tier, how many children of a node must collude with it to remove the others' masks,
-    ``[nodes]``.
+    """For every tier, how many children must collude with a node to unmask the others, ``[nodes]``.
 
     A party shares the secrets of its masks with the whole session; a threshold of shares rebuilds them, which
     is how the sum survives dropouts. So secure aggregation protects from fewer colluders than that.

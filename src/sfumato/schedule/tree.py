@@ -130,8 +130,7 @@ class TreePlan:
 
     @property
     def moves_without_change(self) -> tuple[tuple[int, int, int], ...]:
-        """The moves of ``topology.moves.trace`` that change nothing: they name the edge that their device is
-        under already.
+        """The moves of ``topology.moves.trace`` that name the edge which their device is under already.
 
         Each is a round, a device and an edge.
         """

@@ -89,8 +89,7 @@ def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.ND
 
 @lru_cache(maxsize=64)
 def _staircase(std: float) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.uint64]]:
-    """The staircase above the Gaussian of σ ``std``: log2 of a block's width, weights, and their running
-    sums.
+    """The staircase above a Gaussian of σ ``std``: log2 of a block's width, weights, and their running sums.
 
     The weights and sums are of the blocks, from 0 outwards. Weights are at least 2^50 times the target.
     """

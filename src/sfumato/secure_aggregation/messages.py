@@ -178,8 +178,7 @@ def encode_reveal(mask_shares: Mapping[int, int], seed_shares: Mapping[int, int]
 
 
 def decode_reveal(payload: bytes) -> tuple[dict[int, int], dict[int, int]]:
-    """Shares of masking keys by party, and shares of seeds by party, from ``payload``, written by
-    `encode_reveal`.
+    """Shares of masking keys and shares of seeds, both by party; ``payload``: of `encode_reveal`.
 
     Raises:
         MalformedMessageError: a party is in a table twice or in both, or bytes are left.

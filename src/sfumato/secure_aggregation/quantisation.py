@@ -51,8 +51,10 @@ class QuantisationPlan:
     rounding_failure: float = 1e-9
 
     def __post_init__(self) -> None:
-        """Raise a QuantisationError if a number is out of range, or sums leave the ring with
-        probability above 1e-12.
+        """Check all numbers.
+
+        Raises:
+            QuantisationError: one is out of range, or sums leave the ring with probability above 1e-12.
         """
         if self.bits not in ALLOWED_RING_BITS:
             raise QuantisationError(f"bits: got {self.bits}; must be one of {ALLOWED_RING_BITS}")

@@ -79,8 +79,7 @@ class AggregationServer:
 
     @property
     def result(self) -> tuple[RingVector, tuple[int, ...]]:
-        """The sum of the survivors' vectors modulo 2^bits, ``[length]``, and the survivors' numbers,
-        ascending.
+        """The sum of the survivors' vectors modulo 2^bits, ``[length]``, and their numbers, ascending.
 
         Raises:
             OutOfOrderMessageError: the session has not ended with a sum.
@@ -150,9 +149,7 @@ class AggregationServer:
         return outgoing
 
     def _take_advert(self, frame: Frame, data: bytes) -> None:
-        """Keep a party's public keys, each of which may be advertised once; ``data``: the bytes of
-        ``frame``.
-        """
+        """Keep a party's public keys, which it may advertise once; ``data``: the bytes of ``frame``."""
         advert = messages.decode_advertisement(frame.payload)
         points = {agreement_point(advert.sealing), agreement_point(advert.masking)}
         is_new = len(points) == 2 and not points & self._agreement_points
@@ -175,9 +172,7 @@ class AggregationServer:
         np.add(self._total, vector, out=self._total)
 
     def _take_consent(self, frame: Frame, data: bytes) -> None:
-        """Keep a party's signature of the list of survivors; ``data``: the bytes of ``frame``, which are
-        passed on.
-        """
+        """Keep a party's signature of the list of survivors; ``data``, bytes of ``frame``, are passed on."""
         listed = survivors_digest(self._terms.session, sorted(self._alive[Phase.MASK]))
         if frame.payload != listed:
             raise errors.InconsistentSurvivorsError(f"party {frame.sender} signed another list of survivors")
@@ -229,8 +224,7 @@ class AggregationServer:
         return seal_frame(Frame(kind, self._terms.session, SERVER, party, payload), self._identity)
 
     def _unmask(self) -> None:
-        """Remove from the total the survivors' own masks, and the masks they share with those who dropped
-        out.
+        """Remove the masks of survivors, and those that they share with dropped parties, from the total.
 
         Raises:
             BelowThresholdError: too few shares of a secret; nothing is revealed.

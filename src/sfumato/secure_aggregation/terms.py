@@ -56,8 +56,11 @@ class SessionTerms:
     bits: int = 32
 
     def __post_init__(self) -> None:
-        """Check all numbers; a ValueError if one is out of range, an UnsafeTermsError if nothing is
-        guaranteed.
+        """Check all numbers.
+
+        Raises:
+            ValueError: one is out of range.
+            UnsafeTermsError: nothing is guaranteed.
         """
         ring_type(self.bits)
         parties = self.parties

@@ -121,9 +121,7 @@ class FolderWriter:
         self._log.add(LoggedRound(row, views))
 
     def save(self, position: TrainingPosition) -> None:
-        """Write the log and a checkpoint of ``position``, from which a resumed run continues; every rank
-        calls it.
-        """
+        """Write the log, and a checkpoint of ``position`` to resume from; every rank calls it."""
         whole = replace(position, state=position.state.whole())
         self._save(whole, self._log.flush(position.state.round))
 
@@ -171,8 +169,9 @@ class FolderWriter:
         )
 
     def _write_declared_files(self) -> None:
-        """Write the files that are known before the first round: spec, guarantees, ledger, counts of test
-        labels, names of observers.
+        """Write what is known before the first round.
+
+        These are the spec, guarantees, the ledger, counts of test labels and names of observers.
         """
         declared = self._session.plan.releases.to_dict() | {"certificates": self._certificates}
         files = {
@@ -193,9 +192,7 @@ class FolderWriter:
         return write_metrics(self._folder, tables, self._spec.hashes)
 
     def _write_realised_privacy(self, position: TrainingPosition) -> dict[str, FileRecord]:
-        """Write ``privacy.json`` and ``ledger.json`` again, with what only the run settled; returns their
-        records.
-        """
+        """Write ``privacy.json`` and ``ledger.json`` anew, with what the run settled; returns records."""
         session, rounds = self._session, position.state.round
         parameters = ParameterLayout.of(session.model).total
         family = family_of(session.plan.spec)

@@ -105,8 +105,7 @@ def refuse_mixed_continuation(existing: Checkpoint, out: Path, *, deployed: bool
 
 
 def observers_to_record(requested: tuple[str, ...], existing: Checkpoint, out: Path) -> tuple[str, ...]:
-    """Names of the observers whose views a continued run records: ``requested``, or if empty those of
-    ``existing``.
+    """Names of the observers whose views a resumed run records: ``requested``, or those of ``existing``.
 
     Raises:
         SpecError: others are requested, which cannot be added after the first round.

@@ -12,8 +12,9 @@ _PROJECT = "sfumato"
 
 
 def start(name: str, settings: Mapping[str, str]) -> Tracker:
-    """Start a run called ``name``, with ``settings``, in the W&B project ``WANDB_PROJECT`` (default:
-    sfumato).
+    """Start the run ``name`` in the W&B project ``WANDB_PROJECT`` (default: sfumato).
+
+    ``settings``: of the run, by key, for W&B to show.
     """
     import wandb
 

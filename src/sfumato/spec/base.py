@@ -30,10 +30,10 @@ TAG = "="
 
 
 def refused_error(key: str, value: object, allowed: str) -> PydanticCustomError:
-    """The pydantic error, to be raised by a validator, that refuses ``value`` at ``key``; it says what is
-    ``allowed``.
+    """The pydantic error that a validator raises to refuse ``value`` at ``key``.
 
-    ``key`` is relative to the section that is checked; empty for the section itself.
+    ``key`` is relative to the section that is checked, "" for the section itself; ``allowed`` says what may
+    stand there, as "must be …".
     """
     return PydanticCustomError("refused", "{allowed}", {"key": key, "value": value, "allowed": allowed})
 
@@ -53,9 +53,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def closest_hint(word: str, known: Iterable[str]) -> str:
-    """The hint `` (did you mean 'x'?)`` with the word of ``known`` most similar to ``word``; "" without
-    one.
-    """
+    """The hint `` (did you mean 'x'?)`` with the word of ``known`` most similar to ``word``, or ""."""
     near = nearest(word, known)
     return "" if near is None else f" (did you mean {near!r}?)"
 
@@ -103,8 +101,10 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_known_keys(cls, value: Any) -> Any:
-        """``value``, the section as written, as a mapping, with a text taken as its ``kind``; refuses unknown
-        keys.
+        """The section as a mapping, from ``value`` as it was written; a text stands for its ``kind``.
+
+        Raises a pydantic error where it is no section, or has an unknown key; the error hints at the key that
+        was meant.
         """
         keys = cls.keys()
         if isinstance(value, str) and "kind" in keys:
@@ -116,16 +116,16 @@ class Section(BaseModel):
         for key in value:
             if key not in keys and key not in cls.model_fields:
                 known = ", ".join(keys)
-                near, meant = nearest(str(key), keys), key_meant(str(key))
+                closest, meant = nearest(str(key), keys), key_meant(str(key))
                 hint = closest_hint(str(key), keys)
-                if meant is not None and meant.rpartition(".")[2] != near:
-                    hint, near = f" (write {meant})", meant.rpartition(".")[2]
+                if meant is not None and meant.rpartition(".")[2] != closest:
+                    hint, closest = f" (write {meant})", meant.rpartition(".")[2]
                 if value[key] is None and str(key).isdecimal():
                     hint = " (of a number with a comma? write a point, as 0.5)"
                 allowed = f"there is no such key{hint}; keys here: {known}"
                 context = {"key": str(key), "value": value[key], "allowed": allowed}
                 raise PydanticCustomError(
-                    "unknown_key", "{allowed}", context | {"near": near if near in keys else None}
+                    "unknown_key", "{allowed}", context | {"near": closest if closest in keys else None}
                 )
         return value
 
@@ -133,6 +133,9 @@ class Section(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
+        """The JSON schema of the section; where all keys but ``kind`` have defaults, the kind as a text is
+        allowed too.
+        """
         schema = handler(core_schema)
         kind = cls.model_fields.get("kind")
         needs_more = any(field.is_required() for field in cls.model_fields.values())
@@ -154,20 +157,23 @@ class GroupwiseSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _list_apart(cls, value: Any) -> Any:
-        """``value``, the section as written, with a list in the number's place moved to its own key."""
-        one, many = cls.number_and_list
+        """The section as written, ``value``, with a list in the number's place moved to the list's own key.
+
+        The number becomes the largest entry of the list, unless it is written beside it.
+        """
+        number_key, list_key = cls.number_and_list
         if not isinstance(value, dict):
             return value
-        listed = value[one] if isinstance(value.get(one), list | tuple) else value.get(many)
+        listed = value[number_key] if isinstance(value.get(number_key), list | tuple) else value.get(list_key)
         if not isinstance(listed, list | tuple) or not listed:
             return value
-        section = {key: entry for key, entry in value.items() if key != one} | {many: list(listed)}
+        section = {key: entry for key, entry in value.items() if key != number_key} | {list_key: list(listed)}
         try:
             largest = max(listed, key=float)
         except (TypeError, ValueError, OverflowError):
             largest = listed[0]  # the checks of ``many`` say which entry is wrong
-        scalar = value.get(one)
-        return section | {one: largest if scalar is None or scalar is listed else scalar}
+        scalar = value.get(number_key)
+        return section | {number_key: largest if scalar is None or scalar is listed else scalar}
 
     def refusals(self) -> Refusals:
         """Rows as of `Section.refusals`; they refuse a number that is not its list's largest entry."""
@@ -203,10 +209,10 @@ def _number_check(allowed: str, holds: Callable[[float], bool], *, whole: bool) 
 
 
 def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
-    """The hint `` (50 % is 0.5)`` where ``value`` may mean percent: written so, or above 1 in place of a
+    """The hint `` (50 % is 0.5)`` where ``value`` may mean percent: written with %, or above 1 in place of a
     share.
 
-    Empty where it is not; ``holds`` and ``whole`` are as of `_number_check`.
+    "" where it is not, or its hundredth is not allowed; ``holds`` and ``whole`` are as of `_number_check`.
     """
     said = isinstance(value, str) and value.strip().endswith("%")
     try:

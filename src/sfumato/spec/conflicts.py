@@ -257,7 +257,13 @@ def _task(spec: Spec) -> Refusals:
 
 
 def _divisions_by_label(spec: Spec, of_partition: str, of_zones: str) -> Refusals:
-    """Refusals of partitions and zones that go by labels; what is allowed of either is given as text."""
+    """Refusals of partitions and zones that go by labels.
+
+    Args:
+        spec: whose partition and zones are looked at.
+        of_partition: what is allowed of the partition, for messages.
+        of_zones: what is allowed of the zones.
+    """
     partition, zones = spec.data.partition, getattr(spec.topology, "zones", None)
     rules = {"": partition} | {f".{key}": getattr(partition, key, None) for key in ("edge", "device")}
     for key, rule in rules.items():

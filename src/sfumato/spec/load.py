@@ -186,9 +186,13 @@ def _checked_spec(
 
 
 def _check_fingerprint(document: dict[str, Any], before: str) -> None:
-    """Raise a SpecError if ``document``, the spec of a run folder, differs from what was written there.
+    """Refuse the spec of a run folder, ``document``, that differs from what a run wrote there.
 
-    ``before``: the beginning of the error's place, such as the file's name.
+    A spec without a recorded fingerprint passes. ``before``: the beginning of the error's place, such as the
+    file's name.
+
+    Raises:
+        SpecError: its fingerprint is not the recorded one.
     """
     hashes = document.get("hashes")
     recorded = hashes.get(SPEC_HASH) if isinstance(hashes, dict) else None

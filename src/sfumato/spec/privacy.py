@@ -70,8 +70,9 @@ class ClipSettings(GroupwiseSection):
     @model_validator(mode="before")
     @classmethod
     def _norm_of_layers(cls, value: Any) -> Any:
-        """``value``, the section as written; with ``per_layer`` and no norm, the norm they add up to is put
-        in.
+        """The section as written, ``value``, with the norm of all layers if it has ``per_layer`` alone.
+
+        It is the root of the sum of their squared norms.
         """
         layers = value.get("per_layer") if isinstance(value, dict) else None
         if not isinstance(layers, list | tuple) or {"norm", "norms"} & value.keys():

@@ -94,9 +94,7 @@ class Site(Section):
         yield (self.devices is None) == (self.sites is None), "", None, allowed
 
     def with_all_below(self, place: str) -> Iterator[tuple[str, Site]]:
-        """Yield (dotted key, site) of this site, which is at ``place``, and of every site below it, depth
-        first.
-        """
+        """Yield (dotted key, site) of this site, at ``place``, and of every site below it, depth first."""
         yield place, self
         for number, site in enumerate(self.sites or ()):
             yield from site.with_all_below(f"{place}.sites[{number}]")

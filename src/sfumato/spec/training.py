@@ -324,10 +324,14 @@ class Training(Section):
 
 
 def _aggregations(steps: int, periods: tuple[int, ...]) -> int:
-    """How many local steps of a round of ``steps`` end with an aggregation at an edge, where edges have
-    ``periods``.
+    """How many local steps of a round end with an aggregation at an edge.
 
-    A lower bound where there are more than ``MAX_AGGREGATIONS``.
+    Args:
+        steps: local steps of a round.
+        periods: of the edges, in local steps.
+
+    Returns:
+        The number; only a lower bound where it is more than ``MAX_AGGREGATIONS``.
     """
     found = steps // min(periods)
     if found <= MAX_AGGREGATIONS and len(set(periods)) > 1:

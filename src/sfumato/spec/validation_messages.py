@@ -281,7 +281,11 @@ def _adapter_of_section(name: str) -> TypeAdapter[Any]:
 
 
 def _valid_sections(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of ``document`` that are valid by themselves, by name; those left out have defaults."""
+    """The sections of ``document``, by name, that are valid by themselves, as validated.
+
+    A section that is not written has its default; one that is invalid, or is required and missing, is left
+    out.
+    """
     right = {}
     for name, field in Spec.model_fields.items():
         if name not in document:

@@ -22,12 +22,10 @@ _SILENT = {"h2fdp": "hfl", "dp-ogl": "ms-fedavg"} | dict.fromkeys(AIR_PROTOCOLS,
 
 
 def settings_without_noise(document: Mapping[str, Any]) -> list[str]:
-    """The overrides ``key=value`` after which neither a party nor a radio receiver adds noise.
+    """The overrides ``key=value`` of a spec after which neither a party nor a radio receiver adds noise.
 
     Over the air the receiver's noise stays whatever is added, so messages are sent one by one instead. The
-    clip stays: what differs in accuracy is the price of noise alone.
-
-    ``document``: the spec as plain data.
+    clip stays, so that accuracies differ by noise alone. ``document``: the spec as plain data.
     """
     settings = ["privacy.noise=none"]
     if document["protocol"] in AIR_PROTOCOLS:

@@ -48,8 +48,9 @@ def request_steps(request: SweepRequest) -> float:
 
 
 def study_steps(plan: StudyPlan) -> float:
-    """Device steps of all runs of a study, by the specs of its first seed; NaN where they depend on data that
-    are not on this machine.
+    """Device steps of all runs of a study, by the specs of its first seed.
+
+    NaN where they depend on data that are not on this machine.
 
     Raises:
         SpecError: a point has no valid spec.
@@ -61,19 +62,21 @@ def study_steps(plan: StudyPlan) -> float:
 
 
 def _grid_steps(plan: StudyPlan, name: str) -> float:
-    """Device steps of all runs of the grid ``name``, which trains."""
+    """Device steps of all runs of the grid ``name``, which trains: one spec is read for points that cost
+    alike.
+    """
     section = plan.study.grids[name]
-    alike: dict[str, list[Point]] = {}
+    points_by_cost: dict[str, list[Point]] = {}
     for point in grid(plan.sweep_axes(name)):
-        costly = [
+        settings = [
             (key, value)
             for key, value in point.values
             if key.startswith(_COSTLY) and not key.startswith(_FREE)
         ]
-        alike.setdefault(repr(costly), []).append(point)
+        points_by_cost.setdefault(repr(settings), []).append(point)
     return plan.seeds_of(name) * sum(
         len(points) * device_steps(load_spec(section.spec, (*plan.overrides(name), *points[0].overrides)))
-        for points in alike.values()
+        for points in points_by_cost.values()
     )
 
 

@@ -76,7 +76,10 @@ class StudyPlan:
         return tuple(map(self._kept, self.study.grids[name].over))
 
     def _kept(self, axis: StudyAxis) -> StudyAxis:
-        """The axis with what a shortened study keeps of it; what the form sets, cases cannot set."""
+        """The axis with the settings that a shortened study keeps of it.
+
+        Keys that the form sets have the form's value in every case.
+        """
         kept = self.study.quick.keep.get(axis.name, axis.settings) if self.quick else axis.settings
         if not axis.cases:
             return axis.model_copy(update={"values": tuple(value for value in axis.values if value in kept)})
@@ -118,8 +121,8 @@ class StudyPlan:
         return [f"{key}={as_yaml(value)}" for key, value in self.changes(name).items()]
 
     def changes(self, name: str) -> dict[str, Any]:
-        """Keys and values set in every spec of the grid ``name``: by the form, shortening and watched
-        observers.
+        """Keys and values that are set in every spec of the grid ``name``: by the form, by shortening, and
+        `watch`.
         """
         changes = self._form_changes
         seen = {
@@ -154,8 +157,10 @@ class StudyPlan:
         return found | {term.series for term in terms if term.measure == measure}
 
     def _asked(self, name: str) -> list[tuple[str, Mapping[str, Any]]]:
-        """Pairs of a measure of the grid ``name``, and the values of axes at the points that it is used
-        at.
+        """The measures of the grid ``name`` that panels, values and statements use.
+
+        Returns:
+            Pairs of a measure and the values of axes, by name, at the points where it is used.
         """
         panels = self.study.panels
         asked = [(panel.grid, measure, panel.where) for panel in panels for measure in panel.measures]

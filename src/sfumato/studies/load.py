@@ -67,7 +67,16 @@ def _is_file(path: Path) -> bool:
 
 
 def _checked(text: str, file: str, folder: Path | None) -> Study:
-    """The study in ``text``; specs that it names as files are looked for in ``folder``."""
+    """The study in ``text``, after a check.
+
+    Args:
+        text: YAML.
+        file: its name, for errors.
+        folder: where specs that it names as files are looked for; ``None``: it names none.
+
+    Raises:
+        SpecError: something is wrong; SpecProblemsError: several things are.
+    """
     raw = plain(parse_yaml(text, file), file)
     if not isinstance(raw, dict):
         raise SpecError(file, None, "must be a mapping of keys, like `title: ...`")

@@ -107,7 +107,7 @@ def collect_observations(
 
 
 def _measured(measure: str, folder: PointFolder, request: SweepRequest, task: Task) -> pd.DataFrame:
-    """The measurements of one point and seed."""
+    """The measurements of one point and seed, read from its run or account, or from a formula's file."""
     if measure_named(measure)[0].source != "formula":
         return _frame(measure_folder(measure, folder))
     kept: pd.DataFrame = pq.read_table(_file(request.folder, task, measure)).to_pandas()

@@ -14,8 +14,9 @@ from sfumato.studies.study import Panel, PaperStatement, Study, StudyGrid, Study
 
 
 def check_references(study: Study) -> Iterator[Refused]:
-    """Yield a refusal for every grid, axis, value of an axis, measure and form that a study names but does
-    not have, and for a form without a panel.
+    """Yield a refusal for everything that a study names but does not have, and for a form without a panel.
+
+    It may name grids, axes, values of an axis, measures and forms.
     """
     for number, panel in enumerate(study.panels):
         yield from _of_panel(study, panel, f"panels[{number}]")
@@ -38,7 +39,7 @@ def check_references(study: Study) -> Iterator[Refused]:
 
 
 def _of_forms(study: Study) -> Iterator[Refused]:
-    """Refusals of what grids of some forms only leave without meaning."""
+    """Yield refusals of forms that are missing or show nothing, and of statements that no form can check."""
     if not any(grid.forms for grid in study.grids.values()):
         return
     for name, grid in study.grids.items():
@@ -54,6 +55,7 @@ def _of_forms(study: Study) -> Iterator[Refused]:
 
 
 def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
+    """Yield refusals of ``panel``, at the dotted key ``place``: of its grid, measures, axes and points."""
     grid = yield from _known_grid(study, panel.grid, place)
     if grid is None:
         return
@@ -89,6 +91,7 @@ def _of_point(study: Study, term: Any, place: str, *, whole: bool = True) -> Ite
 
 
 def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterator[Refused]:
+    """Yield refusals of the terms and directions of ``statement``, at the dotted key ``place``."""
     for key in ("value", "minus", "relative_to"):
         term: StudyTerm | None = getattr(statement, key)
         if term is not None:
@@ -108,6 +111,9 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
 
 
 def _known_grid(study: Study, name: str, place: str) -> Any:
+    """Look up the grid ``name``; yields a refusal at ``place`` if there is none, and returns the grid or
+    ``None``.
+    """
     grid = study.grids.get(study.grid_name(name))
     if grid is None:
         listed = ", ".join(study.grids)
@@ -118,6 +124,7 @@ def _known_grid(study: Study, name: str, place: str) -> Any:
 
 
 def _known_measure(name: str, grid: StudyGrid, place: str) -> Iterator[Refused]:
+    """Yield a refusal at ``place`` unless there is such a measure, and ``grid`` trains if it is of runs."""
     try:
         measure, _ = measure_named(name)
     except SpecError as error:
@@ -128,6 +135,7 @@ def _known_measure(name: str, grid: StudyGrid, place: str) -> Iterator[Refused]:
 
 
 def _known_settings(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterator[Refused]:
+    """Yield a refusal at ``place`` for each axis or value in ``where`` that ``grid`` does not have."""
     for name, value in where.items():
         axis = grid.axis(name)
         if axis is None:
@@ -139,6 +147,7 @@ def _known_settings(grid: StudyGrid, where: Mapping[str, Any], place: str) -> It
 
 
 def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterator[Refused]:
+    """Yield a refusal at ``place`` unless ``where`` leaves one point of ``grid``."""
     left = [axis for axis in grid.over if axis.name not in where and len(axis.settings) > 1]
     if left:
         points = math.prod(len(axis.settings) for axis in left)

@@ -145,7 +145,9 @@ def run_study(
 
 
 def _words_of(plan: StudyPlan, name: str) -> dict[str, str]:
-    """What the points of a grid are called, by the names of their folders."""
+    """What the points of the grid ``name`` are called, by their folders' names: the axes that vary with
+    values.
+    """
     varied = [axis.name for axis in plan.axes(name) if len(axis.settings) > 1]
     return {
         point.folder_name: ", ".join(f"{axis} {point.settings[axis]}" for axis in varied) or name
@@ -188,8 +190,11 @@ class _GridRun:
         return steps
 
     def compute(self, tasks: Sequence[FormulaTask]) -> list[tuple[FormulaTask, str]]:
-        """Compute the measures ``tasks``, which follow from specs; returns those that failed, each with the
-        reason.
+        """Compute the measures ``tasks``, which follow from specs alone; those that are computed already are
+        kept.
+
+        Returns:
+            The tasks that failed, each with the reason.
         """
         left = []
         for task in tasks:

@@ -77,6 +77,9 @@ class _StatementJudge:
     table: pd.DataFrame
 
     def verdict(self, statement: PaperStatement) -> StatementVerdict:
+        """Judge a statement: does the measured 95 % interval lie in the expected one, or the value move as
+        said?
+        """
         if self.plan.quick:
             return StatementVerdict(statement, Outcome.NOT_JUDGED, "a shortened run decides nothing.")
         direction = statement.rises or statement.falls
@@ -86,34 +89,34 @@ class _StatementJudge:
         assert statement.expect is not None
         values = self._values(statement)
         low, high = _interval(values, is_exact=_is_exact(statement))
-        asked = self.plan.seeds_of(self._name(statement.value.grid))
+        seeds = self.plan.seeds_of(self._name(statement.value.grid))
         outcome = (
-            _compare(low, high, statement.expect.interval) if len(values) >= asked else Outcome.NOT_JUDGED
+            _compare(low, high, statement.expect.interval) if len(values) >= seeds else Outcome.NOT_JUDGED
         )
         measure = measure_named(statement.value.measure)[0]
-        alone = statement.minus is None and statement.relative_to is None
+        is_absolute = statement.minus is None and statement.relative_to is None
         unit = "%" if statement.relative_to is not None else measure.unit
         return StatementVerdict(
             statement,
             outcome,
-            _words(outcome, statement, asked) + self._chosen(statement),
+            _words(outcome, statement, seeds) + self._chosen(statement),
             mean(values).value,
             low,
             high,
             unit,
-            alone and measure.is_epsilon,
+            is_absolute and measure.is_epsilon,
         )
 
     def _values(self, statement: PaperStatement) -> list[float]:
-        """The value of every seed that has one."""
+        """The value of every seed that has one: as measured, or compared with that of another term."""
         assert statement.value is not None
-        ours = self._of_term(statement.value)
+        values = self._of_term(statement.value)
         if statement.minus is not None:
-            ours = ours.sub(self._of_term(statement.minus)).dropna()
+            values = values.sub(self._of_term(statement.minus)).dropna()
         elif statement.relative_to is not None:
-            theirs = self._of_term(statement.relative_to)
-            ours = (100 * (ours / theirs - 1)).dropna()
-        return [float(value) for value in ours if not math.isnan(value)]
+            baseline = self._of_term(statement.relative_to)
+            values = (100 * (values / baseline - 1)).dropna()
+        return [float(value) for value in values if not math.isnan(value)]
 
     def _of_term(self, term: StudyTerm) -> pd.Series[float]:
         """The measured values of a term by seed; of measures over rounds the asked or the last one."""
@@ -127,7 +130,7 @@ class _StatementJudge:
         return last_by_seed(found[found["point"] == point.folder_name])
 
     def _point(self, term: StudyTerm, rows: pd.DataFrame) -> StudyPoint | None:
-        """The point of a term; of several the best, unless one of them lacks a seed."""
+        """The point of ``term``, of several the best; ``None`` if there is none or one lacks a seed."""
         points = [point for point in self._points(term.grid) if point.matches(term.where)]
         if term.best is None:
             return points[0] if points else None
@@ -151,8 +154,12 @@ class _StatementJudge:
         return f" The best: {'; '.join(said)}." if said else ""
 
     def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
-        """The verdict on a direction: all steps along the axis must go one way, up (``sign`` 1) or down
-        (-1).
+        """The verdict on a direction: all steps along the axis must go one way.
+
+        Args:
+            statement: of the study.
+            along: the measure and the axis.
+            sign: 1: up; -1: down.
         """
         axis = self.plan.study.grids[self._name(along.grid)].axis(along.along)
         assert axis is not None
@@ -165,11 +172,11 @@ class _StatementJudge:
         steps = [list((after - before).dropna() * sign) for before, after in itertools.pairwise(seeds)]
         intervals = [_interval(step, is_exact=_is_exact(statement)) for step in steps]
         asked = self.plan.seeds_of(self._name(along.grid))
-        outcomes = [_compare(*both, (0.0, math.inf)) for both in intervals]
+        outcomes = [_compare(*interval, (0.0, math.inf)) for interval in intervals]
         if any(len(step) < asked for step in steps):
             outcomes = [Outcome.NOT_JUDGED]
-        ranked = (Outcome.NOT_JUDGED, Outcome.DIFFERS, Outcome.NOT_SETTLED)
-        outcome = next((one for one in ranked if one in outcomes), Outcome.AGREES)
+        worst_first = (Outcome.NOT_JUDGED, Outcome.DIFFERS, Outcome.NOT_SETTLED)
+        outcome = next((one for one in worst_first if one in outcomes), Outcome.AGREES)
         return StatementVerdict(statement, outcome, _words(outcome, statement, asked))
 
     def _points(self, grid: str) -> Sequence[StudyPoint]:
@@ -179,6 +186,7 @@ class _StatementJudge:
         return self.plan.study.grid_name(grid)
 
     def _rows(self, grid: str, measure: str, series: str) -> pd.DataFrame:
+        """The rows of the study's table of one grid, measure and series."""
         table = self.table
         chosen = (
             (table["grid"] == self._name(grid)) & (table["measure"] == measure) & (table["series"] == series)

@@ -41,10 +41,9 @@ class Axis:
 
     @classmethod
     def parse(cls, text: str) -> Axis:
-        """The axis of one ``--over``: ``key=a,b`` or ``key1,key2=a1:a2,b1:b2``; values are YAML, as in
-        ``--set``.
+        """The axis of one ``--over``: ``key=a,b``, or ``key1,key2=a1:a2,b1:b2`` for keys that vary together.
 
-        Commas and colons inside brackets, braces or quotes do not divide.
+        Values are YAML, as in ``--set``; commas and colons inside brackets, braces or quotes do not divide.
 
         Raises:
             SpecError: ``text`` has neither form.
@@ -85,12 +84,16 @@ class Axis:
 
     @classmethod
     def _checked(cls, keys: tuple[str, ...], steps: tuple[tuple[Any, ...], ...], place: Argument) -> Axis:
-        """An axis of ``keys`` with one value of each key a step.
+        """The axis of ``keys`` with the settings ``steps``, each one value for every key, after a check.
 
-        ``place``: the argument, for errors.
+        Args:
+            keys: dotted.
+            steps: the settings.
+            place: the argument, for errors.
 
         Raises:
-            SpecError: there are no keys or steps, too many steps, or one of another length.
+            SpecError: there are no keys or settings, too many, one of another length, one that is given
+                twice, or a number that is not finite.
         """
         if not keys or not all(map(_is_path, keys)):
             raise SpecError(place, None, "a key is missing")
@@ -104,14 +107,14 @@ class Axis:
                 allowed = f"must have {len(keys)} values, one for each key, with : between them"
                 raise SpecError(place, said, allowed)
         try:
-            told = [_as_json(step) for step in steps]
+            texts = [_as_json(step) for step in steps]
         except ValueError:
             raise SpecError(
                 place, None, "must be finite numbers; for no noise use privacy.noise=none"
             ) from None
-        for one, times in Counter(told).items():
+        for repeated, times in Counter(texts).items():
             if times > 1:
-                step = steps[told.index(one)]
+                step = steps[texts.index(repeated)]
                 raise SpecError(place, ":".join(map(as_yaml, step)), "is given twice")
         return cls(keys, steps)
 
@@ -162,7 +165,10 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def short_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """For each dotted key its shortest end, in whole parts, that no other of ``keys`` has."""
+    """For each dotted key its shortest end, in whole parts, that no other of ``keys`` ends in.
+
+    A key that is the end of another one stays whole.
+    """
     paths = [key.split(".") for key in keys]
     longest = max(map(len, paths))
     names = list(keys)

@@ -189,7 +189,10 @@ class PilotScan:
         return PilotPlan(self.plans[id(first.spec)], marked, swept)
 
     def _points(self, swept: Sweep) -> tuple[PilotPoint, ...]:
-        """What ``swept`` measured of every point that was planned, in the order of the grid."""
+        """What ``swept`` measured of every point that could be planned, in the order of the grid.
+
+        Accuracies are NaN where a seed failed.
+        """
         measured = {row["point"]: row for row in swept.summary().to_dict("records")}
         found = []
         for point in self.request.points:

@@ -129,10 +129,15 @@ def task_folder(folder: Path, point: str, seed: int) -> Path:
 def _load(
     source: str | os.PathLike[str] | Mapping[str, Any], overrides: tuple[str, ...], point: Point
 ) -> Spec:
-    """The spec of ``point`` with the files that it names read into it.
+    """The spec of ``point``, with the contents of the files that it names.
 
-    Errors in the point's own values name the argument ``over``. ``source``: as of `load_spec`; ``overrides``:
-    of all points.
+    Args:
+        source: as of `load_spec`.
+        overrides: ``key=value`` for all points.
+        point: whose values are set after these.
+
+    Raises:
+        SpecError: it is refused; an error in the point's own values names the argument ``over``.
     """
     try:
         return inlined(load_spec(source, (*overrides, *point.overrides)))

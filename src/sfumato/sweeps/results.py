@@ -172,10 +172,12 @@ class Sweep:
         return write_pareto_page(swept, page)
 
     def _levels(self) -> dict[str, Any]:
-        """The accuracy of guessing, number of test examples, unit, and the score of a run without noise
-        beside the sweep, or how to train one, for the page.
+        """What a page shows beside the points: arguments of `ParetoPage`, by name.
 
-        Each only where it is that of every point. Of many points none is looked for: each is read.
+        They are the accuracy of guessing (``guess``), the number of test examples (``tested``), the unit, and
+        the score of a run without noise in a folder beside the sweep (``silent``, ``silent_name``) or the
+        command that trains one (``silent_command``). Each is there only where it is the same for every point;
+        {} where there are too many points to read them all.
         """
         done = self.table[self.table["error"] == ""]
         if not 0 < done["point"].nunique() <= _MOST_READ:
@@ -204,8 +206,8 @@ class Sweep:
     def _command_without_noise(self, points: Sequence[Series]) -> str:
         """A shell command, for the folder that holds the sweep, that trains a point's spec without noise.
 
-        "" where points differ in more than noise, so that no run is the same as all of them, and where one
-        has none.
+        "" where points differ in more than noise, so that no such run compares with all of them, or a point
+        has no noise.
         """
         first = points[0].first.spec_dict
         alike = all(trains_alike_but_for_noise(first, one.first.spec_dict) for one in points)

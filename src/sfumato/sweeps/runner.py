@@ -165,35 +165,37 @@ def _run_points(
         device = "cpu" if request.account_only else _picked(device)
         workers = workers or (1 if device.startswith("cuda") else core_count())
     with location.workers(workers, request.folder / LOG_FILE) as pool:
-        sound = set()
+        accounted = set()
         for progress in _account_points(request, pool):
             if not progress.failure:
-                sound.add((progress.point, progress.seed))
+                accounted.add((progress.point, progress.seed))
             yield replace(progress, finished=request.account_only or bool(progress.failure))
         if request.account_only:
             return
-        left, jobs = [], []
+        untrained, jobs = [], []
         for task in request.tasks:
             if is_trained(task.folder, task.spec):
                 yield _progress(task, finished=True)
-            elif (task.point.name, task.seed) in sound:
-                left.append(task)
+            elif (task.point.name, task.seed) in accounted:
+                untrained.append(task)
                 jobs.append(
                     Job(train_point, (written_spec(task), task.folder, device, track), task.folder, device)
                 )
-        yield from _run_tasks(pool, left, jobs)
+        yield from _run_tasks(pool, untrained, jobs)
 
 
 def _account_points(request: SweepRequest, pool: Workers) -> Iterator[PointProgress]:
-    """Compute ε of the points that have none; yields the progress of all."""
-    left = []
+    """Compute ε of the points that have none; yields the progress of all, those that had it first."""
+    unaccounted = []
     for task in request.tasks:
         if result_of(task.folder) is not None:
             yield _progress(task, finished=True)
         else:
-            left.append(task)
+            unaccounted.append(task)
     yield from _run_tasks(
-        pool, left, [Job(account_point, (written_spec(task), task.folder), task.folder) for task in left]
+        pool,
+        unaccounted,
+        [Job(account_point, (written_spec(task), task.folder), task.folder) for task in unaccounted],
     )
 
 

@@ -189,8 +189,9 @@ def list_unchecked(spec: Json, privacy: Json, ledger: Json) -> list[str]:
 
 
 def _facts_not_determined(spec: Json, ledger: Json) -> list[str]:
-    """Rates of records or persons, and weights, of ``ledger.json`` that spec.yaml does not determine, a text
-    each.
+    """A text for each rate or weight in ``ledger.json`` that spec.yaml does not determine.
+
+    Rates are of records or of persons.
     """
     capped = (spec["training"].get("weights") or {}).get("kind", "uniform") != "uniform"
     drawn = "batches" in ledger or any("batches" in era for era in ledger.get("eras", ()))

@@ -17,8 +17,7 @@ def nearly_equal(one: float, other: float) -> bool:
 
 
 def mismatch_of(what: str, one: Any, other: Any) -> Iterator[str]:
-    """Yield one line unless ``one``, the certificate's figure, (nearly) equals ``other``, the recomputed
-    figure.
+    """Yield one line unless a certificate's figure ``one`` (nearly) equals the recomputed ``other``.
 
     ``what``: name of the figure in the line.
     """

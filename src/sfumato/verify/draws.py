@@ -171,10 +171,10 @@ def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[f
 
 
 def terms_of_draws(draws: Sequence[Draw], relation: str) -> tuple[list[Event], float]:
-    """The `Event` terms to compose for ``draws`` under ``relation``, and the probability that nothing
-    protects.
+    """The terms to compose for ``draws`` under ``relation``, and the probability that nothing protects.
 
-    That is 1, with no terms, where under ``remove`` the observer sees whether the unit takes part; else 0.
+    The latter is 1, with no terms, where under ``remove`` the observer sees whether the unit takes part; else
+    0.
     """
     if relation == "remove" and any(d.moved_by_unit and not is_amplified(d, relation) for d in draws):
         return [], 1.0
@@ -311,8 +311,7 @@ def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
 
 
 def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
-    """The two ratios of distances that a Poisson draw states as ``apart``; an empty tuple where it states
-    none.
+    """The two ratios of distances that a Poisson draw states as ``apart``; () where it states none.
 
     They are needed where both neighbouring data sets share the part of the mixture without the unit.
     """
@@ -323,9 +322,7 @@ def stated_distance_ratios(sampling: Json) -> tuple[float, ...]:
 
 
 def same_terms(stated: Sequence[Event], derived: Sequence[Event]) -> bool:
-    """Whether ``stated`` terms equal ``derived`` ones, in the same order; figures up to the rounding of
-    JSON.
-    """
+    """Whether ``stated`` terms equal ``derived`` ones, in order; figures up to the rounding of JSON."""
     return len(stated) == len(derived) and all(
         (a.count, a.kind, len(a.detail)) == (b.count, b.kind, len(b.detail))
         and nearly_equal(a.square, b.square)

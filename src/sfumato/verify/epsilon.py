@@ -114,8 +114,7 @@ def epsilon_of_seen_draws(terms: Sequence[Event], delta: float) -> float:
 
 
 def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
-    """The distribution of Σ μ² over all ``term.count`` releases of a ``visible`` term, as if every draw in
-    it were seen.
+    """The distribution of Σ μ² over all releases of a ``visible`` term, as if every draw were seen.
 
     A release has one of the outcomes that ``term.detail`` lists as (probability, factor on μ², rate): at that
     rate it uses the unit, with μ² = ``term.square`` times the factor; else its μ² is 0.
@@ -143,8 +142,7 @@ def law_of_summed_outcomes(term: Event) -> tuple[Array, Array]:
 
 
 def _law_of_sum(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-    """The distribution of the sum of two independent variables, whose distributions are ``one`` and
-    ``other``.
+    """The distribution of the sum of two independent variables with the laws ``one`` and ``other``.
 
     Each is a pair of values, ascending, and their probabilities. Where there are many pairs, on an even grid:
     every value is split between its two neighbours so that its mean is kept, and negligible probabilities at

@@ -179,8 +179,7 @@ class _Partition:
         return table
 
     def zones(self, zones: Json, count: int) -> npt.NDArray[np.int64] | None:
-        """For each of ``count`` devices, the number of the share of the partition that it gets, by
-        ``topology.zones``.
+        """For each of ``count`` devices, the number of its share of the partition, by ``topology.zones``.
 
         ``None`` where the data decide.
         """

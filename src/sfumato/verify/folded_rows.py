@@ -42,8 +42,7 @@ class FoldedRows:
         self._device_of_class = [self._first_device(number) for number in range(len(facts.class_leaf))]
 
     def problems(self, rows: Sequence[Json], left: Counter[Any], units: dict[Any, int]) -> Iterator[str]:
-        """Yield a line where ``rows`` stand for other pairs than ``left``, or are charged less than one of
-        them.
+        """Yield a line where a row stands for other pairs than are left, or is charged less than one of them.
 
         Args:
             rows: rows of privacy.json about devices that stand for several kinds of pairs.

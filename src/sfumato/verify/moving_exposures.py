@@ -98,10 +98,9 @@ class EraFacts(CheckedTree):
         self._charged: dict[Any, list[ExpectedRelease]] = {}
 
     def flow(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that flow charges for ``unit`` towards ``coalition``; see
-        `CheckedTree.flow`.
+        """The releases of a round that flow charges for ``unit`` towards ``coalition``; results are kept.
 
-        Results are kept.
+        See `CheckedTree.flow`.
         """
         return self._computed_once("flow", super().flow, unit, coalition)
 

@@ -198,8 +198,9 @@ def _bound_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
 
 
 def _charge_problems(bound: CertifiedBound, delta: float) -> Iterator[str]:
-    """Yield a line where a bound's terms do not follow from its releases, or its ε at ``delta`` not from
-    its terms.
+    """Yield a line where a bound's terms do not follow from its releases, or its ε from its terms.
+
+    ``delta``: at which ε is stated.
     """
     cert, draws, table = bound.cert, bound.draws, bound.table
     stated = tuple(stated_term(term) for term in cert["terms"])

@@ -331,8 +331,7 @@ def _multipliers_in_era(
 
 
 def _noise_source_problems(spec: Json, tree: CheckedTree, era: WrittenEra | None) -> Iterator[str]:
-    """Yield a line where the noise std of a source differs from its multiplier times the sensitivity it
-    hides.
+    """Yield a line where a source's noise std is not its multiplier times the sensitivity that it hides.
 
     ``era`` are the rounds with one trust; ``None`` where the spec has neither moves nor changes of trust.
     """

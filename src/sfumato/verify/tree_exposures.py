@@ -63,8 +63,7 @@ class CheckedTree(CheckedTreeNoise):
     def releases_between(
         self, unit: int, coalition: Sequence[Party], exposed: Sequence[int]
     ) -> list[ExpectedRelease]:
-        """The releases of a round if the averages of the aggregations ``exposed``, and no others, are
-        exposed.
+        """The releases of a round if exactly the averages of the aggregations ``exposed`` are exposed.
 
         Each is charged together with the hidden aggregations since the last exposed one. ``unit``: index of
         the device; ``coalition``: the observers.
@@ -79,7 +78,7 @@ class CheckedTree(CheckedTreeNoise):
         return found
 
     def exposable_sets(self, unit: int, coalition: Sequence[Party]) -> tuple[list[list[int]], bool]:
-        """Sets of aggregations of a round that may be charged as exposed, as indices; and whether these are
+        """Sets of aggregations of a round that may be charged as exposed, by index; and whether these are
         all.
 
         Where there are too many, only the smallest and the largest set are returned, with False. ``unit``:

@@ -107,10 +107,10 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return below
 
     def noise_of_records(self, step: int, unit: int, coalition: Sequence[Party]) -> float:
-        """Noise variance in what flow charges for ``unit`` at aggregation ``step``, where single examples are
-        clipped.
+        """Noise variance in what flow charges for a record of ``unit`` at aggregation ``step``.
 
-        Unlike for devices, noise counts here whatever its law is. ``coalition``: the observers.
+        For clipped examples. Unlike for devices, noise counts here whatever its law is. ``coalition``: the
+        observers.
         """
         tier, sent = self.finest_known_sum(step, unit, coalition)
         if tier == self.depth:
@@ -161,9 +161,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return np.asarray(self.message_variance(step) * weight[self.class_leaf] ** 2)
 
     def _why_no_drawn_noise(self) -> str:
-        """Reasons, joined by commas, why noise of others who may be drawn counts for nothing; "" if it
-        counts.
-        """
+        """Why noise of others who may be drawn does not count, reasons with commas between; "" if it does."""
         ledger = self.ledger
         reasons = {
             "draws are not Poisson": ledger["draw"]["kind"] != "poisson" or ledger["draw"]["rate"] == 1,

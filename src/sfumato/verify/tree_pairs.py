@@ -31,9 +31,7 @@ class CheckedTreePairs:
         self.alike = self._numbers_of_alike_nodes()
 
     def _numbers_of_alike_nodes(self) -> list[npt.NDArray[np.int64]]:
-        """For each tier, a number for each node; equal numbers are nodes that a symmetry of the tree
-        swaps.
-        """
+        """For each tier, a number for each node, ``[nodes]``; equal ones for nodes that a symmetry swaps."""
         facts, known = self.facts, dict[Any, int]()
         below: list[list[Any]] = [[] for _ in facts.devices]
         numbered: list[list[int]] = []
@@ -58,10 +56,9 @@ class CheckedTreePairs:
 
     @staticmethod
     def _noise_of_node(step: Json, tier: int, node: int) -> tuple[float, float]:
-        """Std of the noise that node ``node`` of ``tier`` adds at an aggregation, and of its channel's noise
-        (or 0).
+        """Noise stds of a node and of its channel (0: none) at one aggregation.
 
-        ``step``: the aggregation in ``ledger.json``.
+        ``step``: the aggregation in ``ledger.json``. ``tier`` and ``node``: of the node.
         """
         channel = step["channel_noise_std"]
         own = read.figure(step["node_noise_std"][tier][node])

@@ -90,9 +90,7 @@ class CheckedTreeStructure:
         return int(self.class_per_device[device])
 
     def message_variance(self, step: int) -> Array:
-        """Noise variance in the weighted message of a device of each class at aggregation ``step``,
-        ``[classes]``.
-        """
+        """Noise variance in a device's weighted message at aggregation ``step``, ``[classes]`` of devices."""
         std = np.array(self.steps[step]["device_noise_std_per_leaf"], dtype=np.float64)
         return np.asarray((std[self.class_leaf] * self.class_weight * self.class_noisy) ** 2)
 
@@ -108,9 +106,7 @@ class CheckedTreeStructure:
         return [step for step in range(len(self.steps)) if self.sends(step, leaf)]
 
     def broadcasts(self, step: int, leaf: int) -> bool:
-        """Whether ``leaf`` sends its own average to its devices at ``step``, although a tier above
-        aggregates.
-        """
+        """Whether ``leaf`` sends devices its own average at ``step``, although a tier above aggregates."""
         listed = self.steps[step].get("also_broadcasts_per_leaf")
         return listed is not None and read.flag(listed[leaf])
 
@@ -155,9 +151,7 @@ class CheckedTreeStructure:
         return (self.depth - 1, self.leaf_of(index)) if kind == "device" else (tier, index)
 
     def lowest_common_tier(self, unit: int, party: Party) -> int:
-        """The tier (0 is the root) of the lowest aggregator that is above both device ``unit`` and
-        ``party``.
-        """
+        """The tier (0: the root) of the lowest aggregator above both device ``unit`` and ``party``."""
         (tier, node), path = self.node_of(party), self.paths[self.leaf_of(unit)]
         return sum(self.ancestor(tier, node, t) == int(path[t]) for t in range(tier + 1)) - 1
 
@@ -203,9 +197,7 @@ class CheckedTreeStructure:
         return aggregating, True
 
     def seen_steps(self, unit: int, coalition: Sequence[Party]) -> list[int]:
-        """Indices of the aggregations with messages of ``unit`` whose average ``coalition`` receives,
-        ascending.
-        """
+        """Indices of aggregations with messages of ``unit`` whose average ``coalition`` gets, ascending."""
         steps = self.sending_steps(self.leaf_of(unit))
         return [step for step in steps if self.sees_average(step, unit, coalition)]
 
@@ -250,8 +242,7 @@ class CheckedTreeStructure:
         return [*coalition, *loudest[:1]]
 
     def chances_of_office(self, coalition: Sequence[Party]) -> dict[int, float]:
-        """For each leaf, the probability that it elects a member of ``coalition`` as its supernode in a
-        round.
+        """For each leaf, the probability that it elects a member of ``coalition`` in a round.
 
         Only leaves that have such members, and whose supernode is not itself in the coalition.
         """

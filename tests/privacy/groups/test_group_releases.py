@@ -283,8 +283,8 @@ def test_cheapest_set_equals_brute_force_over_all_sets(count):
         assert costs["cut"] == pytest.approx(spent(view))
         assert costs["min-cost"] >= least * (1 - 1e-9)
         assert costs["min-cost"] <= min(costs["flow"], costs["cut"]) * (1 + 1e-9)
-        scene = plan.exposure_problem(int(plan.kinds.of[unit]), device(observer))
-        found = cheapest_set(scene, lambda row, noise=noise: (row.own + 2 * row.linking) ** 2 / noise**2)
+        problem = plan.exposure_problem(int(plan.kinds.of[unit]), device(observer))
+        found = cheapest_set(problem, lambda row, noise=noise: (row.own + 2 * row.linking) ** 2 / noise**2)
         if found.optimal:
             assert costs["min-cost"] == pytest.approx(least)
         certified += found.optimal

@@ -53,6 +53,7 @@ def _name(text: str) -> x509.Name:
 def _certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
 ) -> x509.CertificateBuilder:
+    """A builder of the certificate of ``subject`` with public key ``key``, valid now, not signed yet."""
     now = datetime.datetime.now(datetime.UTC)
     made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
     made = made.serial_number(x509.random_serial_number())

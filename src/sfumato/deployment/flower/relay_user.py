@@ -19,7 +19,11 @@ class RelayUser(TypedDict, total=False):
 
 
 def relay_user(python: str) -> RelayUser:
-    """The user that can run ``python``, which must be 3.11 or later and able to make environments."""
+    """The arguments of `subprocess` that start ``python`` as an unprivileged user, if this process is root's.
+
+    Empty, so that it runs as the user of this process, where that is not root, there is no such user, or that
+    user cannot run ``python`` as a version of 3.11 or later that can make environments.
+    """
     if os.geteuid() != 0:
         return {}
     try:

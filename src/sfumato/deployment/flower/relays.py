@@ -92,21 +92,21 @@ class FlowerRelays:
         for child, parent in self._parents.items():
             children.setdefault(parent, []).append(child)
         ports = _free_ports(len(children) + len(self._parents))
-        links = dict(zip(children, ports, strict=False))
-        nodes = dict(zip(self._parents, ports[len(children) :], strict=True))
-        self._write_files(links)
+        link_ports = dict(zip(children, ports, strict=False))
+        node_ports = dict(zip(self._parents, ports[len(children) :], strict=True))
+        self._write_files(link_ports)
         self._start_keeper()
-        for link in links:
-            self._keep("flower-superlink", *self._link_options(links[link]))
-        self._wait_for(lambda: all(map(_listens, links.values())), "not all SuperLinks")
+        for link in link_ports:
+            self._keep("flower-superlink", *self._link_options(link_ports[link]))
+        self._wait_for(lambda: all(map(_listens, link_ports.values())), "not all SuperLinks")
         registered = {child: self._registered(child) for child in self._parents}
         for child, parent in self._parents.items():
-            self._keep("flower-supernode", *self._node_options(child, links[parent], nodes[child]))
+            self._keep("flower-supernode", *self._node_options(child, link_ports[parent], node_ports[child]))
         for link, below in children.items():
             numbers = " ".join(f"{self._names[child]}={registered[child]}" for child in below)
-            said = {"folder": str(self._folder / "sockets"), "children": numbers}
-            told = [f"{key}={json.dumps(value)}" for key, value in said.items()]
-            self._run("flwr", "run", "app", self._names[link], "--run-config", " ".join(told))
+            settings = {"folder": str(self._folder / "sockets"), "children": numbers}
+            config = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+            self._run("flwr", "run", "app", self._names[link], "--run-config", " ".join(config))
         reached = [self.doors.reached[child] for child in self._parents]
         self._wait_for(lambda: all(path.exists() for path in reached), "not all relays")
 
@@ -125,7 +125,8 @@ class FlowerRelays:
         shutil.rmtree(self._place, ignore_errors=True)
 
     def _registered(self, child: int) -> int:
-        """Register a child's key with the SuperLink of its parent: the number of the node that has this key.
+        """Register a child's key with the SuperLink of its parent; returns the number of the node with this
+        key.
 
         Raises:
             RunError: it cannot be registered.
@@ -157,8 +158,9 @@ class FlowerRelays:
         ]
 
     def _write_files(self, links: Mapping[int, int]) -> None:
-        """Write all files that the processes need, and give them to their user; ``links``: port by
-        aggregator.
+        """Write all files that Flower's processes need, and make the relays' user their owner.
+
+        ``links``: the port of the SuperLink of every aggregator, by its number.
         """
         app = resources.files("sfumato.deployment.flower") / "app"
         for name in _APP:
@@ -183,6 +185,7 @@ class FlowerRelays:
         return {**self._user, "env": _ENVIRONMENT | places, "cwd": folder, "start_new_session": True}
 
     def _start_keeper(self) -> None:
+        """Start the process that starts all others, and that ends them when its input is closed."""
         command = [str(self._programs / "python"), "-I", "keeper.py"]
         with self._log.open("ab") as log:
             self._keeper = subprocess.Popen(
@@ -197,7 +200,7 @@ class FlowerRelays:
         self._keeper.stdin.flush()
 
     def _run(self, program: str, *words: str) -> str:
-        """Run a program to its end: what it says.
+        """Run a program of Flower's environment to its end; returns what it wrote to standard output.
 
         Raises:
             RunError: it fails, or does not end.

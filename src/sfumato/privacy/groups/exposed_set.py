@@ -50,7 +50,14 @@ _SLACK = 200
 
 
 class _Label(NamedTuple):
-    """A partial exposed set: its cost, the groups that are open and reached (bits), and the label before."""
+    """A partial exposed set, for the blocks searched so far.
+
+    Attributes:
+        cost: summed price of what it charges.
+        open: bit set of the groups that are exposed in the last of these blocks.
+        reached: bit set of the groups whose hidden models the target's data have reached.
+        before: the set without the last block; ``None`` for the set of no blocks.
+    """
 
     cost: float
     open: int
@@ -59,7 +66,13 @@ class _Label(NamedTuple):
 
 
 class _BlockCosts(NamedTuple):
-    """What a block costs in each group, where that is anything, and where there are linking workers."""
+    """What exposing one block costs.
+
+    Attributes:
+        of_group: cost by group, of the groups where anything is charged.
+        paying: bit set of the groups whose cost is above 0.
+        linked: bit set of the groups with linking workers in the block.
+    """
 
     of_group: dict[int, float]
     paying: int
@@ -74,14 +87,14 @@ class SearchResult(NamedTuple):
 
 
 def search_all_sets(
-    scene: ExposureProblem, price: Price, limit: float, *, most_extensions: int = MOST_EXTENSIONS
+    problem: ExposureProblem, price: Price, limit: float, *, most_extensions: int = MOST_EXTENSIONS
 ) -> SearchResult:
     """Search all exposed sets for the cheapest below ``limit``, by dynamic programming over blocks.
 
     An exposed set is the releases that the coalition is taken to see, as a number of blocks of steps a group.
 
     Args:
-        scene: the target and what the coalition sees.
+        problem: the target and what the coalition sees.
         price: Rényi divergence of order 2 of one charged sum.
         limit: cost of a set that is known already: the sum of ``price`` over all that it charges (`cost`).
         most_extensions: how many extensions of partial sets are tried before the search gives up; it gives up
@@ -91,27 +104,32 @@ def search_all_sets(
         The set, int64 ``[groups]``: of each group, how many blocks from the first on are exposed. ``None`` if
         no set is cheaper (``certain``) or the search gave up (not ``certain``).
     """
-    last = int(scene.reach.max(initial=0))
-    costs, rest = _Costs(scene, price), _least_cost_from_each_block(scene, price, last)
-    labels = [_Label(0.0, (1 << scene.kinds.group_count) - 1, 0, None)]
-    done = 0
-    for number in range(last):
-        block, below = scene.blocks[number], limit - rest[number + 1]
-        seen, upstream = as_bits(scene.seen > number), as_bits(scene.reach > number)
-        found: dict[tuple[int, int], _Label] = {}
+    block_count = int(problem.reach.max(initial=0))
+    costs, least_rest = _Costs(problem, price), _least_cost_from_each_block(problem, price, block_count)
+    labels = [_Label(0.0, (1 << problem.kinds.group_count) - 1, 0, None)]
+    extensions = 0
+    for number in range(block_count):
+        block, most_cost = problem.blocks[number], limit - least_rest[number + 1]
+        seen, upstream = as_bits(problem.seen > number), as_bits(problem.reach > number)
+        cheapest_by_state: dict[tuple[int, int], _Label] = {}
         for label in labels:
-            here = costs.of_block(block, label.reached)
-            free = label.open & upstream & here.paying & ~seen
-            done += 1 << free.bit_count()
-            if done > min(most_extensions, most_extensions * (number + 1) // last + _SLACK):
+            block_costs = costs.of_block(block, label.reached)
+            free_to_close = label.open & upstream & block_costs.paying & ~seen
+            extensions += 1 << free_to_close.bit_count()
+            if extensions > min(most_extensions, most_extensions * (number + 1) // block_count + _SLACK):
                 return SearchResult(None, False)
-            for closed in _subsets(free):
-                after = _extended_label(label, here, label.open & upstream & ~closed, costs.own[block.era])
-                key = (after.open, after.reached)
-                if after.cost < below and (key not in found or after.cost < found[key].cost):
-                    found[key] = after
-        labels = _undominated_labels(found.values())
-    return SearchResult(_open_blocks(labels[0], scene.kinds.group_count) if labels else None, True)
+            # only a group that is open, charged here and not seen can be closed with a gain (module)
+            for closed in _subsets(free_to_close):
+                extended = _extended_label(
+                    label, block_costs, label.open & upstream & ~closed, costs.own[block.era]
+                )
+                key = (extended.open, extended.reached)
+                if extended.cost < most_cost and (
+                    key not in cheapest_by_state or extended.cost < cheapest_by_state[key].cost
+                ):
+                    cheapest_by_state[key] = extended
+        labels = _undominated_labels(cheapest_by_state.values())
+    return SearchResult(_open_blocks(labels[0], problem.kinds.group_count) if labels else None, True)
 
 
 def _extended_label(label: _Label, here: _BlockCosts, still_open: int, own: int) -> _Label:
@@ -130,12 +148,12 @@ def _extended_label(label: _Label, here: _BlockCosts, still_open: int, own: int)
 class _Costs:
     """Costs of blocks, each computed once."""
 
-    def __init__(self, scene: ExposureProblem, price: Price) -> None:
+    def __init__(self, problem: ExposureProblem, price: Price) -> None:
         """Set up an empty cache of what blocks cost; ``price``: Rényi divergence of order 2 of one
         charged sum.
         """
-        self.scene, self.price = scene, price
-        self.own = [as_bits(scene.with_unit(era)) for era in range(len(scene.kinds.incidence))]
+        self.problem, self.price = problem, price
+        self.own = [as_bits(problem.with_unit(era)) for era in range(len(problem.kinds.incidence))]
         self.known: dict[tuple[int, bool, int, int], _BlockCosts] = {}
 
     def of_block(self, block: Block, reached: int) -> _BlockCosts:
@@ -152,10 +170,10 @@ class _Costs:
         """Compute what ``block`` costs in each group, where data have reached the hidden groups
         ``reached`` (bits).
         """
-        count = self.scene.kinds.group_count
+        count = self.problem.kinds.group_count
         inside = np.zeros(count, dtype=np.bool_)
         inside[list(groups_of_bits(reached))] = True
-        linking = self.scene.linking(block, inside)
+        linking = self.problem.linking(block, inside)
         own, of_group = self.own[block.era], {}
         for group in groups_of_bits(own | as_bits(linking > 0)):
             mine = bool(own >> group & 1)
@@ -167,17 +185,21 @@ class _Costs:
         return _BlockCosts(of_group, paying, as_bits(linking > 0))
 
 
-def _least_cost_from_each_block(scene: ExposureProblem, price: Price, last: int) -> list[float]:
-    """For every block number up to ``last``, the least that any set costs from it on.
+def _least_cost_from_each_block(problem: ExposureProblem, price: Price, last: int) -> list[float]:
+    """For every block number from 0 to ``last``, a lower bound on what any set costs from that block on.
 
-    It is what the target's own contributions to seen releases cost; the list has ``last`` + 1 entries.
+    It is what the target's own contributions to releases that the coalition sees cost: every set charges
+    these.
+
+    Returns:
+        ``last`` + 1 costs; the last one is 0.
     """
     rest = [0.0] * (last + 1)
     for number in range(last - 1, -1, -1):
-        block = scene.blocks[number]
-        groups = np.flatnonzero(scene.with_unit(block.era) & (scene.seen > number))
-        each = (price(ChargedSum(int(group), block.era, True, 0)) for group in groups)
-        rest[number] = rest[number + 1] + block.length * sum(each)
+        block = problem.blocks[number]
+        groups = np.flatnonzero(problem.with_unit(block.era) & (problem.seen > number))
+        prices = (price(ChargedSum(int(group), block.era, True, 0)) for group in groups)
+        rest[number] = rest[number + 1] + block.length * sum(prices)
     return rest
 
 
@@ -195,14 +217,16 @@ def _undominated_labels(labels: Iterable[_Label]) -> list[_Label]:
     """
     kept: list[_Label] = []
     for label in sorted(labels, key=lambda one: (one.cost, -one.open.bit_count(), one.open, one.reached)):
+        # sorted by cost, so those kept cost no more: compare the bit sets as superset and subset
         if not any(label.open | one.open == one.open and one.reached & ~label.reached == 0 for one in kept):
             kept.append(label)
     return kept
 
 
 def _open_blocks(label: _Label | None, count: int) -> IntArray:
-    """Count in how many blocks each of ``count`` groups is exposed in the set that ends with ``label``:
-    int64 ``[count]``.
+    """In how many blocks each of ``count`` groups is exposed, int64 ``[count]``, in a set.
+
+    It is the set that ends with ``label``.
     """
     blocks = np.zeros(count, dtype=np.int64)
     while label is not None and label.before is not None:
@@ -239,28 +263,31 @@ class Exposed(NamedTuple):
         return times_the_least(self.cost, self.least)
 
 
-def cheapest_set(scene: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
+def cheapest_set(problem: ExposureProblem, price: Price, *, exact_nodes: int = EXACT_NODES) -> Exposed:
     """The cheapest exposed set that the searches of this module find; never dearer than flow or cut.
 
     Args:
-        scene: the target and what the coalition sees.
+        problem: the target and what the coalition sees.
         price: Rényi divergence of order 2 of one charged sum.
         exact_nodes: largest number of groups times blocks for which all sets are searched.
 
     Returns:
         The set as blocks a group, its cost, and a lower bound on the cost of every set.
     """
-    best = flow_or_cut(scene, price)
-    return best if best.optimal else cheaper_set(scene, price, best, exact_nodes=exact_nodes)
+    best = flow_or_cut(problem, price)
+    return best if best.optimal else cheaper_set(problem, price, best, exact_nodes=exact_nodes)
 
 
 def cheaper_set(
-    scene: ExposureProblem, price: Price, best: Exposed, *, exact_nodes: int = EXACT_NODES
+    problem: ExposureProblem, price: Price, best: Exposed, *, exact_nodes: int = EXACT_NODES
 ) -> Exposed:
     """Search for an exposed set that costs less than ``best``, as `cheapest_set` does.
 
+    All sets are searched if there are few; else, or where that search gives up, minimum cuts give a set and
+    a lower bound, and a local search improves the set.
+
     Args:
-        scene: the target and what the coalition sees.
+        problem: the target and what the coalition sees.
         price: Rényi divergence of order 2 of one charged sum, in nats.
         best: the cheaper of flow and cut, from `flow_or_cut`, which is not known to be the cheapest.
         exact_nodes: largest number of groups times blocks for which all sets are searched.
@@ -268,66 +295,69 @@ def cheaper_set(
     Returns:
         The cheapest set found, perhaps ``best`` itself, with a lower bound on the cost of every set.
     """
-    fine = int((scene.reach > 0).sum()) * len(scene.blocks) <= exact_nodes
-    found = search_all_sets(scene, price, best.cost) if fine else SearchResult(None, False)
-    best = _cheaper_of(scene, price, best, found.blocks)
+    is_small = int((problem.reach > 0).sum()) * len(problem.blocks) <= exact_nodes
+    found = search_all_sets(problem, price, best.cost) if is_small else SearchResult(None, False)
+    best = _cheaper_of(problem, price, best, found.blocks)
     if found.certain:
         return best._replace(least=best.cost)
-    cells = list(cells_of(scene, fine))
-    for dearer in (1.0, 2.0, 4.0) if fine else (1.0,):
-        cut, bound = minimum_cut(scene, price, cells, dearer)
+    stretches = list(cells_of(problem, is_small))
+    # dearer links give other cuts, whose sets may cost less; only the cut with factor 1 gives a bound
+    for dearer in (1.0, 2.0, 4.0) if is_small else (1.0,):
+        cut, bound = minimum_cut(problem, price, stretches, dearer)
         if cut is None:
-            return best._replace(least=best.cost if fine else best.least)
-        best = _cheaper_of(scene, price, best, cut)
-        if dearer == 1.0 and fine and scene.links_add_up:
+            return best._replace(least=best.cost if is_small else best.least)
+        best = _cheaper_of(problem, price, best, cut)
+        if dearer == 1.0 and is_small and problem.links_add_up:
             best = best._replace(least=max(best.least, bound))
         if best.optimal:
             return best
-    return _improved_locally(scene, price, best)
+    return _improved_locally(problem, price, best)
 
 
-def flow_or_cut(scene: ExposureProblem, price: Price) -> Exposed:
+def flow_or_cut(problem: ExposureProblem, price: Price) -> Exposed:
     """The cheaper of two exposed sets: flow or cut; flow where they cost the same.
 
     Flow exposes, beside the releases that the coalition sees, all that these depend on; cut exposes none but
     those that it sees, and charges the most linking workers.
 
     Args:
-        scene: the target and what the coalition sees.
+        problem: the target and what the coalition sees.
         price: Rényi divergence of order 2 of one charged sum, in nats.
 
     Returns:
         The set, its cost in nats, and a lower bound on the cost of every exposed set, not of these two only.
     """
-    flow, cut = cost(scene, scene.reach, price), cost(scene, scene.seen, price)
-    blocks, spent = (scene.reach, flow) if flow <= cut else (scene.seen, cut)
-    only = spent == 0 or np.array_equal(scene.seen, scene.reach)
-    return Exposed(blocks, spent, spent if only else least_cost_of_any_set(scene, price))
+    flow, cut = cost(problem, problem.reach, price), cost(problem, problem.seen, price)
+    blocks, spent = (problem.reach, flow) if flow <= cut else (problem.seen, cut)
+    only = spent == 0 or np.array_equal(problem.seen, problem.reach)
+    return Exposed(blocks, spent, spent if only else least_cost_of_any_set(problem, price))
 
 
-def _cheaper_of(scene: ExposureProblem, price: Price, best: Exposed, blocks: IntArray | None) -> Exposed:
+def _cheaper_of(problem: ExposureProblem, price: Price, best: Exposed, blocks: IntArray | None) -> Exposed:
     """The set ``blocks`` (``[groups]``) with its cost if it costs less than ``best``, else ``best``.
 
     ``best`` also stays where ``blocks`` is ``None``; its lower bound is kept in any case.
     """
-    spent = math.inf if blocks is None else cost(scene, blocks, price)
+    spent = math.inf if blocks is None else cost(problem, blocks, price)
     return best._replace(blocks=blocks, cost=spent) if blocks is not None and spent < best.cost else best
 
 
-def _improved_locally(scene: ExposureProblem, price: Price, best: Exposed) -> Exposed:
-    """``best`` after a local search that exposes one group at a time as far as upstream, or as far as seen.
+def _improved_locally(problem: ExposureProblem, price: Price, best: Exposed) -> Exposed:
+    """``best``, or a cheaper set that a local search finds from it by changing one group at a time.
 
-    It ends when no such change makes the set cheaper; with more than 24 groups to change it does not start.
+    A group with hidden releases is exposed either in all blocks upstream of what is seen, or only in those
+    that the coalition sees. The search ends when no such change makes the set cheaper by more than rounding.
+    It is left out, and ``best`` returned, if there are more than 24 groups to change.
     """
-    groups = np.flatnonzero(scene.reach > scene.seen)
+    groups = np.flatnonzero(problem.reach > problem.seen)
     improved = len(groups) <= _SEARCHED_GROUPS
     while improved:
         improved = False
         for group in groups:
-            for blocks in (scene.reach[group], scene.seen[group]):
+            for blocks in (problem.reach[group], problem.seen[group]):
                 other = best.blocks.copy()
                 other[group] = blocks
-                spent = cost(scene, other, price)
+                spent = cost(problem, other, price)
                 if spent < best.cost * (1 - 1e-12):
                     best, improved = best._replace(blocks=other, cost=spent), True
     return best

@@ -88,8 +88,9 @@ class ExposureProblem:
     def starts_from_hidden(self) -> Counter[tuple[int, int]]:
         """Under flow, the number of blocks in which the target starts from hidden models, by (group, era).
 
-        At a merging step it starts from the mean of all its groups' models; with one group, or in other
-        steps, from the group's own, whose earlier releases are exposed with this one.
+        At a merging step the target starts from the mean of the models of all its groups, of which some may
+        be hidden. With one group, and in other steps, it starts from the group's own model, whose earlier
+        releases are exposed together with this one.
 
         Returns:
             Number of blocks by (group, era); pairs without such a block are missing.
@@ -102,8 +103,8 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """The noised sums, counted, that are charged if the first ``exposed[g]`` blocks of group g are
-        exposed.
+        """The noised sums that are charged if the first ``exposed[g]`` blocks of group g are exposed,
+        counted.
 
         ``exposed``: int64 ``[groups]``. Results are kept.
         """
@@ -113,31 +114,34 @@ class ExposureProblem:
         return self._charged[key]
 
     def _followed(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """Compute `charged`: the sums charged for ``exposed`` (blocks of every group, ``[groups]``).
+        """Compute `charged`: the sums charged for ``exposed``, int64 ``[groups]``, the exposed blocks of
+        every group.
 
-        Follows, block by block, which hidden models the target's data have reached; once a block reaches no
-        more of them, those like it do not either. Where nothing is upstream of what is seen in which the
-        target is, nothing is charged: a linking worker in a release that is upstream would have started from
-        models that are upstream, too, back to one of the target's groups.
+        Follows block by block which hidden models the target's data have reached. Once a block reaches no
+        further one, the blocks like it reach none either and are counted together.
+
+        If no group of the target is upstream of what is seen, nothing is charged. A linking worker in a
+        release upstream would have started from models that are upstream, too, and so on back to a group of
+        the target.
         """
         sums: Counter[ChargedSum] = Counter()
         if not self._is_target_upstream:
             return sums
         before = bytes(self.kinds.group_count)  # a mask of the hidden groups that are reached: none
-        stops = sorted(set(exposed.tolist()) - {0})
+        ends = sorted(set(exposed.tolist()) - {0})
         number = 0
-        for stop in stops:  # up to there the same groups are exposed
+        for end in ends:  # between two ends the same groups are exposed
             open_now = exposed > number
-            exposed_now = open_now.tobytes()
-            while number < stop:
+            open_mask = open_now.tobytes()
+            while number < end:
                 block = self.blocks[number]
-                key = (self.unit, block.era, block.merges, before, exposed_now)
+                key = (self.unit, block.era, block.merges, before, open_mask)
                 if key not in self.sums_of_blocks:
                     tainted = np.frombuffer(before, dtype=np.bool_)
                     rows, reached = self._sums_of_block(block, tainted, open_now)
                     self.sums_of_blocks[key] = rows, reached.tobytes()
                 rows, after = self.sums_of_blocks[key]
-                times = min(stop, int(self.alike[number])) - number if after == before else 1
+                times = min(end, int(self.alike[number])) - number if after == before else 1
                 for row in rows:
                     sums[row] += times
                     if row.own and block.length > 1:
@@ -188,12 +192,12 @@ class ExposureProblem:
         return rows, ~open_now & (tainted | own | (linking > 0))
 
 
-def cost(scene: ExposureProblem, exposed: IntArray, price: Price) -> float:
+def cost(problem: ExposureProblem, exposed: IntArray, price: Price) -> float:
     """The summed price of all sums charged if the first ``exposed[g]`` blocks of every group g are exposed.
 
     Args:
-        scene: the target and what the coalition sees.
+        problem: the target and what the coalition sees.
         exposed: number of blocks of every group, int64 ``[groups]``.
         price: Rényi divergence of order 2 of one charged sum.
     """
-    return math.fsum(price(row) * count for row, count in scene.charged(exposed).items())
+    return math.fsum(price(row) * count for row, count in problem.charged(exposed).items())

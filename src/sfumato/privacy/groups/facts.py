@@ -68,10 +68,10 @@ class GroupDraw:
         return self.guaranteed if self.survivors is None else self.survivors
 
     def sampling(self, *, known: int, hidden: bool) -> Sampling:
-        """The draw as the accountant's `Sampling`, as a coalition meets it.
+        """The draw as the accountant's `Sampling`, for a coalition.
 
-        ``known``: how many of the group's workers are members; ``hidden``: whether it does not learn who was
-        drawn.
+        ``known``: number of the group's workers that are members; ``hidden``: whether the coalition does not
+        learn who was drawn.
         """
         if self.kind == "poisson":
             return Sampling.poisson(self.rate, hidden=hidden)
@@ -98,11 +98,12 @@ class GroupDraw:
         return 2.0 * most
 
     def sure_noisers(self, *, own: bool, linking: int, known: int) -> int:
-        """How many workers outside the coalition count as adding noise to a sum that the unit's data move.
+        """The number of workers outside the coalition whose noise counts in a sum that the unit's data move.
 
-        Members fill the places of a fixed number, or of the fewest survivors, that those who move the sum
-        leave. Under a Poisson draw only those who move it are sure to be there. If fewer of them are there,
-        there is less noise, but the sum moves by even less: (own + 2t)^2 / max(k, own + t) grows with t.
+        The members of the coalition are taken to be among the workers drawn (or the fewest survivors), in
+        all places but those of the workers who move the sum. Under a Poisson draw only those who move it are
+        sure to be there. If fewer of them are there, there is less noise, but the sum moves by even less:
+        (own + 2t)^2 / max(k, own + t) grows with t.
 
         Args:
             own: whether the unit is one of the group's workers.
@@ -243,7 +244,8 @@ class GroupFacts:
 
     @cached_property
     def sums_of_blocks(self) -> Callable[[int], dict[Any, Any]]:
-        """A function of a kind of workers: the dict in which exposure problems of such units keep sums.
+        """A function from a kind of workers to a dict, shared as `ExposureProblem.sums_of_blocks` by its
+        problems.
 
         The dicts of the last four kinds are kept.
         """

@@ -72,27 +72,27 @@ def stand_ins(
 ) -> dict[int, int]:
     """For every place of observers, the place whose observers stand for them in the rows of an account.
 
-    It is the place itself, unless another of the same relation to the unit surely sees more.
+    It is the place itself, unless observers of the same relation to the unit surely see more from another.
 
     Args:
         places: of observers, quick to look up; a place has the number of one of its kinds of workers.
         place_of_kind: the place of every kind of workers, equal for kinds that a symmetry exchanges which
             leaves the unit where it is, ``[kinds]``.
-        wider: of every kind, from `wider_kinds`.
+        wider: for every kind, the kinds in all of its groups and in more, from `wider_kinds`.
         kinds: of workers.
         relation: of the observers at a place towards the unit; only those of one relation share a row.
 
     Returns:
-        The place that stands for each; it stands for itself.
+        By place, the place that stands for it; one that stands for others stands for itself.
     """
     found: dict[int, int] = {}
     for place in places:
-        some = [
+        candidates = [
             kind
             for kind in wider[place]
             if int(place_of_kind[kind]) in places and relation(int(place_of_kind[kind])) == relation(place)
         ]
-        # none of these is in more groups than that in the most, whose place so stands for itself
-        most = max(some, key=lambda kind: (len(kinds.groups[kind][0]), -kind), default=place)
-        found[place] = int(place_of_kind[most])
+        # what contains the widest candidate would be a wider candidate, so the widest stands for itself
+        widest = max(candidates, key=lambda kind: (len(kinds.groups[kind][0]), -kind), default=place)
+        found[place] = int(place_of_kind[widest])
     return found

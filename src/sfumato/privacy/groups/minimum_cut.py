@@ -45,34 +45,40 @@ _INFINITE = 1_000_000_000
 _FINITE_TOTAL = 500_000_000
 
 
-def cells_of(scene: ExposureProblem, fine: bool) -> Iterator[tuple[int, int]]:
-    """Yield stretches of blocks of ``scene``, each within one era, whose blocks a cut exposes together.
+def cells_of(problem: ExposureProblem, fine: bool) -> Iterator[tuple[int, int]]:
+    """Yield stretches of blocks of ``problem``, each within one era, whose blocks a cut exposes together.
 
     ``fine``: every block is one; otherwise they are so long that the graph has about 200 nodes.
 
     Yields:
         The number of a stretch's first block, and that of its last plus 1.
     """
-    total = len(scene.blocks)
+    total = len(problem.blocks)
     length = 1
     if not fine:
-        active = max(1, int((scene.reach > 0).sum()))
+        active = max(1, int((problem.reach > 0).sum()))
         length = -(-total // max(1, _COARSE_NODES // active))
     start = 0
     while start < total:
         stop = start + 1
-        while stop < min(total, start + length) and scene.blocks[stop].era == scene.blocks[start].era:
+        while stop < min(total, start + length) and problem.blocks[stop].era == problem.blocks[start].era:
             stop += 1
         yield start, stop
         start = stop
 
 
 class _Graph:
-    """Arcs of a flow network, from node 0 to node 1."""
+    """A flow network with source 0 and sink 1, whose capacities may be infinite.
+
+    Attributes:
+        nodes: number of nodes. Node 2 is the only one behind the source: the arc to it keeps the flow within
+            32-bit integers, as capacities are.
+        arcs: tail, head and capacity of every arc.
+    """
 
     def __init__(self) -> None:
         """Start a graph with source 0 and sink 1."""
-        self.nodes = 3  # 2 holds the flow below what 32 bits can count
+        self.nodes = 3
         self.arcs: list[tuple[int, int, float]] = [(0, 2, 2.0 * _INFINITE)]
 
     def add_arc(self, tail: int, head: int, capacity: float) -> None:
@@ -85,9 +91,11 @@ class _Graph:
         return self.nodes - 1
 
     def source_side(self) -> tuple[npt.NDArray[np.bool_], float]:
-        """A minimum cut between nodes 0 and 1: mask of the nodes on the source side, and the cut's value.
+        """Compute a minimum cut between source and sink.
 
-        The value is rounded down, so it stays a lower bound; ∞ where every cut is infinite.
+        Returns:
+            Mask ``[nodes]`` of the nodes on the source side, and the value of the cut. The value is rounded
+            down, so it stays a lower bound. Where every cut is infinite: all nodes, and ∞.
         """
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
@@ -98,7 +106,7 @@ class _Graph:
         scale = _FINITE_TOTAL / max(values[finite].sum(), 1e-9)
         capacity = np.full(len(values), _INFINITE, dtype=np.int32)
         capacity[finite] = np.floor(values[finite] * scale)
-        capacity[0] = 2 * _INFINITE
+        capacity[0] = 2 * _INFINITE  # above any single arc that stands for ∞, so that such a flow shows
         shape = (self.nodes, self.nodes)
         network = csr_array((capacity, (tails, heads)), shape=shape)
         result = maximum_flow(network, 0, 1)
@@ -125,12 +133,12 @@ class LinksInto(dict[int, list[Link]]):
     One for all kinds of workers where any linking worker costs as much as all of them together.
     """
 
-    def __init__(self, scene: ExposureProblem, price: Price, era: int) -> None:
+    def __init__(self, problem: ExposureProblem, price: Price, era: int) -> None:
         """Set up an empty table of the links in era number ``era``; ``price``: Rényi divergence of
         order 2 of a sum.
         """
         super().__init__()
-        self._scene, self._price, self._era = scene, price, era
+        self._problem, self._price, self._era = problem, price, era
 
     def __missing__(self, group: int) -> list[Link]:
         """Find the links into group number ``group``, a list that is kept under it."""
@@ -143,10 +151,10 @@ class LinksInto(dict[int, list[Link]]):
         One entry with the groups of all kinds where one linking worker costs as much as all together. Empty
         where no worker of the group is in another one; a cost is 0 where the sum costs ∞ without them.
         """
-        kinds = self._scene.bridges[self._era].into.get(group)
+        kinds = self._problem.bridges[self._era].into.get(group)
         if not kinds:
             return []
-        own = bool(self._scene.with_unit(self._era)[group])
+        own = bool(self._problem.with_unit(self._era)[group])
         alone = self._price(ChargedSum(group, self._era, True, 0)) if own else 0.0
 
         def extra(linking: float) -> float:
@@ -161,12 +169,12 @@ class LinksInto(dict[int, list[Link]]):
 
 
 def minimum_cut(
-    scene: ExposureProblem, price: Price, cells: list[tuple[int, int]], dearer: float
+    problem: ExposureProblem, price: Price, cells: list[tuple[int, int]], dearer: float
 ) -> tuple[IntArray | None, float]:
     """The exposed set of a minimum cut, and the value of the cut.
 
     Args:
-        scene: the target and what the coalition sees.
+        problem: the target and what the coalition sees.
         price: Rényi divergence of order 2 of one charged sum.
         cells: stretches of blocks that are exposed together, from `cells_of`.
         dearer: factor on the capacity of links; with 1 the value bounds the cost of every set from below.
@@ -176,125 +184,141 @@ def minimum_cut(
         and the value of the cut, ∞ then.
     """
     graph = _Graph()
-    groups = np.flatnonzero(scene.reach > 0)
+    groups = np.flatnonzero(problem.reach > 0)
     links: dict[int, LinksInto] = {}
     starts = np.array([start for start, _ in cells])
-    last = {int(g): int(np.searchsorted(starts, scene.reach[g], side="left")) - 1 for g in groups}
-    node = {(g, cell): graph.add_node() for g in last for cell in range(last[g] + 1)}
-    merging = np.concatenate([[0], np.cumsum([block.merges for block in scene.blocks])])
-    steps = np.concatenate([[0], np.cumsum([block.length for block in scene.blocks])])
-    for (group, cell), here in node.items():
+    last_cell = {int(g): int(np.searchsorted(starts, problem.reach[g], side="left")) - 1 for g in groups}
+    node = {(g, cell): graph.add_node() for g in last_cell for cell in range(last_cell[g] + 1)}
+    merges_before = np.concatenate([[0], np.cumsum([block.merges for block in problem.blocks])])
+    steps_before = np.concatenate([[0], np.cumsum([block.length for block in problem.blocks])])
+    for (group, cell), exposed_node in node.items():
         start, stop = cells[cell]
-        stop = min(stop, int(scene.reach[group]))
-        era = scene.blocks[start].era
-        if scene.with_unit(era)[group]:
-            graph.add_arc(here, 1, price(ChargedSum(group, era, True, 0)) * float(steps[stop] - steps[start]))
-        if scene.seen[group] > start:
-            graph.add_arc(2, here, math.inf)
+        stop = min(stop, int(problem.reach[group]))
+        era = problem.blocks[start].era
+        if problem.with_unit(era)[group]:
+            graph.add_arc(
+                exposed_node,
+                1,
+                price(ChargedSum(group, era, True, 0)) * float(steps_before[stop] - steps_before[start]),
+            )
+        if problem.seen[group] > start:
+            graph.add_arc(2, exposed_node, math.inf)  # what is seen is exposed
         if cell:
-            graph.add_arc(here, node[group, cell - 1], math.inf)
-        times = float(merging[stop] - merging[start])
-        before = cell - 1 if stop - start == 1 and cells[cell][1] - start == 1 else cell
-        if not times or before < 0:
+            graph.add_arc(exposed_node, node[group, cell - 1], math.inf)  # with all blocks before it
+        merge_count = float(merges_before[stop] - merges_before[start])
+        cell_before = cell - 1 if stop - start == 1 and cells[cell][1] - start == 1 else cell
+        if not merge_count or cell_before < 0:
             continue
         if era not in links:
-            links[era] = LinksInto(scene, price, era)
-        for extra, others in links[era][group]:
+            links[era] = LinksInto(problem, price, era)
+        for cost_of_link, others in links[era][group]:
             link = graph.add_node()
-            graph.add_arc(here, link, extra * times * dearer)
+            graph.add_arc(exposed_node, link, cost_of_link * merge_count * dearer)
             for other in groups_of_bits(others):
-                if other in last:
-                    graph.add_arc(link, node[other, min(before, last[other])], math.inf)
+                if other in last_cell:
+                    graph.add_arc(link, node[other, min(cell_before, last_cell[other])], math.inf)
     side, value = graph.source_side()
     if math.isinf(value):
         return None, value
-    exposed = scene.seen.copy()
-    for (group, cell), here in node.items():
-        if side[here]:
-            exposed[group] = max(exposed[group], min(cells[cell][1], int(scene.reach[group])))
+    exposed = problem.seen.copy()
+    for (group, cell), exposed_node in node.items():
+        if side[exposed_node]:
+            exposed[group] = max(exposed[group], min(cells[cell][1], int(problem.reach[group])))
     return exposed, value
 
 
 class _Way(NamedTuple):
-    """From a seen group to a group of the target's: that group, and the links, each a group and a number."""
+    """A path of links from a seen group to a group of the target's.
+
+    Attributes:
+        source: the group of the target's.
+        links: from the seen group on, each as a group and the number of a link into it.
+    """
 
     source: int
     links: tuple[tuple[int, int], ...]
 
 
-def least_cost_of_any_set(scene: ExposureProblem, price: Price) -> float:
-    """A lower bound on the cost of every exposed set, by a repeated flow (see the module).
+def least_cost_of_any_set(problem: ExposureProblem, price: Price) -> float:
+    """A lower bound on the cost of every exposed set, from a flow that is repeated in every block (see the
+    module).
 
     Args:
-        scene: the target and what the coalition sees.
-        price: Rényi divergence of order 2 of one charged sum.
+        problem: the target and what the coalition sees.
+        price: Rényi divergence of order 2 of one charged sum, in nats.
 
     Returns:
-        The bound; ∞ only where every set costs ∞. Where groups change, or links do not add up, only what the
-        target contributes to releases that are seen.
+        The bound, in nats; ∞ only where every set costs ∞. Where groups change, or links do not add up, the
+        bound is only what the target's own contributions to seen releases cost.
     """
-    paid = _paid_in_any_case(scene, price)
-    if len(scene.kinds.incidence) > 1 or not scene.blocks or not scene.links_add_up:
+    paid = _paid_in_any_case(problem, price)
+    if len(problem.kinds.incidence) > 1 or not problem.blocks or not problem.links_add_up:
         return paid
-    links, left = LinksInto(scene, price, 0), dict[int, list[float]]()
+    links, capacity_left = LinksInto(problem, price, 0), dict[int, list[float]]()
     supply = {
-        group: scene.blocks[0].length * price(ChargedSum(group, 0, True, 0))
-        for group in np.flatnonzero(scene.with_unit(0) & (scene.seen == 0)).tolist()
+        group: problem.blocks[0].length * price(ChargedSum(group, 0, True, 0))
+        for group in np.flatnonzero(problem.with_unit(0) & (problem.seen == 0)).tolist()
     }
-    while (way := _shortest_way(scene, links, left, supply)) is not None:
-        amount = min(supply[way.source], *(left[group][number] for group, number in way.links))
+    while (path := _shortest_way(problem, links, capacity_left, supply)) is not None:
+        amount = min(supply[path.source], *(capacity_left[group][number] for group, number in path.links))
         if math.isinf(amount):
             return math.inf
-        paid += amount * (len(scene.blocks) - len(way.links))
-        supply[way.source] -= amount
-        for group, number in way.links:
-            left[group][number] -= amount
+        paid += amount * (len(problem.blocks) - len(path.links))
+        supply[path.source] -= amount
+        for group, number in path.links:
+            capacity_left[group][number] -= amount
     return paid
 
 
-def _paid_in_any_case(scene: ExposureProblem, price: Price) -> float:
-    """Price of the target's own contributions to releases that the coalition sees; in every set."""
+def _paid_in_any_case(problem: ExposureProblem, price: Price) -> float:
+    """What the target's own contributions to releases that the coalition sees cost, in nats: part of every
+    set.
+    """
     paid, first = 0.0, 0
-    for era, blocks in groupby(scene.blocks, key=attrgetter("era")):
+    for era, blocks in groupby(problem.blocks, key=attrgetter("era")):
         steps = np.cumsum([0, *(block.length for block in blocks)])
-        seen = steps[np.clip(scene.seen - first, 0, len(steps) - 1)]
-        for group in np.flatnonzero(scene.with_unit(era) & (seen > 0)).tolist():
+        seen = steps[np.clip(problem.seen - first, 0, len(steps) - 1)]
+        for group in np.flatnonzero(problem.with_unit(era) & (seen > 0)).tolist():
             paid += int(seen[group]) * price(ChargedSum(group, era, True, 0))
         first += len(steps) - 1
     return paid
 
 
 def _shortest_way(
-    scene: ExposureProblem, links: LinksInto, left: dict[int, list[float]], supply: dict[int, float]
+    problem: ExposureProblem, links: LinksInto, left: dict[int, list[float]], supply: dict[int, float]
 ) -> _Way | None:
-    """Find a shortest way, of fewer links than there are blocks, that can carry more to a group with supply.
+    """Find a shortest path of links, fewer than there are blocks, that can carry more to a group with
+    supply.
+
+    A breadth-first search from all groups that are seen.
 
     Args:
-        scene: the target and what the coalition sees.
+        problem: the target and what the coalition sees.
         links: the links into every group.
-        left: what each link into a group can still carry; groups met for the first time are entered.
-        supply: by group, what the target's contributions to it can still pay.
+        left: capacity, in nats, that each link into a group has left; a group is entered when it is first
+            met.
+        supply: by group, what the target's contributions to it can still pay, in nats.
 
     Returns:
-        The way; ``None`` where there is none.
+        The path; ``None`` where there is none.
     """
-    start, unmet = as_bits(scene.seen > 0), (1 << scene.kinds.group_count) - 1
+    start, unvisited = as_bits(problem.seen > 0), (1 << problem.kinds.group_count) - 1
     queue: deque[tuple[int, tuple[tuple[int, int], ...]]] = deque((g, ()) for g in groups_of_bits(start))
-    unmet &= ~start
-    while queue and unmet:
-        group, way = queue.popleft()
-        if len(way) + 1 >= len(scene.blocks):
+    unvisited &= ~start
+    while queue and unvisited:
+        group, path = queue.popleft()
+        if len(path) + 1 >= len(problem.blocks):
             continue
         if group not in left:
             left[group] = [link.cost for link in links[group]]
         for number, (link, amount) in enumerate(zip(links[group], left[group], strict=True)):
-            new = link.others & unmet
+            new = link.others & unvisited
             if not new or amount <= 0:
                 continue
-            unmet &= ~new
+            unvisited &= ~new
             for other in groups_of_bits(new):
-                longer = (*way, (group, number))
+                extended = (*path, (group, number))
                 if supply.get(other, 0.0) > 0:
-                    return _Way(other, longer)
-                queue.append((other, longer))
+                    return _Way(other, extended)
+                queue.append((other, extended))
     return None

@@ -149,15 +149,18 @@ class GroupPairs:
     def _pairs_of(self, found: UnitClass, *, fold: bool = False) -> Iterator[PairClass]:
         """Yield classes of the pairs of units ``found``: observers with equal relation, trust and exposures.
 
-        ``fold``: whether a pair also stands for those with observers that see no more than its own. Such a
-        pair is a class of its own, so that its observer is in all groups of each that it stands for.
+        Args:
+            found: the units, which are charged alike; its first one is charged for all.
+            fold: whether a pair also stands for those with observers that see no more than its own. Such a
+                pair is a class of its own, so that its observer is in all groups of each observer that it
+                stands for.
         """
         unit, unit_kind = found.unit, int(self.releases.kinds.of[found.unit])
         classes: dict[Any, PairClass] = {}
         for party, relation, count, kinds in self._observers_of(unit, unit_kind, fold=fold):
-            met = tuple(exposure.without_names for exposure in self.releases.exposures(unit, (party,)))
-            worst = party if kinds > 1 else None
-            signature = relation, self._is_trusted(relation, party), met, worst
+            charged = tuple(exposure.without_names for exposure in self.releases.exposures(unit, (party,)))
+            folded_observer = party if kinds > 1 else None
+            signature = relation, self._is_trusted(relation, party), charged, folded_observer
             first = classes.get(signature, PairClass(unit, party, relation, 0, found.least, found.sites))
             classes[signature] = replace(
                 first, pair_count=first.pair_count + found.count * count, kinds=first.kinds + kinds - 1
@@ -167,18 +170,18 @@ class GroupPairs:
     def _observers_of(
         self, unit: int, unit_kind: int, *, fold: bool
     ) -> Iterator[tuple[Party, Relation, int, int]]:
-        """List masters and devices but ``unit``, one for each position relative to it.
+        """List masters and devices except ``unit``, one for each class of observers placed alike towards it.
 
         Trust makes no difference here.
 
         Args:
             unit: number of the device.
             unit_kind: number of its kind of workers.
-            fold: whether one of them stands for positions that see no more.
+            fold: whether an observer also stands for classes that see no more than its own.
 
         Yields:
-            The observer, how it is placed towards the unit, how many observers it stands for, and in how many
-            positions these are.
+            The observer, its relation to the unit, how many observers it stands for, and in how many classes
+            these are.
         """
         rows = self.releases.kinds.groups[unit_kind]
         marked = [
@@ -196,16 +199,16 @@ class GroupPairs:
             members = np.flatnonzero(self.releases.kinds.of == kind)
             device = Party("device", 0, int(members[members != unit][0]))
             devices[place] = device, self._relation(unit_kind, device)
-        stands = {place: place for place in devices}
+        stand_ins = {place: place for place in devices}
         if fold:
-            stands = folded_observers.stand_ins(
+            stand_ins = folded_observers.stand_ins(
                 devices, of_kinds, self._wider_kinds, self.releases.kinds, lambda place: devices[place][1]
             )
-        under: defaultdict[int, list[int]] = defaultdict(list)
-        for place, worst in stands.items():
-            under[worst].append(counts[place])
-        for place, found in under.items():
-            yield *devices[place], sum(found), len(found)
+        counts_by_stand_in: defaultdict[int, list[int]] = defaultdict(list)
+        for place, worst in stand_ins.items():
+            counts_by_stand_in[worst].append(counts[place])
+        for place, class_counts in counts_by_stand_in.items():
+            yield *devices[place], sum(class_counts), len(class_counts)
 
     def _is_trusted(self, relation: Relation, party: Party) -> bool:
         """Whether ``party`` is a master that gets raw updates of the unit, since it adds the noise itself.

@@ -59,7 +59,7 @@ def per_worker(
     """
     moments = tuple(epochs)
     at_moments = [declared.after(moment) for moment in moments]
-    spent: dict[object, float] = {}  # what one moment is charged another is too, where nothing new arrives
+    spent: dict[object, float] = {}  # by draws: two moments with no new release between share one ε
 
     def epsilon_of(exposure: Exposure) -> float:
         draws = exposure.without_names[1]

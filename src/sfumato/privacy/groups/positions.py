@@ -36,14 +36,14 @@ class Position(NamedTuple):
     members: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, scene: ExposureProblem, received: ReceivedSums) -> Position:
-        """The position of the unit of ``scene`` and of the coalition that receives sums as ``received``."""
-        groups = np.flatnonzero(scene.seen).tolist()
+    def of(cls, problem: ExposureProblem, received: ReceivedSums) -> Position:
+        """The position of the unit of ``problem`` and of the coalition that receives sums as ``received``."""
+        groups = np.flatnonzero(problem.seen).tolist()
         view = received.view
         masters = [(group, (1, group) in view.single) for _, group in view.single | view.summed]
         return cls(
-            scene.unit,
-            tuple((group, int(scene.seen[group])) for group in groups),
+            problem.unit,
+            tuple((group, int(problem.seen[group])) for group in groups),
             tuple(sorted(masters)),
             tuple(sorted(received.members.items())),
         )
@@ -60,15 +60,17 @@ class Position(NamedTuple):
             _images(self.members, kinds),
         )
 
-    def problem(self, scene: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
-        """The exposure problem of the unit in this position, mapped by a symmetry from ``scene``, that of
-        another position of its orbit.
+    def problem(self, problem: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
+        """The exposure problem of the unit in this position, mapped by a symmetry from that of another
+        position.
 
-        ``images``: the image of every group under the symmetry that maps the other position to this one.
+        Args:
+            problem: of another position in the same orbit.
+            images: the image of every group under the symmetry that maps the other position to this one.
         """
-        seen, reach = np.empty_like(scene.seen), np.empty_like(scene.reach)
-        seen[list(images)], reach[list(images)] = scene.seen, scene.reach
-        return replace(scene, unit=self.unit, seen=seen, reach=reach)
+        seen, reach = np.empty_like(problem.seen), np.empty_like(problem.reach)
+        seen[list(images)], reach[list(images)] = problem.seen, problem.reach
+        return replace(problem, unit=self.unit, seen=seen, reach=reach)
 
     @property
     def received(self) -> tuple[CoalitionView, dict[int, int]]:
@@ -98,30 +100,35 @@ def first_of_orbit(
 ) -> tuple[Position, tuple[int, ...]]:
     """The first position, in sorted order, to which symmetries take ``position``; it stands for the orbit.
 
-    An orbit of more than `_MOST_IMAGES` positions is not followed: then it is ``position`` itself.
-    ``symmetries``: permutations of the ``group_count`` groups, applied any number of times.
+    Args:
+        position: where to start.
+        symmetries: permutations of groups and of kinds of workers, applied in any order, any number of
+            times.
+        group_count: number of groups.
 
     Returns:
-        That position, and the image of every group under the symmetry that leads there.
+        That position, and the image of every group under the symmetry that leads there. Where the orbit has
+        more than `_MOST_IMAGES` positions the search ends: then ``position`` itself, and every group as its
+        own image.
     """
-    unmoved = tuple(range(group_count))
-    reached: dict[Position, tuple[Position, tuple[int, ...]] | None] = {position: None}
-    left = [position]
-    while left:
-        here = left.pop()
+    identity = tuple(range(group_count))
+    came_from: dict[Position, tuple[Position, tuple[int, ...]] | None] = {position: None}
+    to_visit = [position]
+    while to_visit:
+        here = to_visit.pop()
         for groups, kinds in symmetries:
             there = here.image(groups, kinds)
-            if there not in reached:
-                reached[there] = here, groups
-                left.append(there)
-        if len(reached) > _MOST_IMAGES:
-            return position, unmoved
-    first = here = min(reached)
-    way: list[tuple[int, ...]] = []
-    while (step := reached[here]) is not None:
+            if there not in came_from:
+                came_from[there] = here, groups
+                to_visit.append(there)
+        if len(came_from) > _MOST_IMAGES:
+            return position, identity
+    first = here = min(came_from)
+    permutations: list[tuple[int, ...]] = []
+    while (step := came_from[here]) is not None:
         here, groups = step
-        way.append(groups)
-    images = unmoved
-    for groups in reversed(way):
+        permutations.append(groups)
+    images = identity
+    for groups in reversed(permutations):
         images = tuple(groups[group] for group in images)
     return first, images

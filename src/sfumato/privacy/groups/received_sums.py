@@ -50,11 +50,11 @@ class ReceivedSums:
         return self.facts.once(key, lambda: math.fsum(divergence(d, under) for d in self.releases(row, 1)))
 
     def _how_received(self, row: ChargedSum) -> tuple[object, bool, int]:
-        """List what coalitions differ in towards a sum.
+        """List the facts by which coalitions differ in what one sum reveals to them.
 
         Returns:
-            How they receive messages of its group (``single``, ``sum`` or ``None``), whether they see its
-            releases, and how many of its workers are members.
+            How the coalition receives messages of the sum's group (``single``, ``sum`` or ``None``), whether
+            it sees releases of the group, and how many of the group's workers are members.
         """
         seen = bool(self.problem.seen[row.group])
         return self.view.how(1, row.group), seen, self._members_in_group(row)
@@ -90,10 +90,11 @@ class ReceivedSums:
     def _gap(self, found: Exposed) -> float:
         """Upper bound on the ratio of the divergence of ``found`` to the cheapest set's; ∞ if none is known.
 
-        Where some prices are above the divergence (`is_priced_exactly`), only flow can be known to be the
-        cheapest. Such prices are of sums that the unit alone moves, which flow has all of. Another set has
-        some of them and, beside them, sums whose prices are exact. If these cost no less than the sums of
-        flow that it lacks, then their divergence is no less than that of the sums that it lacks.
+        The search compares prices, of which some are above the divergence (`is_priced_exactly`). Then only
+        flow can be known to be the cheapest set. Such prices are of sums that the unit alone moves, and flow
+        has all of these. Another set has some of them and, beside them, sums whose prices are exact. If
+        these cost no less than the sums of flow that the other set lacks, then their divergence is no less
+        than that of the lacking sums either.
         """
         if found.cost == 0 or np.array_equal(self.problem.seen, self.problem.reach) or self._prices_are_exact:
             return found.gap
@@ -107,12 +108,12 @@ class ReceivedSums:
         if not facts.cohort and facts.searched_under != "replace":
             return True
         eras = range(len(facts.eras))
-        alone = (
+        unit_alone = (
             ChargedSum(group, era, True, 0)
             for era in eras
             for group in np.flatnonzero(problem.with_unit(era) & (problem.reach > 0)).tolist()
         )
-        drawn = (draw for row in alone for draw in self.releases(row, 1))
+        drawn = (draw for row in unit_alone for draw in self.releases(row, 1))
         return all(is_priced_exactly(draw, facts.searched_under) for draw in drawn)
 
     def releases(self, row: ChargedSum, count: int, *, split: bool = False) -> tuple[DrawnReleases, ...]:
@@ -134,19 +135,22 @@ class ReceivedSums:
         """Compute what `releases` keeps: the draws charged for ``count`` sums like ``row``, with their
         releases.
 
-        ``split``: charge a sum that can be split by its single messages; else only where that costs less.
+        ``split``: charge a sum that can be split as its single messages; else only where that costs less.
+
+        The noise that counts is none where a master that adds it receives the messages itself, and otherwise
+        that of workers outside the coalition where workers add it.
         """
         facts, group, draw = self.facts, row.group, self.facts.draw(row.group, row.era)
         size, how, known = draw.size, self.view.how(1, group), self._members_in_group(row)
         clip, noise = facts.message_norm(group), facts.noise_variance(group)
         name = group_name(group) + (f", {row.linking} linking" if row.linking else "")
-        moving = row.linking
+        moving_others = row.linking
         if facts.raw_inside:
             if how is not None or self.problem.seen[group]:
                 noise = 0.0
             else:  # un-noised in-group models pass the unit's or a linking worker's input on to all
-                moving = size - row.own
-        others = draw.norms_moved_by_others(own=row.own, others=moving, only_with_unit=not row.linking)
+                moving_others = size - row.own
+        others = draw.norms_moved_by_others(own=row.own, others=moving_others, only_with_unit=not row.linking)
         if not facts.noised_by_devices(group):
             noise = 0.0 if how is not None else noise
         elif how == "single":
@@ -186,18 +190,22 @@ class ReceivedSums:
     def _single_messages(
         self, row: ChargedSum, count: int, name: str, clip: float, noise: float, known: int
     ) -> tuple[DrawnReleases, ...]:
-        """The charge for ``count`` rounds of ``row`` to a master that receives each message by itself.
+        """The charge for ``count`` rounds of ``row`` to a master that receives every message by itself.
 
-        It knows who was drawn. Workers of a fixed cohort are not drawn independently of each other, so that
-        each linking one that there is room for counts as drawn.
+        The master knows who was drawn. Workers of a fixed cohort are not drawn independently of each other,
+        so linking workers count as drawn in every round, as many as the cohort has room for.
 
         Args:
             row: the sum of these messages.
-            count: of rounds.
+            count: number of rounds.
             name: of the releases.
-            clip: norm of a message.
-            noise: variance of one message's noise.
+            clip: l2 norm of a message.
+            noise: variance of one message's noise, a coordinate.
             known: how many of the group's workers are in the coalition.
+
+        Returns:
+            The draw of the unit's message, if the unit is in the group, then that of the linking workers'
+            messages.
         """
         draw = self.facts.draw(row.group, row.era)
         sampling = draw.sampling(known=known, hidden=False)

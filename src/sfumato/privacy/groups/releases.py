@@ -171,10 +171,9 @@ class GroupReleases(GroupFacts):
 
     @cached_property
     def _has_room_for_links(self) -> bool:
-        """Whether all workers of several groups may be drawn for one sum, in every group; else links may not
-        add up.
+        """Whether linking workers that meet in one sum surely cost at least what they cost apart.
 
-        Where workers' own noise may be lost, those that meet may cost less than apart: nothing is claimed.
+        So it is if all workers of several groups may be drawn for a sum, and their noise cannot be lost.
         """
         if self.least_survivors and not self.noised_by_masters:
             return False
@@ -262,17 +261,18 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` and one more worker of each group of ``unit`` whose models it does not see.
+        """``coalition`` and one more worker of each group of ``unit`` whose models it does not see, or
+        ``None``.
 
         A unit of several groups starts from the mean of their models. Towards an observer that does not see
-        all of them its records are charged as drawn at every local step; towards one that does, draws of
-        batches lower ε. That ε holds towards ``coalition`` too, which sees less. ``None``: no gain, groups
-        change, or nobody to add.
+        all of them, its records are charged as drawn at every local step; else draws of batches lower ε, and
+        that ε holds towards ``coalition`` too, which sees less. ``None``: no gain, groups change, or nobody
+        to add.
         """
         if self.batches.rates is None or self.batches.step_multiplier or len(self.eras) > 1:
             return None
-        scene = self.exposure_problem(int(self.kinds.of[unit]), coalition)
-        if not scene.starts_from_hidden():
+        problem = self.exposure_problem(int(self.kinds.of[unit]), coalition)
+        if not problem.starts_from_hidden():
             return None
         inside = {party.index for party in coalition if party.kind == "device"} | {unit}
         seen, (era,) = self.seen_steps(coalition), self.eras
@@ -290,24 +290,24 @@ class GroupReleases(GroupFacts):
         return tuple(found)
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases by which a record of ``unit`` is charged towards ``coalition``, by draws of batches.
+        """The releases of flow by which a record of ``unit`` is charged; () if records are not drawn into
+        batches.
 
-        They are those of flow; empty if records are not drawn. A unit of several groups starts merging steps
-        from a mean that may hold hidden models with its own data: there its record counts as drawn. Noise at
-        local steps is charged step by step.
+        A unit of several groups starts merging steps from a mean that may hold hidden models with its own
+        data: its record counts as drawn there. Noise at local steps is charged step by step instead.
         """
         if self.batches.rates is None:
             return ()
         if self.batches.step_multiplier:
             return (noised_steps(self.batches.step_multiplier, self._local_steps(unit)),)
         received = self._received(unit, coalition)
-        scene, composed = received.problem, self.noise_law.is_composed(of_records=True)
-        hidden = scene.starts_from_hidden()
+        problem, composed = received.problem, self.noise_law.is_composed(of_records=True)
+        hidden = problem.starts_from_hidden()
         found: list[RecordReleases] = []
-        for row, count in sorted(scene.charged(scene.reach).items()):
-            unknown = 0 if row.linking else min(count, hidden[row.group, row.era])
-            hidden[row.group, row.era] -= unknown
-            for number, sure in ((count - unknown, False), (unknown, True)):
+        for row, count in sorted(problem.charged(problem.reach).items()):
+            from_hidden = 0 if row.linking else min(count, hidden[row.group, row.era])
+            hidden[row.group, row.era] -= from_hidden
+            for number, sure in ((count - from_hidden, False), (from_hidden, True)):
                 for drawn in received.releases(row, number) if number else ():
                     if not composed:
                         drawn = without_noise_in(drawn)
@@ -315,7 +315,7 @@ class GroupReleases(GroupFacts):
         return tuple(found)
 
     def _local_steps(self, unit: int) -> int:
-        """How many local steps ``unit`` does in all, in all of its groups; an interval begun counts whole."""
+        """An upper bound on the local steps of ``unit`` in the whole training, rounds without it included."""
         kind = int(self.kinds.of[unit])
         groups = max(map(len, self.kinds.groups[kind]))
         messages = -(-self.rounds // (self.merge_every if self.in_intervals else 1))

@@ -87,17 +87,15 @@ def orbits_under(
 def with_stabilisers(
     found: Sequence[Symmetry], kinds: WorkerKinds, colours: Sequence[Hashable]
 ) -> tuple[Symmetry, ...]:
-    """``found``, and symmetries that fix one group, two, and so on: together they generate the others.
+    """``found`` and, after them, symmetries that fix one group, then two, and so on.
 
-    It ends when nothing moves any more, or after four groups.
+    Together they generate more of the symmetries than ``found`` does, which only connects groups; all, if it
+    does not end early. It ends when nothing moves any more, or after four fixed groups.
 
     Args:
         found: symmetries, from `generators`, which connect all groups in the same position.
         kinds: of workers, with their groups.
         colours: the parameters of every group; symmetries keep them.
-
-    Returns:
-        The symmetries of ``found``, then those that fix one group, and so on.
     """
     chain, last, marked = [*found], found, list(colours)
     for level in range(_MOST_FIXED):
@@ -111,17 +109,18 @@ def with_stabilisers(
 
 
 def _smallest_of_orbits(count: int, mappings: Sequence[Sequence[int]]) -> IntArray:
-    """Find, for each of ``0..count - 1``, the smallest member of its orbit under the permutations
-    ``mappings``.
+    """Find, for each of ``0..count - 1``, the smallest member of its orbit under permutations, ``[count]``.
 
-    No graph library: in scipy 1.11.1 and 1.11.2 `connected_components` answers int64 indices with one label
-    for all, which merges every orbit, and raises nothing.
+    ``mappings``: the permutations, each the image of every member. No graph library is used: in scipy 1.11.1
+    and 1.11.2 `connected_components` gives one label to all for int64 indices, which merges every orbit, and
+    raises nothing.
     """
     permutations = [np.asarray(mapping, dtype=np.int64) for mapping in mappings]
     label = np.arange(count, dtype=np.int64)
     while True:
         before = label
-        for images in permutations:  # along a whole cycle, every label is at most the next: all are equal
+        # it ends when every label is at most that of its image, so all labels of a cycle are equal
+        for images in permutations:
             label = np.minimum(label, label[images])
         label = label[label]  # reaches as far in few passes as the longest cycle is
         if np.array_equal(label, before):
@@ -258,11 +257,18 @@ class _Search:
         return found
 
     def _refine_both(self, one: IntArray, two: IntArray) -> tuple[IntArray, IntArray] | None:
-        """Refine two colourings, a number a vertex, until stable; ``None`` once they differ or after too much
-        work.
+        """Refine two colourings in step until they are stable, so that vertices of one colour look alike.
 
-        Vertices of one colour are told apart by their neighbours' colours; the largest part keeps its colour,
-        so that only neighbours of the other parts have to be looked at in the next round.
+        Vertices of one colour are told apart by their neighbours' colours. The largest part of a colour
+        keeps it, so that in the next round only neighbours of the other parts have to be looked at.
+
+        Args:
+            one: colour of every vertex, ``[vertices]``.
+            two: another colouring; equal numbers mean the same colour in both.
+
+        Returns:
+            The stable colourings; ``None`` once a colour has unequally many vertices in them, or after too
+            much work.
         """
         if self.left <= 0:
             return None
@@ -301,10 +307,12 @@ class _Search:
         return self.other[edges] + np.repeat(vertices - place, degree), self.era[edges]
 
     def _parts(self, vertices: IntArray, colour: IntArray) -> _Parts:
-        """Part ``vertices``, all of which have edges, by their own ``colour`` and their neighbours'.
+        """Divide ``vertices``, all of which have edges, by their own ``colour`` and the colours of their
+        neighbours.
 
-        Multisets of colours are told apart by a sum of hashes. Where two sums are equal by chance, colours
-        are told apart less well, and a symmetry may not be found.
+        The neighbours' colours of a vertex, with multiplicity, are compared by a sum of hashes. Where two
+        sums are equal by chance, unlike vertices stay together, and a symmetry may not be found; none is
+        wrongly found.
         """
         ends, eras = self._edges_of(vertices)
         hashed = _hashed(colour[ends] * len(self.kinds.groups[0]) + eras)
@@ -324,10 +332,17 @@ class _Search:
         return _Parts(vertices[order], own, seen, count, whole, is_largest)
 
     def _extend_to_symmetry(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
-        """Search for a symmetry that takes group ``source`` to ``image`` and colours ``one`` to ``two``, by
-        backtracking.
+        """Search, by backtracking, for a symmetry that takes group ``source`` to ``image`` and colours
+        ``one`` to ``two``.
 
-        It is a list with the image of every group; ``None`` where there is none or the search gave up.
+        Args:
+            one: colour of every vertex, ``[vertices]``.
+            two: the colours that their images must have.
+            source: number of a group.
+            image: number of the group that it is taken to.
+
+        Returns:
+            The image of every group; ``None`` where there is no such symmetry or the search gave up.
         """
         one, two = one.copy(), two.copy()
         one[source] = two[image] = 2 * len(one)  # no other vertex has this colour
@@ -346,7 +361,7 @@ class _Search:
         cell = min(several, key=len)
         source = cell[0]
         images = np.flatnonzero(two[: self.groups] == one[source]).tolist()
-        images.sort(key=lambda g: (g - source - 1) % self.groups)  # one turn joins more than many swaps
+        images.sort(key=lambda g: (g - source - 1) % self.groups)  # a rotation joins more than a swap
         for image in images:
             whole = self._extend_to_symmetry(one, two, source, image)
             if whole is not None or self.left <= 0:

@@ -205,9 +205,10 @@ class WorkerKinds:
 
     @cached_property
     def bridges(self) -> Callable[[int], tuple[Bridges, ...]]:
-        """A function of a kind that gives the `Bridges` of every era with one worker of that kind left out.
+        """A function from a kind of workers to the `Bridges` of every era, with one worker of that kind left
+        out.
 
-        Its last four results are kept.
+        The worker left out is the unit, which is no link for its own data. The last four results are kept.
         """
         return lru_cache(4)(self._bridges_without)
 
@@ -251,13 +252,12 @@ def hops_between_groups(links: BoolArray) -> IntArray:
 
 
 def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
-    """For groups that never change: how many releases of m (columns) g's last model (rows) depends on.
+    """For groups that never change: how many releases of group m the last model of group g depends on.
 
-    At merging step 1 + period·k a model takes in what its neighbours knew then; the last one is k = K − 1,
-    K = ⌈steps / period⌉, so information from ρ hops away stops at period·(K − ρ) releases:
+    At merging step 1 + period·k a model takes in what its neighbours knew then; the last one is k = K − 1, K
+    = ⌈steps / period⌉, so information from ρ hops away stops at period·(K − ρ) releases:
 
-        steps                              if ρ = 0
-        period · max(0, ⌈steps/period⌉ − ρ)   otherwise.
+        steps                                 if ρ = 0 period · max(0, ⌈steps/period⌉ − ρ)   otherwise.
 
     Args:
         hops: ρ, int64 ``[groups, groups]``; `UNREACHED` gives 0.
@@ -265,7 +265,7 @@ def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
         period: steps from one merging to the next.
 
     Returns:
-        Int64 ``[groups, groups]``.
+        Int64 ``[groups, groups]``: g by row, m by column.
     """
     last = -(-steps // period)
     away = np.minimum(hops, last)
@@ -273,7 +273,7 @@ def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
 
 
 def clocks(blocks: Sequence[Block], links: Sequence[BoolArray], until: Sequence[int] | IntArray) -> IntArray:
-    """Vector clocks: how many releases of m (columns) g's model (rows) depends on after ``until[g]``.
+    """Vector clocks: how many releases of group m the model of group g depends on after step ``until[g]``.
 
     Args:
         blocks: steps of training, cut where models can cross between groups or workers change groups.
@@ -281,11 +281,11 @@ def clocks(blocks: Sequence[Block], links: Sequence[BoolArray], until: Sequence[
         until: for every group a step at the end of a block, or 0 for its initial model.
 
     Returns:
-        Int64 ``[groups, groups]``.
+        Int64 ``[groups, groups]``: g by row, m by column.
     """
     groups = len(until)
     clock = np.zeros((groups, groups), dtype=np.int64)
-    out = np.zeros_like(clock)
+    at_stop = np.zeros_like(clock)
     neighbours = [[np.flatnonzero(row) for row in era] for era in links]
     stop = np.asarray(until)
     for block in blocks:
@@ -293,5 +293,5 @@ def clocks(blocks: Sequence[Block], links: Sequence[BoolArray], until: Sequence[
             clock = np.stack([clock[near].max(axis=0) for near in neighbours[block.era]])
         last = block.first + block.length - 1
         np.fill_diagonal(clock, last)
-        out[stop == last] = clock[stop == last]
-    return out
+        at_stop[stop == last] = clock[stop == last]
+    return at_stop

@@ -97,8 +97,8 @@ class _Tilted:
     def _least_epsilon(self, delta: float) -> float:
         """The least ε >= 0, in nats, at which `delta` is at most ``delta``; 0 if every ε has that.
 
-        Sums are taken from the largest loss down, block by block, and point by point only in the block in
-        which δ comes to exceed ``delta``, or in the last one above 0.
+        Sums are taken from the largest loss down: block by block, and then point by point in the block in
+        which δ first exceeds ``delta``, or, if none does, in the last one above 0.
         """
         above = sums = _SumsFromAbove(0.0, -math.inf)
         some = slice(0)
@@ -256,7 +256,11 @@ class LossComposition:
         return self._found[number]
 
     def _composed(self, number: int) -> _Tilted:
-        """Compose all parts, tilted by the candidate θ with that ``number`` among those of `_powers`."""
+        """Compose all parts, tilted by the candidate θ with that ``number`` among those of `_powers`.
+
+        The parts' distributions are convolved by fast Fourier transforms, on a grid long enough that at most
+        e^−46 of the tilted composition lies outside; that and the rounding errors are charged.
+        """
         from scipy import fft
 
         interval = self._interval
@@ -270,7 +274,7 @@ class LossComposition:
         start = math.floor(low / interval)
         size = int(fft.next_fast_len(math.ceil(high / interval) - start + 2, real=True))
         product, shift = np.ones(size // 2 + 1, dtype=np.complex128), 0
-        errors = math.log2(size)
+        errors = math.log2(size)  # in units of rounding, of the last transform
         for part, count in parts:
             product *= _power(fft.rfft(_wrapped(part.masses, size)), count)
             shift += part.first * count

@@ -99,17 +99,17 @@ def losses_against(one: Sequence[DrawnShift], other: Sequence[DrawnShift], inter
 
 
 def _profile(moves: Sequence[DrawnShift], interval: float) -> Array:
-    """Compute the hockey-stick profile of worlds that move as ``moves`` say, at ε = 0, ``interval``, ….
+    """Compute the hockey-stick profile of two worlds that share a part, at ε = 0, ``interval``, ….
 
-    It is at most pΦ(z), and z is at most s/2 - ε/s, where A weighs as much as A' alone: nothing is left from
-    the loss on that A has against A' for noise of 9.5 stds.
+    It is at most pΦ(z), where z, the point at which A weighs as much as A' and B together, is at most s/2 -
+    ε/s. So nothing is left of it from the loss on that A has against A' for noise of 9.5 stds.
 
     Args:
         moves: the ways of being drawn, one or more, with distances in noise stds.
         interval: of the grid, in nats.
 
     Returns:
-        The profile ``[points]``, two points or more, up to the first at or above the largest loss.
+        The profile ``[points]``, two or more, up to the first at or above the largest loss.
     """
     rate = min(1.0, math.fsum(move.chance for move in moves))
     farthest = max(move.between for move in moves)
@@ -356,9 +356,9 @@ def losses_of_public_scales(square: float, sampling: Sampling, interval: float) 
     for chance, share in sampling.seen_scales:
         mu = math.sqrt(square) * share
         reached = levels[: np.searchsorted(levels, largest_loss(1.0, mu, mu)) + 1]
-        told = chance * gaussian.delta(epsilon=reached, mu=np.array(mu))
-        forward[: len(reached)] += told
-        backward[: len(reached)] += told
+        delta_when_seen = chance * gaussian.delta(epsilon=reached, mu=np.array(mu))
+        forward[: len(reached)] += delta_when_seen
+        backward[: len(reached)] += delta_when_seen
     if not sampling.hidden or sampling.shares_a_part:
         alike = losses_from_profiles(forward, forward, interval)
         return alike, alike
@@ -385,15 +385,15 @@ def _forward(levels: Array, mu: float, sampling: Sampling) -> Array:
 
 
 def _backward(levels: Array, mu: float, rate: float) -> Array:
-    """Profile of the world without the unit against the other, at ε = ``levels``, where nobody sees the draw.
+    """The profile of the world without the unit against the other, under a hidden draw: δ at each ε.
 
     Args:
-        levels: ε, at least 0.
-        mu: of one outcome.
-        rate: with which the unit is drawn.
+        levels: ε, at least 0, ``[points]``.
+        mu: sensitivity over noise std in one outcome of the noise's scale.
+        rate: probability that the unit is drawn.
     """
     log_absent = math.log1p(-rate) if rate < 1 else -math.inf
-    left = np.abs(np.expm1(np.minimum(levels + log_absent, 0.0)))
+    weight = np.abs(np.expm1(np.minimum(levels + log_absent, 0.0)))
     with np.errstate(divide="ignore"):
-        inner = np.maximum(levels + np.log(rate / left), 0.0)
-    return left * gaussian.delta(epsilon=inner, mu=np.array(mu))
+        inner = np.maximum(levels + np.log(rate / weight), 0.0)
+    return weight * gaussian.delta(epsilon=inner, mu=np.array(mu))

@@ -111,7 +111,10 @@ class RevealedDraws:
 
     @cached_property
     def _with_fewer_atoms(self) -> RevealedDraws:
-        """Nearly the same mixture: neighbouring values are one, their mean. It shows where to look for ε."""
+        """A mixture of about `_MANY_ATOMS` values, each the mean of neighbouring values of this one.
+
+        Its ε is near that of this mixture, but no bound: it shows where to look for it.
+        """
         starts = np.arange(0, len(self.squares), -(-len(self.squares) // _MANY_ATOMS))
         weights = np.add.reduceat(self.probabilities, starts)
         means = np.add.reduceat(self.probabilities * self.squares, starts) / weights

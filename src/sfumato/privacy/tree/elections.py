@@ -75,15 +75,15 @@ def elected_outcomes(
     Args:
         facts: of the tree.
         bound: a function of a unit and a coalition: its flow exposure, or its cut exposure.
-        unit: the device.
+        unit: number of the device.
         members: the coalition.
         alike: a class number for every leaf; equal ones are exchanged by a symmetry.
         most: the largest number of outcomes.
 
     Returns:
-        That exposure alone. Nothing where outcomes are more than ``most``, nobody can be elected, or
-        everybody takes part and one zone alone may elect a member: then the mixture over the number of terms
-        of office is exact already (docs/hdp.md).
+        That exposure alone. () where there are more than ``most`` outcomes, nobody can be elected, or
+        everybody takes part and only one zone may elect a member: then the mixture over the number of rounds
+        in office is exact already (docs/hdp.md).
     """
     zones = _zones_by_kind(facts, unit, members, alike)
     several = sum(len(zone.leaves) for zone in zones) > 1
@@ -132,21 +132,21 @@ def _in_words(facts: TreeFacts, unit: int, zones: Sequence[AlikeZones], count: i
         zones: those with members, and the chance that one of them is elected in a round.
         count: number of outcomes that the mixture tells apart.
     """
-    here, told = facts.leaf_of(unit), []
-    for mine in (True, False):
-        chances = [zone.chance for zone in zones for leaf in zone.leaves if (leaf == here) == mine]
+    here, sentences = facts.leaf_of(unit), []
+    for is_own_zone in (True, False):
+        chances = [zone.chance for zone in zones for leaf in zone.leaves if (leaf == here) == is_own_zone]
         if not chances:
             continue
         name = facts.party_name(Party("node", facts.depth - 1, here))
-        where = f"of {name}" if mine else "elsewhere"
+        where = f"of {name}" if is_own_zone else "elsewhere"
         any_of_them = 1.0 - math.prod(1.0 - chance for chance in chances)
         once = -math.expm1(facts.rounds * math.log1p(-any_of_them)) if any_of_them < 1 else 1.0
-        told.append(
+        sentences.append(
             f"a member is the elected supernode {where} at least once with probability {once:.4g}, in "
             f"{facts.rounds * any_of_them:.4g} rounds on average"
         )
     outcomes = "outcome" if count == 1 else f"{count} outcomes"
-    return f"mixture over the {outcomes} of a round's elections; {'; '.join(told)}"
+    return f"mixture over the {outcomes} of a round's elections; {'; '.join(sentences)}"
 
 
 class TreeBounds(Protocol):
@@ -171,21 +171,21 @@ def flow_and_cut_with_elections(
 ) -> tuple[Exposure, ...]:
     """The flow and the cut exposure of ``unit`` towards ``members``, who may be elected supernodes.
 
-    Flow charges all that the coalition's view is computed from, cut only what it sees. A round in office is
-    charged by the same bound as a round out of it: where some of a round's aggregations are hidden, the two
-    bounds differ, and what one adds in office says nothing of the other.
+    Flow charges everything that the coalition's view is computed from, cut only what it sees. A round with a
+    member in office is charged by the same bound as one without: where some of a round's aggregations are
+    hidden, the two bounds differ, and what an office adds under one says nothing of the other.
 
-    Zones elect independently of each other. Several other zones count as one: once any of them elects a
-    member, all of them are charged as if they had. Every way of charging the unit's zone and the others
-    together that comes under ``alternatives`` is sound (docs/hdp.md).
+    Zones elect independently of each other. All zones other than the unit's count as one: once any of them
+    elects a member, they are charged as if all of them had. Every way of charging the unit's zone and the
+    others together that comes under ``alternatives`` is sound (docs/hdp.md).
 
-    Who is elected in its own zone sees the draw of its participants, and that round is charged as if the draw
-    were seen, as are all others. Offices of other zones show nothing of it, so charging them in every round
-    leaves the draw of the unit's zone hidden.
+    A member elected in the unit's own zone sees who is drawn there, so all rounds are then charged as if
+    their draws were seen. Offices of other zones show nothing of that draw; where they are charged in every
+    round, the draw stays hidden.
 
     Args:
         exposures: both bounds for given aggregators.
-        unit: the device.
+        unit: number of the device.
         members: the coalition.
         alike: a class number for every leaf; equal ones are exchanged by a symmetry of the tree.
         most: the largest number of outcomes of a round's elections that are told apart; 0: none are.
@@ -227,9 +227,9 @@ def _with_possible_supernode(facts: TreeFacts, unit: int, members: Parties) -> P
     if Party("node", facts.depth - 1, leaf) not in members:
         return members
     taken = Counter(facts.class_of(p.index) for p in members if p.kind == "device")
-    loudness = np.sum(facts.class_variance, axis=0)
-    for c in sorted(facts.classes.of_leaf(leaf), key=lambda c: -float(loudness[c])):
-        found = facts.classes.members(c, taken[c] + 2).tolist()
+    total_variance = np.sum(facts.class_variance, axis=0)
+    for c in sorted(facts.classes.of_leaf(leaf), key=lambda c: -float(total_variance[c])):
+        found = facts.classes.members(c, taken[c] + 2).tolist()  # all members, the unit and one more
         other = (Party("device", 0, d) for d in found if d != unit)
         elected = next((party for party in other if party not in members), None)
         if elected is not None:
@@ -258,12 +258,16 @@ def _terms_of_office(
     others = tuple(Party("node", last, leaf) for leaf in sorted(share) if leaf != here)
     p_own = share.get(here, 0.0)
     p_others = 1.0 - math.prod(1.0 - p for leaf, p in share.items() if leaf != here)
-    met = {more: bound(unit, members + more).releases for more in {(), own, others, own + others}}
+    releases = {
+        elected: bound(unit, members + elected).releases for elected in {(), own, others, own + others}
+    }
 
-    def chance(probability: float, more: Parties, beside: tuple[Parties, ...]) -> ElectionEvent:
+    def chance(probability: float, elected: Parties, in_office: tuple[Parties, ...]) -> ElectionEvent:
         zone = facts.party_name(Party("node", last, here))
-        where = f"of {zone}" if more == own else "elsewhere"
-        pairs = tuple((met[more + b if more == own else b + more], met[b]) for b in beside)
+        where = f"of {zone}" if elected == own else "elsewhere"
+        pairs = tuple(
+            (releases[elected + b if elected == own else b + elected], releases[b]) for b in in_office
+        )
         return ElectionEvent(probability, facts.rounds, pairs, f"a member is the elected supernode {where}")
 
     if not others:

@@ -79,9 +79,12 @@ def cheapest_exposure(
 
 
 def _stated(exposure: Exposure, steps: Sequence[int], distance: float) -> Exposure:
-    """``exposure`` as the ``min-cost`` bound, which exposes the aggregations ``steps`` of a round (from 0).
+    """``exposure`` as the ``min-cost`` bound of a pair.
 
-    ``distance``: how many times the cheapest set's divergence that of this set is at most (`Exposure.gap`).
+    Args:
+        exposure: what is charged.
+        steps: the aggregations of a round whose averages it exposes, from 0; the bound names them from 1.
+        distance: upper bound on the ratio of its divergence to the cheapest set's (`Exposure.gap`).
     """
     exposed = tuple(number + 1 for number in steps)
     return replace(exposure, bound_name="min-cost", exposed=exposed, gap=distance)
@@ -167,25 +170,28 @@ class _Stretches:
         return _shortest([dict(self._least_costs(p)) for p in range(len(self.pair.steps))], self.seen)[0]
 
     def _least_costs(self, place: int) -> Iterator[tuple[int, float]]:
-        """Lower bounds on μ² of the stretches that end at ``place``, as pairs (start, bound), the latest
+        """Lower bounds on μ² of every stretch that ends at index ``place``, as pairs (start, bound), latest
         start first.
+
+        What is charged is the finest sum that the coalition receives, if it receives one; else the average
+        of any tier, of which the one with the least μ² counts.
         """
         facts, number = self.pair.facts, self.pair.steps[place]
         if place in self.seen:
             tiers = [self.pair.finest_sum(number)]
         else:
             tiers = [(tier, True) for tier in range(facts.steps[number].tier, facts.depth)]
-        ways = [
+        sums = [
             (dict(self._least_moves(place, tier)), *self._noise(number, tier, sent)) for tier, sent in tiers
         ]
         for first in self.starts(place):
-            found = []
-            for moves, there, always in ways:
-                variance = there if first == place else min(there, always)
+            squares = []
+            for moves, if_unit_sends, if_not in sums:
+                variance = if_unit_sends if first == place else min(if_unit_sends, if_not)
                 rounded = facts.rounds_after_noise and first < place
-                alone = math.inf if variance == 0 or rounded else moves[first] ** 2 / variance
-                found.append(alone if moves[first] > 0 else 0.0)
-            yield first, min(found)
+                square = math.inf if variance == 0 or rounded else moves[first] ** 2 / variance
+                squares.append(square if moves[first] > 0 else 0.0)
+            yield first, min(squares)
 
     def _noise(self, number: int, tier: int, sent: bool) -> tuple[float, float]:
         """Two variances of unknown noise in the sum of an aggregation: if the unit sends, and if it does not.
@@ -209,12 +215,15 @@ class _Stretches:
     def _least_moves(self, place: int, tier: int) -> Iterator[tuple[int, float]]:
         """Lower bounds on how far an average moves, by where the stretch that ends at ``place`` starts.
 
+        The unit moves it by its own messages of the whole stretch. Its peers move it, too, by what they sent
+        in the stretch after its first hidden aggregation.
+
         Args:
-            place: of an aggregation, among the unit's.
+            place: index of an aggregation, among the unit's.
             tier: of the average above the unit; one past the last tier: the unit's own message.
 
         Yields:
-            Pairs of a place where the stretch may start, the latest first, and the distance, l2.
+            Pairs of an index at which the stretch may start, the latest first, and the l2 distance.
         """
         facts, last, path = self.pair.facts, self.pair.facts.depth - 1, self.pair.path
         norms = [float(facts.steps[number].message_norm[self.pair.leaf]) for number in self.pair.steps]
@@ -270,6 +279,7 @@ def _cheapest_path(stretches: _Stretches) -> list[int] | None:
         found = {}
         for first in stretches.starts(place):
             is_wider = any(stretches.tier(at) < stretches.tier(place) for at in range(first, place))
+            # an average that is exposed without need may not follow a hidden one of a tier above it
             if place not in stretches.seen and is_wider:
                 break
             release = pair.release(number, steps[first:place])

@@ -191,8 +191,9 @@ class PairExposures:
         """The exposure in which the averages above the unit are exposed at some aggregations of a round.
 
         Args:
-            exposed: numbers of aggregations, the `received_steps` among them. None of a tier comes after one
-                of a tier above it that is hidden (`sfumato.privacy.tree.exposed_averages`).
+            exposed: numbers of aggregations, from 0, the `received_steps` among them. No other one may
+                follow a hidden aggregation of a tier above its own
+                (`sfumato.privacy.tree.exposed_averages`).
             bound_name: of the exposure.
         """
         releases: list[Release] = []
@@ -265,9 +266,7 @@ class PairExposures:
         return lowest, True
 
     def finest_release(self, number: int) -> Release:
-        """The release of `finest_sum`: the finest sum with the unit's message seen in aggregation
-        ``number``.
-        """
+        """The release of `finest_sum`: the finest sum with the unit's message, in aggregation ``number``."""
         facts, step = self.facts, self.facts.steps[number]
         own = float(step.message_norm[self.leaf]) * self.weight
         tier, sent = self.finest_sum(number)
@@ -341,50 +340,57 @@ class PairExposures:
         return tuple(DrawnNoise(count, variances) for variances, count in counts.items() if count > 0)
 
     def _with_hidden(self, seen: Release, number: int, hidden: Sequence[int]) -> Release:
-        """``seen``, of aggregation ``number``, with the ``hidden`` ones in its sum, behind its own noise
-        alone.
+        """``seen``, as it is charged if its sum also holds what was hidden in aggregations before it.
 
-        Noise of a hidden aggregation is in the inputs of whoever started from it, so it is no shield for what
-        they did then: with the hidden noise given, the sum moves by at most ``own + others``.
+        Only the noise of the seen aggregation protects: noise of a hidden one is in the inputs of whoever
+        started from it, so it does not hide what they did then. With the hidden noise given, the sum moves
+        by at most ``own + others``.
 
         What was hidden reaches the sum through the leaf's model even if the unit, or its whole leaf, sends
         nothing at the seen aggregation. Where that may happen, only noise that is there all the same counts.
+
+        Args:
+            seen: the release of the exposed aggregation alone.
+            number: of that aggregation in a round, from 0.
+            hidden: numbers of the hidden aggregations since the exposed one before it, one or more.
         """
         facts, step = self.facts, self.facts.steps[number]
-        to, sent = self.finest_sum(number)
-        if facts.may_drop_out and to < facts.depth:
-            least = self.unknown_variance(number, to, sent, present=False)
+        seen_tier, has_own_noise = self.finest_sum(number)
+        if facts.may_drop_out and seen_tier < facts.depth:
+            least = self.unknown_variance(number, seen_tier, has_own_noise, present=False)
             seen = replace(seen, variance=min(seen.variance, least))
-        weight = facts.unit_weight(self.path, to) * self.weight
-        fresh = bool(step.resends[self.leaf])
+        weight = facts.unit_weight(self.path, seen_tier) * self.weight
+        is_resent = bool(step.resends[self.leaf])
         own, others = seen.own_sensitivity, 0.0
-        widest = facts.depth
+        widest_tier = facts.depth
         for earlier in hidden:
-            before = facts.steps[earlier]
-            if widest < facts.depth:
-                others += self._influenced(before.message_norm, widest, to, weight)
-            if not fresh:
-                own += float(before.message_norm[self.leaf]) * weight
-            widest = min(widest, before.tier)
+            facts_before = facts.steps[earlier]
+            if widest_tier < facts.depth:
+                others += self._influenced(facts_before.message_norm, widest_tier, seen_tier, weight)
+            if not is_resent:
+                own += float(facts_before.message_norm[self.leaf]) * weight
+            widest_tier = min(widest_tier, facts_before.tier)
         # a resent sum moves by what everybody did since the first hidden aggregation
-        last = facts.steps[hidden[0]] if fresh else step
-        others += self._influenced(last.message_norm, widest, to, weight)
-        if fresh:  # nor by more than their whole messages
-            others = min(others, self._influenced(step.message_norm, widest, to, weight))
-        if facts.rounds_after_noise and (others or not fresh):
+        last = facts.steps[hidden[0]] if is_resent else step
+        others += self._influenced(last.message_norm, widest_tier, seen_tier, weight)
+        if is_resent:  # nor by more than their whole messages
+            others = min(others, self._influenced(step.message_norm, widest_tier, seen_tier, weight))
+        if facts.rounds_after_noise and (others or not is_resent):
             # nothing bounds how far a rounded message moves, given its noise; not the unit's own hidden one
             others = math.inf
         name = f"{seen.name} (with {len(hidden)} hidden before it)"
         return replace(seen, name=name, own_sensitivity=own, propagated_sensitivity=others)
 
     def _influenced(self, message_norm: FloatArray, widest: int, to: int, weight: float) -> float:
-        """Bound the replace sensitivity of others under the node of tier ``widest`` in the average of tier
-        ``to``.
+        """Bound how far other devices, started from other models, may move an average above the unit, l2.
 
-        ``message_norm``: bound of a message, ``[leaves]``; ``weight``: of the unit's own message in the
-        average.
+        Args:
+            message_norm: bound of a message, ``[leaves]``.
+            widest: tier of the node above the unit whose devices all started from moved models.
+            to: tier of the node that forms the average.
+            weight: of the unit's own message in the average; it is not counted here.
         """
         facts, top = self.facts, max(widest, to)
         under = facts.paths[:, top] == self.path[top]
-        mass = facts.weight_below(self.path, top, to) * float(self.tree.most_weight[under].max())
-        return 2.0 * float(message_norm[under].max()) * max(0.0, mass - weight)
+        weight_of_all = facts.weight_below(self.path, top, to) * float(self.tree.most_weight[under].max())
+        return 2.0 * float(message_norm[under].max()) * max(0.0, weight_of_all - weight)

@@ -233,10 +233,10 @@ class TreeFacts(TreeShape):
         return self.hops[tier] if self.hops else "plain"
 
     def receiving_sums(self, nodes: Iterable[Party], coalition: Iterable[Party]) -> set[Party]:
-        """Those of ``nodes``, members of ``coalition``, that receive sums of messages only."""
+        """Those of ``nodes``, members of ``coalition``, that receive only sums of messages."""
         summed = [node for node in nodes if self.hop(node.tier) != "plain"]
         if not summed or not self.unmask_thresholds:
-            return set(summed)  # whoever colludes
+            return set(summed)  # nothing can be unmasked, whoever colludes
         below = Counter(
             (self.depth - 1, self.leaf_of(p.index))
             if p.kind == "device"
@@ -271,7 +271,7 @@ class TreeNoise:
         return tuple(self._variance_sent(number) for number in range(len(self.facts.steps)))
 
     def _variance_sent(self, number: int) -> tuple[FloatArray, ...]:
-        """For each tier, the least variance in the average that each node sends in aggregation ``number``."""
+        """The least variance in each node's average in aggregation ``number``, ``[nodes]`` for each tier."""
         facts, step = self.facts, self.facts.steps[number]
         devices = (
             facts.classes.least_noise(step.device_std, facts.min_contributors) / facts.largest_denominators**2
@@ -294,23 +294,23 @@ class TreeNoise:
     ) -> float:
         """The noise variance that no member knows in the average of the node of ``tier`` above ``unit``.
 
-        All noise in what a member off the path sends is known, as is what member devices add.
+        All noise in what a member off the path to the unit sends is known, as is what member devices add.
 
         Args:
             unit: the device.
-            coalition: who pools knowledge.
-            number: of the aggregation.
+            coalition: the members, who pool what they know.
+            number: of the aggregation in a round, from 0.
             tier: whose average.
             sent: with the node's own noise, or as it is received.
             present: whether the unit sends at this aggregation. If not, its own noise is missing, and all
                 noise of its leaf where leaves may send nothing.
         """
-        facts, step, out = self.facts, self.facts.steps[number], self.sent[number]
+        facts, step, least_sent = self.facts, self.facts.steps[number], self.sent[number]
         path = facts.paths[facts.leaf_of(unit)]
-        silent = not present and not facts.all_nodes_always_send
-        alone = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
-        if facts.rounds_after_noise and alone > 0:
-            return alone * facts.unit_weight(path, tier) ** 2
+        leaf_may_be_silent = not present and not facts.all_nodes_always_send
+        own_variance = float(facts.class_variance[number][facts.class_of(unit)]) if present else 0.0
+        if facts.rounds_after_noise and own_variance > 0:
+            return own_variance * facts.unit_weight(path, tier) ** 2
         senders = facts.known_senders(coalition, step)
         known = {(t, i) for t, i in senders if t > tier and path[t] != i}
         members = Counter(facts.class_of(p.index) for p in coalition if p.kind == "device")
@@ -326,7 +326,7 @@ class TreeNoise:
                 for parent in {int(facts.parents[t + 1][child]) for child in changed}:
                     first, last = facts.first_child[t][parent : parent + 2].tolist()
                     always = float(facts.all_nodes_always_send)  # else others may have nothing
-                    values = out[t + 1][first:last] * always
+                    values = least_sent[t + 1][first:last] * always
                     for child, value in changed.items():
                         if first <= child < last and (facts.all_nodes_always_send or child == path[t + 1]):
                             values[child - first] = value
@@ -338,7 +338,7 @@ class TreeNoise:
                 for i, value in received.items()
             }
             changed |= {i: 0.0 for level, i in known if level == t}
-            if silent and t == facts.depth - 1:
+            if leaf_may_be_silent and t == facts.depth - 1:
                 changed[int(path[-1])] = 0.0
         return changed[int(path[tier])]
 
@@ -378,22 +378,23 @@ class TreeNoise:
     ) -> float:
         """A lower bound on the variance of devices' noise in the average of ``leaf`` that no member knows.
 
-        So many ``members`` of each class fill the cohort first, then the quietest others. A unit under this
-        leaf is of class ``unit``; if ``present`` it adds its own noise. Where denominators depend on who is
-        drawn, another leaf divides its devices' noise by the largest. The unit's own leaf divides its message
-        by the same, so there the smallest is the worst. ``number``: of the aggregation.
+        The fewest devices of a sum are taken to be all members (``members``: their number by class), then the
+        others with least noise. ``unit``: the unit's class if it is under this leaf, else ``None``; if
+        ``present`` it adds its noise. Where denominators depend on who is drawn, another leaf divides noise
+        by the largest; the unit's divides its message by the same, so the smallest is the worst. ``number``:
+        of the aggregation.
         """
         classes, variance = self.facts.classes, self.facts.class_variance[number]
         alike = classes.of_leaf(leaf)
-        left, total = int(self.facts.min_contributors[leaf]), 0.0
-        sends = unit is not None and present
-        if unit is not None and sends:
-            left, total = left - 1, float(variance[unit])
-        left -= sum(members[c] for c in alike)
+        places, total = int(self.facts.min_contributors[leaf]), 0.0
+        unit_sends = unit is not None and present
+        if unit is not None and unit_sends:
+            places, total = places - 1, float(variance[unit])
+        places -= sum(members[c] for c in alike)
         for c in sorted(alike, key=lambda c: float(variance[c])):
-            if left <= 0:
+            if places <= 0:
                 break
-            taken = min(left, int(classes.count[c]) - members[c] - (c == unit))
-            left, total = left - taken, total + taken * float(variance[c])
-        denominators = 1.0 / self.facts.leaf_weight if sends else self.facts.largest_denominators
+            taken = min(places, int(classes.count[c]) - members[c] - (c == unit))
+            places, total = places - taken, total + taken * float(variance[c])
+        denominators = 1.0 / self.facts.leaf_weight if unit_sends else self.facts.largest_denominators
         return total / float(denominators[leaf]) ** 2

@@ -48,18 +48,18 @@ class Chains:
         """Sort observers into chains by the noise that each of them knows.
 
         Args:
-            known: variances of noise, one row for each observer, ``[count, figures]``; the one before in a
-                chain knows at least as much in every figure.
+            known: variances of noise, one row for each observer, ``[observers, figures]``. In a chain, each
+                observer knows at least as much in every figure as the next one.
         """
         order = np.lexsort(-known.T[::-1]) if known.shape[1] else np.arange(len(known))
         if (np.diff(known[order], axis=0) <= 0).all():
             return cls(order, np.zeros(len(order), dtype=np.int64))
         ends: list[FloatArray] = []
         chain = np.empty(len(order), dtype=np.int64)
-        for place, thing in enumerate(order):
-            above = (number for number, end in enumerate(ends) if (known[thing] <= end).all())
-            chain[place] = found = next(above, len(ends))
-            ends[found : found + 1] = [known[thing]]
+        for place, observer in enumerate(order):
+            fitting = (number for number, end in enumerate(ends) if (known[observer] <= end).all())
+            chain[place] = found = next(fitting, len(ends))
+            ends[found : found + 1] = [known[observer]]
         by_chain = np.argsort(chain, kind="stable")
         return cls(order[by_chain], chain[by_chain])
 
@@ -87,8 +87,7 @@ class WorstObservers(TreePairs):
         return TreeNoise(self.facts)
 
     def _peers(self, unit: int, units: int) -> Iterator[PairClass]:
-        """Yield one pair for each chain of peers of ``unit``, the peer that knows most noise for all of a
-        chain.
+        """Yield one pair for each chain of peers of ``unit``: the peer that knows most noise, for all.
 
         ``units``: how many units ``unit`` stands for; they multiply the ``pair_count``.
         """
@@ -104,11 +103,11 @@ class WorstObservers(TreePairs):
             yield _standing_for(pairs[0], pairs[-1], sum(p.pair_count for p in pairs), len(pairs))
 
     def _left_without(self, unit: int, number: int) -> list[float]:
-        """Variances of the devices' noise in the average of the unit's leaf that a peer does not know, for
-        each aggregation.
+        """For each aggregation, the variances of devices' noise in the unit's leaf's average that a peer
+        does not know.
 
-        There are two for each aggregation of a round: if the unit sends, and if it does not. ``number``: of
-        the peer's class of devices.
+        ``number``: of the peer's class of devices. Two entries for each aggregation of a round: the variance
+        if the unit sends, and if it does not.
         """
         facts, leaf, mine = self.facts, self.facts.leaf_of(unit), self.facts.class_of(unit)
         members = Counter([number])
@@ -265,7 +264,7 @@ class FoldedPairs:
         Args:
             unit: only pairs of this device; ``None``: of all.
             apart: whether sites whose records are drawn unequally often are classes of their own.
-            every_unit: whether no unit may stand for one that observers meet otherwise.
+            every_unit: whether no unit may stand for one towards which observers are placed otherwise.
 
         Raises:
             RuntimeError: an internal error: the classes do not add up to all pairs.
@@ -274,7 +273,7 @@ class FoldedPairs:
         if sum(1 for _ in some) <= MOST_CLASSES or self._counts_noise_by_chance:
             return self.pairs.of(unit, apart=apart)
         facts = self.pairs.facts
-        # a set of releases is looked for by its cost, which does not follow the noise that an observer knows
+        # where a cheapest set is searched for, less known noise need not mean a smaller ε: do not fold
         searched = facts.draw_kind != "all" and sum(step.tier > 0 for step in facts.steps) > 1
         found = list((self.pairs if searched else WorstObservers(facts)).listed(unit, apart=apart))
         if len(found) > MOST_CLASSES and unit is None and not every_unit and facts.sites is None:

@@ -90,8 +90,11 @@ class RoundKinds:
         return self._once(self._of_records, self.releases.record_releases, unit, coalition)
 
     def noise_by_owner(self, unit: int, coalition: Sequence[Party]) -> Owned:
-        """The noise variance of each release that one round charges for ``unit`` towards ``coalition``, by
-        owner.
+        """The noise variance of each release that one round charges for a pair, by who adds it.
+
+        Args:
+            unit: number of the device.
+            coalition: who observes it.
 
         Returns:
             By name of the bound and by release: variance, a coordinate, by kind of owner (such as
@@ -155,9 +158,7 @@ class RoundKinds:
 
     @cached_property
     def _tables(self) -> dict[str, FloatArray]:
-        """μ² of kinds of pairs, ``[kinds, 2, 2]``, by kind of party, ``node`` or ``device``; NaN: not
-        computed.
-        """
+        """μ² of kinds of pairs, ``[kinds, 2, 2]``, by kind of party (node, device); NaN: not computed."""
         kinds = int(self.alike.max()) + 1
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 
@@ -320,7 +321,7 @@ class MovingPairs:
             yield kinds.kind_numbers(np.array([unit]), parties)[0]
 
     def _grouped_by_kind(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """Part ``places`` into groups of parties that are of one kind of pair with ``unit`` in every round.
+        """Divide ``places`` into groups of parties that form one kind of pair with ``unit`` in every round.
 
         ``places``: a number for each of ``parties``, which the groups are made of.
         """
@@ -331,15 +332,16 @@ class MovingPairs:
         return [np.array(group) for group in found.values()]
 
     def _by_largest(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """Part ``places`` into groups that one row stands for; the first of a group has its largest μ².
+        """Divide ``places`` into groups that one row stands for; the first of a group has the largest μ² in
+        it.
 
-        One group for all parties with a finite figure. The smaller of two bounds is reported, and which it is
-        may depend on the relation of neighbours: where no party is the largest under both, groups are by
-        kind. Edges without a bound may be trusted or not, so each stands for itself; other parties are all
-        alike then.
+        All parties with a finite μ² are one group. The reported ε is the smaller of two bounds, and which is
+        smaller may depend on the neighbouring relation: where no party has the largest μ² under both
+        relations, groups are by kind of pair. Of parties with infinite μ², edges may be trusted or not, so
+        each is its own group; devices are one group.
 
         Args:
-            unit: the device.
+            unit: number of the device.
             parties: all edges, or all devices.
             places: a number for each party, which the groups are made of; none: there is no group.
         """
@@ -350,14 +352,18 @@ class MovingPairs:
             totals += int(length) * kinds.mu_squared(unit, parties)
         figures = totals.min(axis=1)  # of each party, under either relation
         bounded = np.isfinite(figures).all(axis=1)
-        bare = places[~bounded]
-        alone = [bare[i : i + 1] for i in range(len(bare))] if parties[0].kind == "node" else [bare]
+        unbounded = places[~bounded]
+        unbounded_groups = (
+            [unbounded[i : i + 1] for i in range(len(unbounded))]
+            if parties[0].kind == "node"
+            else [unbounded]
+        )
         if not bounded.any():
-            return alone
-        found, left = places[bounded], figures[bounded]
-        largest = np.flatnonzero((left >= left.max(axis=0)).all(axis=1))
+            return unbounded_groups
+        bounded_places, bounded_figures = places[bounded], figures[bounded]
+        largest = np.flatnonzero((bounded_figures >= bounded_figures.max(axis=0)).all(axis=1))
         if not len(largest):
             return self._grouped_by_kind(unit, parties, places)
         first = int(largest[0])
-        group = np.concatenate([found[first : first + 1], np.delete(found, first)])
-        return [group, *(one for one in alone if len(one))]
+        group = np.concatenate([bounded_places[first : first + 1], np.delete(bounded_places, first)])
+        return [group, *(one for one in unbounded_groups if len(one))]

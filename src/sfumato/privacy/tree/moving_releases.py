@@ -96,8 +96,7 @@ class MovingReleases(TreeReleases):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
-        it.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, by who adds it.
 
         By name of the bound, release and kind of owner. If equal releases of several eras have noise of
         different owners, the last era counts.

@@ -90,8 +90,9 @@ class TreePairs:
         return tuple(orbits)
 
     def _node_facts(self, tier: int, index: int) -> tuple[tuple[float, float], ...]:
-        """At every aggregation of a round, the noise stds of node ``index`` of ``tier`` and of its channel
-        (0: none).
+        """The noise stds of a node and of its channel at every aggregation of a round; 0 for none.
+
+        ``tier`` and ``index``: of the node.
         """
         return tuple(
             (
@@ -116,8 +117,7 @@ class TreePairs:
         return covering(self.listed(unit, apart=apart), self.pair_count(unit))
 
     def listed(self, unit: int | None = None, *, apart: bool = False) -> Iterator[PairClass]:
-        """Yield one pair of every class of equivalent ordered pairs, as `of` does, but without its check of
-        the counts.
+        """Yield one pair of every class of equivalent ordered pairs; as `of`, but counts are not checked.
 
         Args:
             unit: only pairs of this device; ``None``: of all.

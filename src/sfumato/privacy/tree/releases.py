@@ -222,11 +222,14 @@ class TreeReleases(TreeFacts):
     def noise_by_owner(
         self, unit: int, coalition: Sequence[Party]
     ) -> dict[str, dict[Release, dict[str, float]]]:
-        """The noise variance of each release charged for ``unit`` towards ``coalition``, split by who adds
-        it.
+        """The noise variance of each release charged for ``unit`` towards ``coalition``, by who adds it.
 
-        By name of the bound, release and kind of owner: ``devices``, ``channel`` and ``aggregators``.
-        Variances add up over them, so each is what the same releases have where nobody else adds noise.
+        Variances add up over owners. So those of devices and of the channel are what the same releases have
+        where nobody else adds noise, and aggregators have the rest.
+
+        Returns:
+            By name of the bound and by release: variance, a coordinate, by kind of owner: ``devices``,
+            ``channel`` and ``aggregators``.
         """
         of_kind = {
             what: {
@@ -241,14 +244,16 @@ class TreeReleases(TreeFacts):
             if exposure.exposed:
                 for what, facts in self._with_one_owner.items():
                     of_kind[what][name] = facts.exposure_like(exposure, unit, coalition).releases
-            alone = zip(_with_alternatives(exposure), *(of_kind[what][name] for what in of_kind), strict=True)
+            of_owners = zip(
+                _with_alternatives(exposure), *(of_kind[what][name] for what in of_kind), strict=True
+            )
             found[name] = {}
-            for release, devices, channel in alone:
-                left = max(0.0, release.variance - devices.variance)
-                air = min(left, channel.variance)
-                owned = {"devices": min(release.variance, devices.variance), "channel": air}
-                nodes = left - air
-                owned["aggregators"] = nodes if nodes > 1e-12 * release.variance else 0.0
+            for release, devices, channel in of_owners:
+                of_others = max(0.0, release.variance - devices.variance)
+                of_channel = min(of_others, channel.variance)
+                owned = {"devices": min(release.variance, devices.variance), "channel": of_channel}
+                of_aggregators = of_others - of_channel
+                owned["aggregators"] = of_aggregators if of_aggregators > 1e-12 * release.variance else 0.0
                 found[name][release] = owned
         return found
 
@@ -299,9 +304,9 @@ class TreeReleases(TreeFacts):
         Args:
             unit: only pairs of this device; ``None``: of all.
             apart: whether sites whose records are drawn unequally often are classes of their own.
-            every_unit: whether no unit stands for one that observers meet otherwise. If not, and where rows
-                may fold, a pair may stand for others that it dominates: their ε is at most its own at every
-                δ.
+            every_unit: whether no unit stands for one towards which observers are placed otherwise. If not,
+                and where rows may fold, a pair may stand for others that it dominates: their ε is at most
+                its own at every δ.
         """
         if self.searched_under is None or self.elections or not self.rows_may_fold:
             return self._pairs.of(unit, apart=apart)

@@ -15,11 +15,11 @@ from sfumato.privacy.tree.shape import BoolArray
 def view_of_coalition(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> CoalitionView:
     """What ``coalition`` receives, and what its members send, at the aggregation ``step``.
 
-    Everything goes through the aggregating node, whose average everybody below receives; that of the cloud
-    goes to all, the public included. Nodes over leaves that take no part aggregate nothing. A leaf may send
-    its own average to its devices besides. Where messages arrive summed up (secure aggregation, the air), a
-    node meets the sum of its children before its own noise, and no single message, unless the coalition can
-    take masks off.
+    All messages go to the aggregating node, whose average everybody below it receives; that of the cloud
+    goes to all, the public included. Nodes over leaves that take no part aggregate nothing. A leaf may also
+    send its own average to its devices. Where messages arrive summed up (secure aggregation, over the air),
+    a node receives the sum of its children before its own noise, and no single message, unless the coalition
+    can unmask it.
     """
     tier, active = step.tier, _aggregating(facts, step)
     nodes = [

@@ -75,10 +75,7 @@ def diagnose(
 def _bound_columns(
     state: AdaptiveState, found: _Dispersion, played: TreePlan, gap: Gap, rounds: int
 ) -> dict[str, float]:
-    """Compute the columns of a round about bounds, by name: ``b1``, ``b2``, ``phi`` and the terms of the gap.
-
-    The terms are ``gap_start``, ``gap_drift`` and ``gap_noise``. NaN where local epochs are counted, which
-    have no known number of steps.
+    """Compute the columns of a round about the convergence bounds.
 
     Args:
         state: of the protocol before the round.
@@ -86,6 +83,11 @@ def _bound_columns(
         played: the plan of this round.
         gap: constants of the optimality gap.
         rounds: of the whole training.
+
+    Returns:
+        By column: the dispersion bounds ``b1``, ``b2`` and ``phi``, and the terms ``gap_start``,
+        ``gap_drift`` and ``gap_noise`` of the optimality gap. NaN where local epochs are counted, which have
+        no known number of steps.
     """
     settings = state.settings
     if played.spec.training.local_epochs is not None:
@@ -93,7 +95,7 @@ def _bound_columns(
     assert played.spec.control is not None  # the registry chooses this protocol by it
     length = settings.rate * played.aggregations[-1].local_steps
     constants = _constants(state, found, gap, length, played.spec.control)
-    setting = BoundInputs(
+    inputs = BoundInputs(
         constants,
         # gamma, as if every round had this one's
         first_step=settings.rate * math.sqrt(state.round + 1),
@@ -103,22 +105,21 @@ def _bound_columns(
         untrusted=settings.untrusted,
         gap=gap,
     )
-    bounds, three = setting.printed_dispersions(), setting.corrected_terms(1.0)
+    bounds, terms = inputs.printed_dispersions(), inputs.corrected_terms(1.0)
     return {
         "b1": bounds.b1,
         "b2": bounds.b2,
         "phi": bounds.phi,
-        "gap_start": three.start,
-        "gap_drift": three.drift,
-        "gap_noise": three.noise,
+        "gap_start": terms.start,
+        "gap_drift": terms.drift,
+        "gap_noise": terms.noise,
     }
 
 
 def _dispersion(
     state: AdaptiveState, observed: RoundObservations, played: TreePlan, parameters: int
 ) -> _Dispersion:
-    """Compute squared deviations of messages and of edge averages in a round, with the noise expected in
-    them.
+    """Squared deviations of messages and of edge averages in a round, and the noise expected in them.
 
     Args:
         state: of the protocol before the round.
@@ -130,26 +131,29 @@ def _dispersion(
         Those of messages by edge, with which edges' may be published; those of edge averages, empty where
         they would tell of raw vectors.
     """
-    steps, unit, m = played.releases.steps[-1], played.message_scale(state.round), parameters
+    steps, unit, coordinates = played.releases.steps[-1], played.message_scale(state.round), parameters
     counts = observed.counts.astype(np.float64)
     assert observed.edges is not None
-    own, noise = observed.squares.copy(), (steps.device_std * unit) ** 2
+    squares, noise = observed.squares.copy(), (steps.device_std * unit) ** 2
     if observed.sums is not None:  # not everybody dropped out
-        own -= observed.sums.double().square().sum(dim=1).cpu().numpy() / np.maximum(counts, 1)
+        squares -= observed.sums.double().square().sum(dim=1).cpu().numpy() / np.maximum(counts, 1)
     # raw messages stay at their trusted edge, nobody has single ones of a masked sum: they are in no figure
     public = ((noise > 0) | _is_without_noise(played)) & (counts > 0) & (played.hops[-1] == "plain")
     within = [
-        NoisySquaredNorm(float(s), float((n - 1) * m * v), float(2 * (n - 1) * m * v**2))
-        for s, n, v in zip(own, counts, noise, strict=True)
+        NoisySquaredNorm(float(s), float((n - 1) * coordinates * v), float(2 * (n - 1) * coordinates * v**2))
+        for s, n, v in zip(squares, counts, noise, strict=True)
     ]
-    in_edges = noise / np.maximum(counts, 1) + (steps.node_std[-1] * unit) ** 2
+    edge_noise = noise / np.maximum(counts, 1) + (steps.node_std[-1] * unit) ** 2
     away = (observed.edges - observed.edges.mean(dim=0)).double().square().sum(dim=1).cpu().numpy()
     edges = len(counts)
-    expected = in_edges * (1 - 2 / edges) + in_edges.mean() / edges
-    between = [NoisySquaredNorm().plus(float(s), float(v), m) for s, v in zip(away, expected, strict=True)]
-    whole = played.spec.faults is None and bool((counts == played.participants.count).all())
-    told_apart = played.hops[0] == "plain" and whole  # what is in each average is what it is divided by
-    if not told_apart or not ((in_edges > 0) | public).all():
+    expected = edge_noise * (1 - 2 / edges) + edge_noise.mean() / edges
+    between = [
+        NoisySquaredNorm().plus(float(s), float(v), coordinates) for s, v in zip(away, expected, strict=True)
+    ]
+    everybody_sent = played.spec.faults is None and bool((counts == played.participants.count).all())
+    # else the cloud does not learn each average, or an average is divided by more than what is in it
+    has_each_average = played.hops[0] == "plain" and everybody_sent
+    if not has_each_average or not ((edge_noise > 0) | public).all():
         between = []
     return _Dispersion(within, between, counts, public)
 
@@ -161,10 +165,15 @@ def _constants(
 
     Args:
         state: has the current smoothness estimate.
-        found: squared deviations in the round; where they do not stand out from the noise a constant is 2 G.
+        found: squared deviations in the round.
         gap: has the clip norm, by which gradients are bounded.
         length: step size times local steps.
-        control: the spec's section; its ``bounds.gradient`` is G if it is smaller than the clip norm.
+        control: the spec's section; its ``bounds.gradient`` is the bound G on gradients if it is smaller than
+            the clip norm.
+
+    Returns:
+        The constants. A distance between gradients that does not stand out from the noise is 2 G, its largest
+        possible value.
     """
     devices = [
         NoisySquaredNorm(e.total / (n - 1), e.noise / (n - 1), e.variance / (n - 1) ** 2)
@@ -173,13 +182,13 @@ def _constants(
     ]
     within, between = largest_distance(devices), largest_distance(found.between)
     known = control.bounds.gradient
-    longest = gap.clip if known is None else min(gap.clip, known)
+    gradient_bound = gap.clip if known is None else min(gap.clip, known)
     return Constants(
         smoothness=state.smoothness,
-        gradient_noise=longest,
-        between=2 * longest if between is None else between / length,
-        within=2 * longest if within is None else within / length,
-        gradient=longest,
+        gradient_noise=gradient_bound,
+        between=2 * gradient_bound if between is None else between / length,
+        within=2 * gradient_bound if within is None else within / length,
+        gradient=gradient_bound,
     )
 
 

@@ -115,17 +115,17 @@ class AdaptiveProtocol:
         least, most = self._choice.local + 1, min(self._control.max_steps, self._choice.total)
         rng = generator(self._plan.spec.seed, Stream.SCHEDULE, 0)
         steps = int(rng.integers(least, most + 1))
-        beta = self._control.bounds.smoothness or self._control.smoothness
+        smoothness = self._control.bounds.smoothness or self._control.smoothness
         s_t, s_u = (int(several[-1]) for several in candidates(self._plan, self._control))
-        settings = RoundSettings(steps, s_t, s_u, step_size(self._plan, 0, steps, beta), 1.0)
+        settings = RoundSettings(steps, s_t, s_u, step_size(self._plan, 0, steps, smoothness), 1.0)
         inner = self._stated.initial(model)
-        fresh = self._budget.fresh()
-        settings, ended = self._choice.with_noise(settings, 0, 0, fresh)
+        privacy_filter = self._budget.fresh()
+        settings, ended = self._choice.with_noise(settings, 0, 0, privacy_filter)
         if ended:
             hint = f"; {FIRST_ROUND_HINT}" if ended.startswith(SPENT) else ""
             raise SpecError("control", None, f"leaves no first round: {ended}{hint}")
         seen = SeenModels.start(inner.model)
-        return AdaptiveState(inner, 0, settings, beta, ended, fresh.spent, seen, ())
+        return AdaptiveState(inner, 0, settings, smoothness, ended, privacy_filter.spent, seen, ())
 
     def rounds_expected(self, state: AdaptiveState) -> int:
         """An estimate of the number of rounds of the whole training.
@@ -149,33 +149,33 @@ class AdaptiveProtocol:
         number, settings = state.round, state.settings
         played = round_plan(self._plan, settings, number)
         leaf_of = played.tree.leaves_of(np.arange(played.tree.device_count))
-        observed = RoundObservations(
+        observations = RoundObservations(
             self._choice.local, played.tree.depth, leaf_of, np.zeros(played.tree.leaf_count)
         )
-        listener = observed if self._listener is None else ListenerGroup((observed, self._listener))
+        listener = observations if self._listener is None else ListenerGroup((observations, self._listener))
         inner, stats = self._tree_protocol(played, listener).run_round(state.inner)
         drawn = draw_participants(played, number)  # charged even where they dropped out
         charge = self._budget.charge(played, drawn) + cost_of_estimates(self._control)
-        account = replace(self._budget.fresh(), spent=state.spent).after(charge, drawn)
+        privacy_filter = replace(self._budget.fresh(), spent=state.spent).after(charge, drawn)
         done = state.steps + settings.steps
         length = settings.rate * settings.steps
         seen = state.seen.after(inner.model, length=length, noise_std=stats.noise_std)
         after = replace(state, seen=seen)
-        beta = self._smoothness.estimate(after, inner.model, stats.participants)
-        following, ended = self._choice.next(number + 1, done, settings, beta, account)
-        extra = diagnose(state, observed, played, self._gap, self._plan.spec.training.rounds)
-        extra |= self._settings_columns(state)
+        smoothness = self._smoothness.estimate(after, inner.model, stats.participants)
+        following, ended = self._choice.next(number + 1, done, settings, smoothness, privacy_filter)
+        columns = diagnose(state, observations, played, self._gap, self._plan.spec.training.rounds)
+        columns |= self._settings_columns(state)
         after = replace(
             after,
             inner=inner,
             steps=done,
             settings=following,
-            smoothness=beta,
+            smoothness=smoothness,
             ended=ended,
-            spent=account.spent,
+            spent=privacy_filter.spent,
             history=(*state.history, settings),
         )
-        return after, replace(stats, extra={**stats.extra, **extra})
+        return after, replace(stats, extra={**stats.extra, **columns})
 
     def _settings_columns(self, state: AdaptiveState) -> dict[str, float]:
         """The settings that were chosen for round ``state.round``, by name of their columns in the metrics.

@@ -37,9 +37,9 @@ _Choice = tuple[int, int | tuple[int, ...], int | tuple[int, ...]]
 def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -> float:
     """The step size of round ``number`` (from 0), by the rule ``control.step_size`` of the spec.
 
-    ``stable``: that of the spec, but at most 1/beta, where a step on a beta-smooth loss never raises it.
-    ``theorem``: eta_k = gamma_k / sqrt(k + 1), gamma_k = min(1/tau_(k-1), 1/K_g) / beta (H2FDP, section 5.1).
-    ``scheduled``: that of the spec.
+    ``scheduled``: that of the spec. ``stable``: that of the spec, but at most 1/beta, with which a
+    gradient step on a beta-smooth loss never raises it. ``theorem``: eta_k = gamma_k / sqrt(k + 1), gamma_k =
+    min(1/tau_(k-1), 1/K_g) / beta (H2FDP, section 5.1).
 
     Args:
         plan: of the run; its spec has a section ``control``.
@@ -51,10 +51,8 @@ def step_size(plan: TreePlan, number: int, last_steps: int, smoothness: float) -
     assert control is not None  # the registry chooses this class by it
     if control.step_size == "theorem":
         return min(1 / last_steps, 1 / training.rounds) / smoothness / math.sqrt(number + 1)
-    if isinstance(
-        training.learning_rate, CosineRate
-    ):  # a controlled run may have more rounds than its cosine
-        number = min(number, training.rounds - 1)
+    if isinstance(training.learning_rate, CosineRate):
+        number = min(number, training.rounds - 1)  # a controlled run may have more rounds than its cosine
     rate = learning_rate(training, number)
     return rate if control.step_size == "scheduled" else min(rate, 1 / smoothness)
 
@@ -139,11 +137,11 @@ class SettingsChoice:
         return self.with_noise(settings, number, done, account)
 
     def _for_each_kind(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
-        """Minimise the objective of problem P over intervals and two numbers: one for trusted, one for
-        untrusted edges.
+        """Solve problem P with one number of participants for all trusted edges and one for all untrusted
+        edges.
 
         Args:
-            number: of the round.
+            number: of the round, from 0.
             left: local steps to go.
             steps: intervals (local steps a round) to choose from, ascending.
             weights: of energy, delay and optimality gap in the objective.
@@ -164,11 +162,10 @@ class SettingsChoice:
         return choice.steps, choice.trusted, choice.untrusted
 
     def _for_each_edge(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
-        """Minimise the objective of problem P in full: the interval, and a number of participants for every
-        edge.
+        """Solve problem P in full, with a number of participants for every edge.
 
         Args:
-            number: of the round.
+            number: of the round, from 0.
             left: local steps to go.
             steps: intervals (local steps a round) to choose from, ascending.
             weights: of energy, delay and optimality gap in the objective.
@@ -218,20 +215,22 @@ class SettingsChoice:
         played = round_plan(self.plan, settings, number)
         chosen = draw_participants(played, number)
         charge = self.budget.charge(played, chosen)
-        of_estimates = cost_of_estimates(self.control)
+        estimate_cost = cost_of_estimates(self.control)
         if self.control.budget_policy == "spread":
             share = (participants(self.plan, settings) / self.plan.tree.devices).repeat(
                 self.plan.tree.devices
             )
-            further = (self.total - done) / settings.steps - 1
-            times = 1 + max(0.0, further) * share[chosen]
-            left = account.setting_aside(times * of_estimates, chosen)
-            factor = math.inf if left is None else left.noise_factor(charge, chosen, times)
+            later_rounds = (self.total - done) / settings.steps - 1
+            expected_rounds = 1 + max(0.0, later_rounds) * share[chosen]
+            remaining = account.setting_aside(expected_rounds * estimate_cost, chosen)
+            factor = (
+                math.inf if remaining is None else remaining.noise_factor(charge, chosen, expected_rounds)
+            )
             if factor == 0 or math.isfinite(factor):
                 # a hair more, so that rounding never makes it too little
                 return replace(settings, noise=factor * (1 + 1e-9) if factor else 1.0), ""
             return settings, self._why_spent(account, charge, chosen)
-        charge = charge + of_estimates
+        charge = charge + estimate_cost
         return settings, "" if account.allows(charge, chosen) else self._why_spent(account, charge, chosen)
 
     def _why_outside_ring(self, settings: RoundSettings, number: int) -> str:
@@ -273,19 +272,20 @@ class SettingsChoice:
         """Predict energy (J) and delay (s) of an aggregation in round ``number``, for each edge by itself.
 
         Returns:
-            Arrays ``[edges, participants from 1]``, infinite for numbers that an edge cannot have, and what
-            the hop above the edges costs.
+            ``energy`` and ``delay``, ``[edges, counts]``: column j is for j + 1 participants, ∞ where the
+            edge cannot have so many; and ``energy_above`` and ``delay_above``, what the hop from edges to
+            cloud costs.
         """
         devices, most = self.plan.tree.devices, self.control.max_devices
         largest = int(devices.max()) if most is None else min(most, int(devices.max()))
-        wanted = np.arange(1, largest + 1)[:, None]
-        found = self.costs.round(number).predicted(np.minimum(wanted, devices))
-        there = (wanted <= devices) & (wanted >= least_participants(self.plan))
+        counts = np.arange(1, largest + 1)[:, None]
+        predicted = self.costs.round(number).predicted(np.minimum(counts, devices))
+        possible = (counts <= devices) & (counts >= least_participants(self.plan))
         return EdgeCosts(
-            energy=np.where(there, found.local_energy_j, np.inf).T,
-            delay=np.where(there, found.local_delay_s, np.inf).T,
-            energy_above=float(found.global_energy_j[0] - found.local_energy_j[0].sum()),
-            delay_above=float(found.global_delay_s[0] - found.local_delay_s[0].max()),
+            energy=np.where(possible, predicted.local_energy_j, np.inf).T,
+            delay=np.where(possible, predicted.local_delay_s, np.inf).T,
+            energy_above=float(predicted.global_energy_j[0] - predicted.local_energy_j[0].sum()),
+            delay_above=float(predicted.global_delay_s[0] - predicted.local_delay_s[0].max()),
         )
 
     def _why_spent(self, account: GaussianFilter, charge: FloatArray, chosen: IntArray) -> str:

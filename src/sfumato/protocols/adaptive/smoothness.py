@@ -73,25 +73,26 @@ class SmoothnessEstimator:
     def _gradient_changes(self, before: Tensor, after: Tensor, devices: IntArray, number: int) -> FloatArray:
         """Measure ‖g(after) − g(before)‖ / ‖after − before‖ of each device's mini-batch gradient g, ``[P]``.
 
-        It is not noised, so private. 0 where the model did not move, ∞ where the result is not a number.
+        The result is private to the device: nothing is clipped or noised yet. 0 where the model did not move,
+        ∞ where the quotient is not a number.
 
         Args:
-            before: the model at the round's begin, ``[M]``.
+            before: the model at the beginning of the round, ``[M]``.
             after: the model at its end, ``[M]``.
             devices: who measures, ``[P]``.
-            number: of the round.
+            number: of the round, from 0.
         """
         rng = generator(self.plan.spec.seed, Stream.BATCHES, number, _MEASUREMENT)
         rows = [self.partition.indices(int(device)) for device in devices]
         batches = plan_steps(rows, steps=1, batch_size=self.plan.spec.training.batch_size, rng=rng)
-        # the same at both ends, whose gradients are compared
+        # the same batches and masks at both models, whose gradients are compared
         masks = dropout_draws(self.plan.spec, [(number, _MEASUREMENT, int(device)) for device in devices])
-        ends = []
+        updates = []
         for which in (0, 1):
             start, place = torch.stack([before, after]), torch.full((len(devices),), which)
             chunks = self.engine.train(LocalTask(LocalSGD(1.0), dropout=masks), start, place, batches)
-            ends.append(torch.cat([chunk.updates.cpu() for chunk in chunks]))
-        turned = (ends[0] - ends[1]).double().norm(dim=1).numpy()
-        moved = float((after - before).double().norm())
-        found: FloatArray = turned / moved if moved > 0 else np.zeros(len(devices))
+            updates.append(torch.cat([chunk.updates.cpu() for chunk in chunks]))
+        gradient_change = (updates[0] - updates[1]).double().norm(dim=1).numpy()
+        model_change = float((after - before).double().norm())
+        found: FloatArray = gradient_change / model_change if model_change > 0 else np.zeros(len(devices))
         return np.nan_to_num(found, nan=np.inf)

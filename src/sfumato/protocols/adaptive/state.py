@@ -103,9 +103,7 @@ class AdaptiveState:
 
 
 def _pack_settings(setting: RoundSettings) -> list[Any]:
-    """Pack the settings of a round as a list: steps, trusted and untrusted participants, rate, noise
-    factor.
-    """
+    """A round's settings as a list: steps, trusted and untrusted participants, rate, noise factor."""
     numbers = (list(n) if isinstance(n, tuple) else n for n in (setting.trusted, setting.untrusted))
     return [setting.steps, *numbers, setting.rate, setting.noise]
 

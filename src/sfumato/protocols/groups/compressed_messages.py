@@ -105,17 +105,17 @@ class Noise:
 
 
 def _round(messages: Tensor, plan: GroupPlan, group: int, workers: Sequence[int], number: int) -> None:
-    """Round ``messages`` in place to the bits a coordinate that compression allows; nothing where it allows
-    any.
+    """Round ``messages``, in place, at random to the bits a coordinate that compression allows.
 
-    A message is scaled back to its group's bound where rounding made it longer.
+    A message that rounding made longer is scaled back to its group's l2 bound. Nothing changes where the spec
+    sets no number of bits.
 
     Args:
         messages: the sent coordinates, ``[p, k]``.
         plan: of the groups.
         group: that they are sent to.
         workers: who sends, ``[p]``.
-        number: of the round.
+        number: of the round, from 0.
     """
     compression = plan.spec.compression
     if compression is None or compression.bits is None:

@@ -45,6 +45,7 @@ def run_round(operations: GroupOperations, state: GroupedState) -> tuple[Grouped
         models = state.models + operations.averages(received)
         operations.tell_received(received, number)
         operations.tell_broadcast(models, number)
+        # until the release, updates count from the models that the interval began with
         inside = GroupedState(number + 1, models, base, gathered, state.server)
         return inside, operations.stats(number, assignments, None)
     server, models = operations.release(state.server, base, sums, number)

@@ -111,8 +111,7 @@ class GroupOperations:
         return self.mean_of_groups(models), torch.from_numpy(own)
 
     def mean_of_groups(self, models: Tensor) -> Tensor:
-        """The models that workers of several groups start from: the mean of their groups' models, ``[classes,
-        P]``.
+        """The models that workers of several groups start from: their groups' mean, ``[classes, P]``.
 
         One row for each class of workers in the same groups. ``models``: of the groups, ``[M, P]``.
         """
@@ -120,7 +119,7 @@ class GroupOperations:
         return torch.from_numpy(classes.averaging(len(models))).float().to(self.device) @ models
 
     def zero_vectors(self) -> DeviceVectors:
-        """New vectors ``[P]`` of every assignment (its number is the key), all zero.
+        """New vectors of length P, all zero, one for every assignment, whose number is the key.
 
         DP-OGL+ keeps in them what workers have learned since an interval began.
         """
@@ -185,10 +184,10 @@ class GroupOperations:
         Without bounds, updates that are not finite become zeros.
 
         Returns:
-            How many clipping changed.
+            The number of updates that clipping changed.
 
         Raises:
-            EnvelopeError: an update is larger than declared even so.
+            EnvelopeError: an update is longer than declared even after clipping.
         """
         bounds = self.plan.bounds[groups]
         if not np.isfinite(bounds).all():
@@ -196,9 +195,9 @@ class GroupOperations:
             return 0
         changed, starts = 0, np.flatnonzero(np.diff(bounds, prepend=np.nan) != 0)
         for start, stop in zip(starts, [*starts[1:], len(bounds)], strict=True):
-            piece, bound = updates[start:stop], float(bounds[start])
-            changed += int(FlatClip(bound).clip_(piece).clipped.sum())
-            largest = float(row_norms(piece).max())
+            of_one_bound, bound = updates[start:stop], float(bounds[start])
+            changed += int(FlatClip(bound).clip_(of_one_bound).clipped.sum())
+            largest = float(row_norms(of_one_bound).max())
             if not largest <= bound * (1 + ROUNDING):
                 raise EnvelopeError(
                     f"a message has norm {largest:.6g}, but the schedule declared at most {bound:.6g}"
@@ -329,10 +328,10 @@ class GroupOperations:
         number: int,
         listener: Listener,
     ) -> None:
-        """Report to ``listener``, group by group, the messages ``[p, P]`` that leave their worker, lost later
-        or not.
+        """Report to ``listener``, group by group, the messages that leave their worker, whether lost later or
+        not.
 
-        They are of the assignments ``rows`` ``[p]`` in round ``number``.
+        ``messages`` ``[p, P]`` are of the assignments ``rows`` ``[p]`` in round ``number``.
         """
         groups, turnout = assignments.groups[rows], self.turnout(number)
         sent = np.ones(len(groups), bool) if turnout is None else turnout.sent[rows]

@@ -55,10 +55,10 @@ class Indicators:
         return torch.cat([chunk.updates, indicator[:, None].to(chunk.updates)], dim=1)
 
     def unclipped(self, average: float) -> float:
-        """An estimate of the share of messages that were not clipped, 0 to 1, from ``average``.
+        """An estimate of the share of messages that were not clipped, 0 to 1.
 
-        ``average``: the last coordinate of the global average, noise included; so the share is clamped. 0.5
-        if it is not finite.
+        ``average``: the last coordinate of the global average. It holds noise, so the share is clamped to
+        0..1; it is 0.5 where ``average`` is not finite.
         """
         share = (average / (self.length * self.sent) + 1) / 2
         return min(1.0, max(0.0, share)) if math.isfinite(share) else 0.5

@@ -58,14 +58,15 @@ class ResentRound:
         return replace(self, place=self.place[rows])
 
     def add_(self, chunk: UpdateChunk, *, again: bool) -> None:
-        """Add the updates of ``chunk`` to the sums of those of its devices whose messages are sent again.
+        """Add the updates of ``chunk`` to the sums of those of its devices that send the whole round again.
 
-        With ``again``, at the round's end, each sum, clipped, replaces the device's update in ``chunk``.
+        ``again``: whether this is the end of the round; then each sum, clipped, replaces the device's update
+        in ``chunk``.
         """
-        members = np.flatnonzero(self.place[chunk.rows] >= 0)
-        rows = torch.from_numpy(self.place[chunk.rows][members]).to(self.updates.device)
-        here = torch.from_numpy(members).to(self.updates.device)
-        self.updates.index_add_(0, rows, chunk.updates[here])
+        resending = np.flatnonzero(self.place[chunk.rows] >= 0)
+        rows_of_sums = torch.from_numpy(self.place[chunk.rows][resending]).to(self.updates.device)
+        rows_in_chunk = torch.from_numpy(resending).to(self.updates.device)
+        self.updates.index_add_(0, rows_of_sums, chunk.updates[rows_in_chunk])
         if again:
-            whole = self.updates[rows]
-            chunk.updates[here] = whole if self.clip is None else self.clip.clip_(whole).vectors
+            whole = self.updates[rows_of_sums]
+            chunk.updates[rows_in_chunk] = whole if self.clip is None else self.clip.clip_(whole).vectors

@@ -138,16 +138,16 @@ class TreeProtocol:
             received, changed = self._collect(
                 uplink, origin.models(values), chosen[rows], piece, number, index, part, variates, remembered
             )
-            fresh = torch.from_numpy(plan.releases.steps[index].resends).to(self._device)[:, None]
-            level = self._leaf_aggregates(torch.where(fresh, 0.0, values), received)
-            ear = origin.listener_of_models(self._listener)
-            values = self._aggregate(level, received.available, aggregation, number, index, ear)
+            anew = torch.from_numpy(plan.releases.steps[index].resends).to(self._device)[:, None]
+            level = self._leaf_aggregates(torch.where(anew, 0.0, values), received)
+            listener = origin.listener_of_models(self._listener)
+            values = self._aggregate(level, received.available, aggregation, number, index, listener)
             clipped, messages = clipped + changed, messages + len(rows)
-            both = plan.releases.steps[index].leaf_broadcasts
-            also = None if both is None else chosen[both[leaf_of]]
+            broadcasts = plan.releases.steps[index].leaf_broadcasts
+            also_to = None if broadcasts is None else chosen[broadcasts[leaf_of]]
             turnout = received.turnout
             hop = received.air if turnout is None else turnout.attempts(leaf_of[rows])
-            cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], hop, also))
+            cost = cost.then(costs.aggregation(aggregation.tier, chosen[rows], hop, also_to))
             heard.append(received)
         change = values[0, : self._parameters].float()
         server, model = self._server.step(state.server, state.model, change)
@@ -254,8 +254,8 @@ class TreeProtocol:
 
         ``first_step_only``: whether those of one step only are needed.
         """
-        since = max(a.local_steps for a in self._plan.aggregations)
-        steps = 1 if first_step_only else since
+        longest = max(a.local_steps for a in self._plan.aggregations)
+        steps = 1 if first_step_only else longest
         return batches_from(Stream.PILOT, self._plan, self._partition, chosen, number, steps)
 
     def _indicators(self, number: int) -> Indicators | None:
@@ -362,8 +362,7 @@ class TreeProtocol:
         index: int,
         listener: Listener | None,
     ) -> Tensor:
-        """Average up to the aggregating tier, each node adding its noise, and broadcast down: ``[leaves,
-        M]``.
+        """Average up to the aggregating tier, where nodes add noise, and broadcast down: ``[leaves, M]``.
 
         ``level`` is what the leaves hold; those without an average (not ``formed`` ``[leaves]``) add no
         noise. ``listener`` hears what nodes receive, send and broadcast in aggregation ``index`` of round

@@ -123,8 +123,7 @@ class AirPlan:
 
     @cached_property
     def envelope(self) -> FloatArray:
-        """The largest alignment that each leaf can have in any round, by `max_alignment` and power
-        ``[leaves]``.
+        """The largest alignment of each leaf in any round, by `max_alignment` and its power, ``[leaves]``.
 
         ∞ where `max_alignment` is ∞ and the largest power is not known.
         """
@@ -170,7 +169,7 @@ class AirPlan:
 
     @property
     def guaranteed_noisers(self) -> FloatArray:
-        """A lower bound on the devices whose noise is in a sum with a device's message, itself included
+        """How many devices at least have noise in a sum with a device's message, itself included,
         ``[leaves]``.
 
         1 under Poisson participation or where weak channels are left out, else all participants.

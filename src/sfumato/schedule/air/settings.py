@@ -59,9 +59,7 @@ def settle_air(spec: Spec, tree: Tree) -> tuple[Spec, tuple[str, ...]]:
 
 
 def compression_notes(spec: Spec) -> tuple[str, ...]:
-    """A tuple with one note to the user about compression, in trees and in groups; empty without
-    compression.
-    """
+    """At most one note to the user, on what compression does to averages; empty without compression."""
     if spec.compression is None or spec.compression.ratio == 1:
         return ()
     return (
@@ -105,8 +103,7 @@ def air_refusals(spec: Spec) -> Refusals:
 
 
 def with_noise_up_to_multiplier(plan: NoisePlan, air: AirPlan, multiplier: float) -> NoisePlan:
-    """Set the devices' noise so that every received sum has the noise multiplier ``multiplier``, if it has
-    less.
+    """Set the devices' noise so that every received sum has at least the noise multiplier ``multiplier``.
 
     The receiver's noise counts with its least multiplier (`AirPlan.multiplier`); the expected participants
     add the rest in equal shares.

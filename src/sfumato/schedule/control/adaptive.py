@@ -53,8 +53,7 @@ class RoundSettings:
 
 
 def evenly_spaced_aggregations(steps: int, local: int) -> tuple[Aggregation, ...]:
-    """The aggregations of a round in order: ``local`` of edges, evenly spaced over the steps, and a global
-    one.
+    """The aggregations of a round in order: ``local`` evenly spaced ones of edges, and a global one.
 
     ``steps``: number of local steps of the round, at least 1.
     """

@@ -240,9 +240,7 @@ class Budget:
         return np.column_stack([alone, *columns])
 
     def _table_by_device(self, rows: dict[int, list[float]], empty: float) -> FloatArray:
-        """A table ``[devices, observers]`` from a row for each kind of leaf; ``empty`` fills rows that are
-        short.
-        """
+        """A table ``[devices, observers]`` from a row for each kind of leaf; short rows end in ``empty``."""
         table = np.full((max(rows) + 1, self._width), empty)
         for kind, values in rows.items():
             table[kind, : len(values)] = values

@@ -107,9 +107,7 @@ def least_noise(judge: Callable[[FloatArray], Verdict], first: FloatArray) -> Fl
 
 
 def _middle_of(too_little: FloatArray, enough: FloatArray) -> FloatArray:
-    """The size to try next between ``too_little`` (0: none known) and ``enough`` (∞: none known), ``[1]``
-    each.
-    """
+    """The size ``[1]`` to try next between ``too_little`` (0: none known) and ``enough`` (∞: none known)."""
     if np.isinf(enough):
         return 2.0 * too_little
     middle = np.sqrt(too_little * enough)

@@ -156,8 +156,7 @@ def dp_fedavg_device_factor(participants: float) -> float:
 def raw_sensitivity(
     tree: Tree, plan: NoisePlan, tier: int, aggregating: int, message: FloatArray
 ) -> FloatArray:
-    """Zero-out sensitivity of what each node of ``tier`` sends, of contributions that have no noise there
-    yet.
+    """Zero-out sensitivity of what each node of ``tier`` sends to contributions without noise so far.
 
     Contributions noised on the way do not count. Where all were noised, all count: noise at the node is then
     added on top of theirs.
@@ -185,8 +184,7 @@ def raw_sensitivity(
 
 
 def to_sources(tree: Tree, plan: NoisePlan) -> tuple[SourceNoise, ...]:
-    """``plan`` as a tuple of entries of ``privacy.noise.sources``, one for all owners of the same
-    multipliers.
+    """``plan`` as entries of ``privacy.noise.sources``, one for all owners of the same multipliers.
 
     ``tree``: gives the owners' names.
 

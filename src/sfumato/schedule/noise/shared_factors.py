@@ -206,8 +206,7 @@ def _first_within(chain: Sequence[int], start: int, likely: int, is_enough: Call
 
 
 def _shared_before(is_enough: Callable[[float], bool]) -> float | None:
-    """Whether a pair is still served by another pair's factor, as in the trial before: then 1, up to
-    rounding.
+    """1.0, or a rounding error more, if another pair's factor still serves this pair, as in the trial before.
 
     ``None`` where the trial is too little for the pair, or so much that another factor has to be found.
 
@@ -220,9 +219,7 @@ def _shared_before(is_enough: Callable[[float], bool]) -> float | None:
 
 
 def _ways_of(charge: PairCharge) -> Ways:
-    """List every way of charging a device under hidden draws; empty for records, or where no draw is
-    hidden.
-    """
+    """The ways of charging a device under hidden draws; none for records, or where no draw is hidden."""
     if charge.record is not None:
         return ()
     ways = charge.own_ways

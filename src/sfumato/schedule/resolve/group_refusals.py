@@ -26,8 +26,7 @@ def noises_messages(spec: Spec) -> bool:
 
 
 def group_refusals(spec: Spec) -> Refusals:
-    """The settings that groups do not have, or that nothing is derived for, as rows (applies, key, value,
-    allowed).
+    """Rows (applies, key, value, allowed) of settings that groups lack, or that nothing is derived for.
 
     If ``applies`` of a row is true, the spec is refused with an error about ``key``.
     """

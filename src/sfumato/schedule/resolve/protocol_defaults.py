@@ -114,8 +114,7 @@ def _single_cluster_refusals(spec: Spec) -> Refusals:
 
 
 def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
-    """``spec`` with all devices under one edge if its protocol is ``pedpfl`` on a tree, and notes for the
-    user.
+    """For ``pedpfl`` on a tree: ``spec`` with all devices under one edge, and notes for the user.
 
     Devices keep their order and so their data, distances and fading: only who averages them changes. Local
     steps and the edge's period stay. Otherwise ``spec`` as it is, and no notes.
@@ -174,8 +173,7 @@ def list_count_by_edge(value: WrittenPerEdge, tree: Tree, *, place: str) -> int 
 
 
 def _counts_by_trust(value: Mapping[str, int], tree: Tree, place: str) -> tuple[int, ...]:
-    """A number for every edge, from ``value`` with keys ``trusted`` and ``untrusted``, in the order of the
-    edges.
+    """A number for every edge, in order, from ``value`` with the keys ``trusted`` and ``untrusted``.
 
     Raises:
         SpecError: there are such edges and no number for them; blames ``place``.

@@ -40,8 +40,7 @@ def drift_correction_refusals(spec: Spec) -> Refusals:
 
 
 def mechanism_refusals(spec: Spec) -> Refusals:
-    """The settings that cannot be combined with a user's own mechanism, as rows (applies, key, value,
-    allowed).
+    """Rows (applies, key, value, allowed) of settings that do not go with a user's own mechanism.
 
     If ``applies`` of a row is true, the spec is refused with an error about ``key``.
     """

@@ -52,10 +52,9 @@ class Coalition:
 
 
 def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
-    """The worst coalition of every size that HDP tolerates, for a unit of every class, with its ε at
-    ``delta``.
+    """The worst coalition of every size that HDP tolerates, for a unit of every class, with its ε.
 
-    Empty for other protocols.
+    Empty for other protocols. ``delta``: at which ε is computed.
     """
     if plan.spec.protocol != "hdp":
         return ()
@@ -138,9 +137,7 @@ def worst_coalitions(plan: TreePlan, unit: int, sizes: Sequence[int], delta: flo
 
 
 def _order_outsiders(zones: list[list[int]], most: int) -> tuple[list[int], list[int]]:
-    """The first ``most`` devices of other zones in two orders: zone after zone, and one of each zone in
-    turn.
-    """
+    """The first ``most`` devices of other zones in two orders: zone after zone, and by turns."""
     filled: list[int] = []
     for zone in zones:
         if len(filled) >= most:
@@ -157,8 +154,8 @@ def _order_outsiders(zones: list[list[int]], most: int) -> tuple[list[int], list
 def _candidate_coalitions(
     own: list[int], queues: tuple[list[int], list[int]], size: int
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield coalitions of ``size`` devices: none of the unit's zone in them, half as many as fit, or all that
-    fit.
+    """Yield coalitions of ``size`` devices with none, half as many as fit, or all that fit of the unit's
+    zone.
 
     Args:
         own: devices of the unit's zone that may be members, the first ones first.
@@ -178,15 +175,15 @@ def _candidate_coalitions(
 def _largest_epsilon(
     plan: TreePlan, unit: int, coalitions: Sequence[tuple[Party, ...]], delta: float
 ) -> tuple[float, int]:
-    """The largest ε of ``unit`` at ``delta`` towards any of ``coalitions``, and the place of the first that
-    has it.
+    """The largest ε of ``unit`` at ``delta`` towards any of ``coalitions``, and the index of the worst.
 
     The last one, with the most members in the unit's zone, is composed first: most others are surely below.
+    Of equal ones the first counts.
     """
     neighbours = plan.spec.privacy.neighbours
-    best, place = -1.0, 0
+    best, worst = -1.0, 0
     least = _epsilon_of_coalition(plan, unit, coalitions[-1], delta)
-    for number_of, coalition in enumerate(coalitions):
+    for number, coalition in enumerate(coalitions):
         below = min(max(best, least) * (1 - _SURELY), _FINITE)
         quick = plan.releases.quick_exposures(unit, coalition)
         if below > 0 and is_surely_within(quick, below, delta=delta, neighbours=neighbours):
@@ -195,8 +192,8 @@ def _largest_epsilon(
             least if coalition == coalitions[-1] else _epsilon_of_coalition(plan, unit, coalition, delta)
         )
         if epsilon > best:
-            best, place = epsilon, number_of
-    return best, place
+            best, worst = epsilon, number
+    return best, worst
 
 
 def _epsilon_of_coalition(plan: TreePlan, unit: int, coalition: tuple[Party, ...], delta: float) -> float:

@@ -172,9 +172,7 @@ def _describe_messages(releases: Sequence[Release], *, in_groups: bool) -> str:
 
 
 def _describe_message(release: Release, *, in_groups: bool) -> str:
-    """A phrase on which messages ``release`` is about; ``in_groups``: of a network of groups, not of a
-    tree.
-    """
+    """A phrase on which messages ``release`` is about; ``in_groups``: of groups, not of a tree."""
     if not in_groups:
         return release.vector
     group = release.name.partition(",")[0]

@@ -131,8 +131,9 @@ def parse_observer(name: str, parties: Parties, *, place: ErrorPlace = _OBSERVER
 
 
 def parse_coalition(names: str, parties: Parties, *, place: ErrorPlace = _OBSERVER) -> tuple[Party, ...]:
-    """The parties in ``names``, party names joined by commas, each once, in the order written; ``place`` is
-    named in errors.
+    """The parties that ``names`` lists, separated by commas, each once, in the order written.
+
+    ``place`` is named in errors.
 
     Raises:
         SpecError: there is no such party, or there are more than ``MAX_COALITION``.
@@ -194,10 +195,10 @@ class ObservedUnit:
         return cls(kind, pair.unit, (pair.observer,), *rest)
 
     def charge(self, plan: Plan, declared: DeclaredReleases, *, drawn_like: int | None = None) -> PairCharge:
-        """What the accountant charges to the unit towards the coalition, for ``declared``, releases of
-        ``plan``.
+        """What the accountant charges to the unit towards the coalition, given the releases of ``plan``.
 
-        ``drawn_like``: the device whose records are drawn as often as the unit's; ``None``: the unit's own.
+        ``declared``: these releases. ``drawn_like``: the device whose records are drawn as often as the
+        unit's; ``None``: the unit's own.
         """
         return PairCharge.of(
             declared,

@@ -12,8 +12,7 @@ from sfumato.sweeps.point_result import result_of
 
 
 def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
-    """A list with the ε of the worst unit towards a kind of observer, from the account; empty without such an
-    observer.
+    """The ε of the worst unit towards a kind of observer, from the account; [] without such an observer.
 
     Args:
         folder: of the point.

@@ -67,10 +67,10 @@ def parameters_of(spec: Spec) -> int:
 
 
 def rule_of_table_three(spec: Spec, _: str) -> Measurements:
-    """ε by the rule of HDP's Table III: the ε of one party that adds noise, over the square root of how many
-    add noise.
+    """ε by the rule of HDP's Table III: the ε of one party that adds noise, over the square root of their
+    number.
 
-    That of one noiser is by the old conversion from Rényi DP. The second argument is not used.
+    The ε of one party is by the old conversion from Rényi DP. The second argument is not used.
 
     Raises:
         SpecError: the noise is not stated as a multiplier.
@@ -111,9 +111,15 @@ def privacy_binds(spec: Spec, written: str) -> Measurements:
 
 
 def _transmissions(spec: Spec, written: str) -> tuple[AirPlan, list[AirTransmission]]:
-    """How the devices of a star send over the air, and who sends how loud in every round.
+    """How the devices of a star send over the air, and what they send in every round.
 
     ``written``: as of `energy_at_clip`.
+
+    Returns:
+        The settings of transmission, and for every round amplitudes and alignments of its participants.
+
+    Raises:
+        SpecError: ``spec`` does not send over the air.
     """
     parameters, rounds = map(int, written.split(","))
     plan = resolve_tree(spec)

@@ -102,9 +102,14 @@ def _zones(spec: Spec) -> Mapping[int, int]:
 
 
 def _session_cost(parties: int, length: int) -> tuple[float, float, float]:
-    """CPU seconds of the mean client, of the server, and of all parties of a session; medians of `REPEATS`.
+    """CPU seconds of a session of secure aggregation: medians of `REPEATS` sessions.
 
-    ``parties``: clients; ``length``: of the vectors.
+    Args:
+        parties: number of clients.
+        length: of their vectors.
+
+    Returns:
+        Seconds of the mean client, of the server, and of all parties together.
     """
     costs = []
     for repeat in range(REPEATS):

@@ -64,7 +64,7 @@ def pairs_of_workers(spec: Spec, _: str) -> Measurements:
 
 
 def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
-    """PwP over epochs: mean and standard deviation over workers, exact and as claimed.
+    """The paper's per-worker privacy over epochs: mean and std over workers, exact and as claimed.
 
     Args:
         spec: over groups.
@@ -72,18 +72,18 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
     """
     workers = _Workers(spec)
     rounds = workers.releases.rounds
-    moments = sorted({max(1, round(rounds * i / _MOMENTS)) for i in range(1, _MOMENTS + 1)})
+    epochs = sorted({max(1, round(rounds * i / _MOMENTS)) for i in range(1, _MOMENTS + 1)})
     model: Literal[1, 2] = 2 if threat_model == "2" else 1
     neighbours = workers.run.plan.spec.privacy.neighbours
     exact = per_worker(
-        workers.releases, moments, threat_model=model, delta=workers.delta, neighbours=neighbours
+        workers.releases, epochs, threat_model=model, delta=workers.delta, neighbours=neighbours
     )
     found: list[Measurement] = []
-    for i, moment in enumerate(moments):
+    for i, epoch in enumerate(epochs):
         weighted = [(one.epsilon[i], one.stands_for) for one in exact]
-        found += _spread([value for value, times in weighted for _ in range(times)], EXACT, moment)
-        for series, values in workers.claimed_after(moment, model).items():
-            found += _spread(values, series, moment)
+        found += _spread([value for value, times in weighted for _ in range(times)], EXACT, epoch)
+        for series, values in workers.claimed_after(epoch, model).items():
+            found += _spread(values, series, epoch)
     return found
 
 
@@ -139,6 +139,9 @@ class _Workers:
         return self._pairs[key]
 
     def _compute_pair(self, unit: int, observer: int) -> Mapping[str, float]:
+        """Compute `of_pair`: the exact ε and releases, and the paper's claims where it makes any of such
+        pairs.
+        """
         pair = self.run.pair(unit, observer)
         exact = {EXACT: pair.epsilon, RELEASES: float(pair.releases)}
         by_method = {self.run.claims[name]: epsilon for name, epsilon in pair.claimed.items()}
@@ -189,10 +192,12 @@ def _claims(declared: GroupReleases, unit: int, observer: int, delta: float) -> 
 
 
 def _unconverted(declared: GroupReleases, counts: Sequence[PaperCount], delta: float) -> dict[str, float]:
-    """By series, the releases that Theorem 1 counts for a pair, and its divergence before the conversion to
-    ε.
+    """What Theorem 1 comes to for a pair before its divergence is converted to ε.
 
     ``delta``: of the ε that is claimed.
+
+    Returns:
+        By series: the number of releases that it counts, and the divergence.
     """
     return {
         COUNTED: float(sum(count.charged for count in counts)),

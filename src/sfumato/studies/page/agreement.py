@@ -30,7 +30,10 @@ def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
 
 
 def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
-    """A figure with a row for each of ``shown``: expected interval, the paper's value, the measured one."""
+    """A figure with a row for each of ``shown``: expected interval, the paper's value, the measured one.
+
+    ``words``: title of the axis, with the unit.
+    """
     places = list(range(len(shown)))
     ends = [
         value
@@ -49,16 +52,7 @@ def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
             "y0": place - 0.3, "y1": place + 0.3, "line": {"width": 0}, "layer": "below",
             "fillcolor": transparent("#0072B2", 0.13),
         })  # fmt: skip
-    data: list[Json] = []
-    for outcome, hue in _HUES.items():
-        mine = [(place, one) for place, one in zip(places, shown, strict=True) if one.outcome is outcome]
-        if mine:
-            data.append({
-                "type": "scatter", "mode": "markers", "name": f"here: {outcome}",
-                "x": [one.value for _, one in mine], "y": [place for place, _ in mine],
-                "error_x": {"type": "data", "array": [_half(one) for _, one in mine], "color": hue},
-                "marker": {"color": hue, "size": 10},
-            })  # fmt: skip
+    data = _measured_points(shown)
     data.append({
         "type": "scatter", "mode": "markers", "name": "the paper", "y": places,
         "x": [_figure_of(one) for one in shown],
@@ -87,6 +81,21 @@ def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
         kind="agreement",
         min_width=560,
     )
+
+
+def _measured_points(shown: Sequence[StatementVerdict]) -> list[Json]:
+    """Plotly traces of the measured means with their 95 % intervals, one for each outcome that occurs."""
+    traces: list[Json] = []
+    for outcome, hue in _HUES.items():
+        rows = [(row, one) for row, one in enumerate(shown) if one.outcome is outcome]
+        if rows:
+            traces.append({
+                "type": "scatter", "mode": "markers", "name": f"here: {outcome}",
+                "x": [one.value for _, one in rows], "y": [row for row, _ in rows],
+                "error_x": {"type": "data", "array": [_half(one) for _, one in rows], "color": hue},
+                "marker": {"color": hue, "size": 10},
+            })  # fmt: skip
+    return traces
 
 
 def verdict_table(verdicts: Sequence[StatementVerdict], *, trained: bool) -> str:

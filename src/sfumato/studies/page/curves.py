@@ -93,9 +93,14 @@ def bar_figure(data: PanelData) -> Figure:
 
 
 def _figure(data: PanelData, lines: Sequence[_Line], traces: list[Json], layout: Json, kind: str) -> Figure:
-    """The figure of lines or bars; ``layout``: what its kind adds to the layout.
+    """The figure of the panel ``data`` as lines or bars.
 
-    ``traces``: of Plotly.
+    Args:
+        data: of the panel.
+        lines: that it shows.
+        traces: of Plotly.
+        layout: what the kind of figure adds to the layout.
+        kind: ``lines`` or ``bars``.
     """
     return Figure(
         title=data.panel.title,
@@ -240,6 +245,7 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
 
 
 def _x_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
+    """The x axis of Plotly's layout: logarithmic where the lines' numbers need it."""
     axis = data.axis(data.panel.x)
     words = "epoch" if data.panel.measures[0].startswith("pwp") else "round"
     found: Json = {"title": {"text": text.plotly_label(words if axis is None else axis.words)}}
@@ -252,6 +258,7 @@ def _x_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
 
 
 def _y_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
+    """The y axis of Plotly's layout: logarithmic where the panel asks for it and a value is above 0."""
     values = [one.value for line in lines for _, one in _finite(line)]
     axis: Json = {"title": {"text": text.plotly_label(data.title)}}
     if data.panel.log and any(value > 0 for value in values):

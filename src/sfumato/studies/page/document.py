@@ -127,6 +127,7 @@ def _how(result: StudyResult) -> str:
 
 
 def _options(plan: StudyPlan) -> str:
+    """The options of ``sfumato study`` that make this plan, each after a space; "" for the default."""
     chosen = [
         name
         for name, wanted in (("--quick", plan.quick), ("--paper", plan.form != plan.study.first_form))

@@ -65,9 +65,7 @@ class PanelData:
         return next((axis for axis in self.axes if axis.name == name), None)
 
     def series(self, measure: str) -> list[str]:
-        """A list of the names of the series of a measure in the rows, without those of standard
-        deviations.
-        """
+        """The names of the series of a measure in the rows, without those of standard deviations."""
         found = self.rows[self.rows["measure"] == measure]["series"]
         return [str(name) for name in dict.fromkeys(found) if not str(name).endswith(SPREAD)]
 
@@ -91,6 +89,7 @@ class PanelData:
         return [(cast(float, at), mean(values)) for at, values in found]
 
     def _of(self, point: StudyPoint, measure: str, series: str) -> pd.DataFrame:
+        """The rows of one point, measure and series."""
         rows = self.rows
         same = (
             (rows["point"] == point.folder_name) & (rows["measure"] == measure) & (rows["series"] == series)
@@ -108,8 +107,9 @@ class PanelData:
                     yield value, point
 
     def figure_of(self, measure: str, found: Mean | None) -> str:
-        """A measured value as text: ε rounded up, others with half of their 95 % interval where seeds differ;
-        "–" for none.
+        """A measured value as text; "–" for none.
+
+        ε is rounded up; other values have half of their 95 % interval where seeds differ.
         """
         if found is None:
             return "–"

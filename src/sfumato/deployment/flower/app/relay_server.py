@@ -21,6 +21,7 @@ _TURN_S = 60.0  # then its process has started, or hangs: the next question need
 
 
 def _relay(grid: Grid, context: Context) -> None:
+    """Serve a socket for every child of an aggregator, until this process is ended."""
     os.umask(0o177)  # sockets are for this user only
     for child in str(context.run_config["children"]).split():
         name, _, node = child.partition("=")
@@ -30,6 +31,7 @@ def _relay(grid: Grid, context: Context) -> None:
 
 
 def _serve(grid: Grid, node: int, place: str) -> None:
+    """Relay the frames that arrive at the socket ``place`` to SuperNode ``node``, once that is connected."""
     while True:  # until it is connected
         with _calls:
             if node in grid.get_node_ids():
@@ -48,6 +50,13 @@ def _serve(grid: Grid, node: int, place: str) -> None:
 
 
 def _asked_in_turn(grid: Grid, node: int, question: bytes, connection: socket.socket) -> bytes:
+    """Ask SuperNode ``node`` when it is this question's turn; returns the answer.
+
+    One question at a time is asked, but a turn ends after `_TURN_S` seconds even without an answer.
+
+    Raises:
+        EOFError: whoever asked has gone, or there is no answer.
+    """
     while not _asking.acquire(timeout=0.2):
         if select.select([connection], [], [], 0)[0]:  # nobody waits any more
             raise EOFError
@@ -68,6 +77,11 @@ def _asked_in_turn(grid: Grid, node: int, question: bytes, connection: socket.so
 
 
 def _asked(grid: Grid, node: int, question: bytes, connection: socket.socket) -> bytes:
+    """Send ``question`` to SuperNode ``node``, several times if need be; returns the answer.
+
+    Raises:
+        EOFError: whoever asked has gone, or every attempt ended in an error.
+    """
     for _ in range(_SENDS):  # a party that had the question sends the same bytes again
         content = RecordDict({"frame": ConfigRecord({"bytes": question})})
         with _calls:
@@ -85,6 +99,11 @@ def _asked(grid: Grid, node: int, question: bytes, connection: socket.socket) ->
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
+    """Read ``count`` bytes from ``connection``.
+
+    Raises:
+        EOFError: it ended before.
+    """
     parts = []
     while count:
         parts.append(part := connection.recv(min(count, 1 << 20)))

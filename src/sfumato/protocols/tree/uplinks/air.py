@@ -161,20 +161,22 @@ class _Collector:
         """Factors ``[p]`` for messages that keep every device's transmit power within its limit in this
         round.
 
-        Only the message yields; its noise must not depend on it, and counts with its expected energy. Whoever
-        would have broken the limit is counted.
+        Only the message is scaled down: its noise must not depend on it, and counts with its expected energy.
+        Devices that would have exceeded their limit are counted in ``violations``.
 
         Args:
             messages: ``[p, M]``, not noised.
-            loudness: amplitude over the message's bound, ``[p]``.
-            stds: of the device's noise, ``[p]``.
+            loudness: amplitude over the message's l2 bound, ``[p]``.
+            stds: standard deviation of the device's noise, a coordinate, ``[p]``.
             limit: largest energy of a message, ``[p]``.
         """
         noise = messages.shape[1] * (loudness * stds) ** 2
         signal = (loudness * _norms(messages)) ** 2
         self.violations += int((signal + noise > limit * (1 + _ROUNDING)).sum())
-        room = np.maximum(limit - noise, 0.0)
-        factors = np.sqrt(np.divide(room, signal, out=np.ones_like(signal), where=signal > room))
+        left_for_signal = np.maximum(limit - noise, 0.0)
+        factors = np.sqrt(
+            np.divide(left_for_signal, signal, out=np.ones_like(signal), where=signal > left_for_signal)
+        )
         return np.where(loudness > 0, factors, 0.0)  # the silent send nothing
 
     def _column(self, values: FloatArray) -> Tensor:

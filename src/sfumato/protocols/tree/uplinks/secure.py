@@ -144,22 +144,25 @@ class _Collector:
         self.waiting[place] = steps.astype(ring_type(self.ring.received(-1).bits))
 
     def _close_before(self, leaf: int) -> None:
-        """If messages wait for a leaf before ``leaf``, run its session: all have come, as devices ascend."""
+        """Run the session of secure aggregation of an earlier leaf than ``leaf``, if messages wait for one.
+
+        Devices come in ascending order, so by then all messages of that leaf have come.
+        """
         if not self.waiting:
             return
-        done = int(self.leaves[next(iter(self.waiting))])
-        if done >= leaf:
+        waiting_leaf = int(self.leaves[next(iter(self.waiting))])
+        if waiting_leaf >= leaf:
             return
-        start, stop = np.searchsorted(self.leaves, [done, done + 1]).tolist()
+        start, stop = np.searchsorted(self.leaves, [waiting_leaf, waiting_leaf + 1]).tolist()
         vectors = {place - start: vector for place, vector in self.waiting.items()}
         self.waiting.clear()
-        if not self.turnout.formed[done]:
+        if not self.turnout.formed[waiting_leaf]:
             return
         silent = self.turnout.dropout_phase[start:stop]
         drop = {phase: np.flatnonzero(silent == phase).tolist() for phase in PHASES}
         threshold = threshold_of(self.uplink.plan.spec.faults, stop - start)
         total = self.uplink.summation(vectors, drop, stop - start, threshold)
-        self.sums[done] = self.ring.received(-1).wrapped(total.astype(np.int64))
+        self.sums[waiting_leaf] = self.ring.received(-1).wrapped(total.astype(np.int64))
 
     def received(self) -> Received:
         """Give the leaves' integer sums, their averages, and whose messages are in them; called once."""
