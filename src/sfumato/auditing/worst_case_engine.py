@@ -114,5 +114,5 @@ def _add_step_noise_(
 
 
 def one_example_per_device(devices: int) -> Partition:
-    """A partition that gives device d one example; which row it is does not matter."""
+    """A partition that gives each of ``devices`` devices one example: row 0, the same for all."""
     return Partition(np.zeros(devices, dtype=np.int64), np.arange(devices + 1, dtype=np.int64))

@@ -46,6 +46,9 @@ def make_synthetic(
 ) -> tuple[Features, NDArray[np.integer[Any]], NDArray[np.float32], NDArray[np.int64]]:
     """Draw the synthetic set: training features [N, 16] and labels [N], test features [M, 16] and labels [M].
 
+    Features are float32, labels int64, M is `TEST_EXAMPLES`. Above `LARGEST_DRAWN_AT_ONCE` rows the training
+    features are a source that draws them when used (`DrawnRows`), and their labels are uint8.
+
     Class c is N(mu_c, I) around a centre mu_c drawn from N(0, s^2 I), with s such that two centres lie 5
     standard deviations apart on average; labels run 0, 1, ..., 9, 0, 1, ...: balanced.
 

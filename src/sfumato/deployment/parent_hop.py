@@ -47,7 +47,9 @@ class ParentHop:
             self._masked = MaskedChild(number, terms, identity, memory, on_survivors)
 
     def masks(self, data: bytes) -> list[bytes] | None:
-        """Answer ``data`` if it is a frame of secure aggregation; returns the frames to send, else ``None``.
+        """Answer ``data`` if the hop is masked and it is a frame of secure aggregation; else ``None``.
+
+        Returns the frames to send. On a plain hop always ``None``, whatever ``data`` is.
 
         Raises:
             TransportError: the frame is rejected; nothing is sent.

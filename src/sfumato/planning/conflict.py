@@ -23,9 +23,10 @@ _PRECISION = 1e-3
 
 
 def refuse_too_much_noise(problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-    """Raise the SpecError that names a smallest set of targets which together need too much noise.
+    """Raise the SpecError on the targets that together need more noise than ``requested.max_noise``.
 
-    It also states the least ε that the noise limit allows.
+    It names the target that alone needs too much, else two that do together, and the least ε that the limit
+    allows one of them. Else it says that all together do, and names the two that need most.
 
     Args:
         problem: what the plan starts from.

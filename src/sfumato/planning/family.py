@@ -38,9 +38,10 @@ class PlannedFamily(Protocol):
         """
 
     def extra_sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
-        """Sources that add no noise in ``plan`` and could, by classes of interchangeable parties.
+        """Trusted aggregators, as sources at the levels at which they add no noise in ``plan``; () in groups.
 
-        A party in ``named``, which a target names, is in a class of its own.
+        They are given by classes of interchangeable parties. A party in ``named``, which a target names, is in
+        a class of its own.
         """
 
     def variance(self, plan: Any) -> float:

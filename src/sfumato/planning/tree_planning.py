@@ -166,10 +166,11 @@ class TreePlanning:
         return math.sqrt(self.variance(plan)) * factor if math.isfinite(factor) else math.nan
 
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
-        """Raise the SpecError that names a smallest set of targets that together need too much noise.
+        """Raise the SpecError on the targets that together need more noise than ``requested.max_noise``.
 
-        Call it only where all targets of ``requested`` together need more noise than its limit.
-        ``problem``: what the plan starts from. See `conflict.refuse_too_much_noise`.
+        It names one target, two, or says that all together do (`conflict.refuse_too_much_noise`). Call it only
+        where all targets of ``requested`` together need more noise than its limit. ``problem``: what the plan
+        starts from.
         """
         refuse_too_much_noise(problem, requested)
 

@@ -279,10 +279,10 @@ class TreePlan:
         return np.ones(len(devices)) if weights is None else weights[devices]
 
     def bounds_of(self, step: int, devices: IntArray) -> FloatArray:
-        """l2 bound of the message of each of ``devices`` in aggregation ``step``, in the round's unit,
-        ``[P]``.
+        """l2 bound of the message of each of ``devices`` in aggregation ``step``, ``[P]``.
 
-        Infinite where the gradients of examples are clipped, whose number in a batch is drawn.
+        In units of `message_scale` of the round: times that, it is in units of the model. Infinite where the
+        gradients of examples are clipped, whose number in a batch is drawn.
         """
         if self.spec.privacy.clips_examples:
             return np.full(len(devices), np.inf)

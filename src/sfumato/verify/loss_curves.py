@@ -203,9 +203,13 @@ def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
 def batch_draw_curve(term: Event, forward: bool) -> LossCurve:
     """The privacy curve of a record that its device draws into mini-batches, unseen.
 
-    ``term.detail``: whether the mixtures of both neighbouring data sets share a part, then (probability,
-    share of the bound that moves, the same if the record is replaced) for each local step that may be the
-    first with the record. ``forward``: with the record against without it, else the reverse.
+    Args:
+        term: its ``detail`` is whether the mixtures of both neighbouring data sets share a part, then for
+            each local step that may be the first with the record (probability, distance of the releases on
+            the two data sets, distance of either from the shared part), distances as shares of ``term.mu``.
+            What the probabilities lack to 1 is the shared part. Without one the third number is not used:
+            the other data set always gives N(0, 1).
+        forward: with the record against without it, else the reverse. With a shared part both are equal.
     """
     shares, *ways = term.detail
     if shares:

@@ -231,10 +231,10 @@ def _mean_in_the_end(score: Headline, curves: Sequence[RunCurve]) -> str:
 
 
 def score_axis(score: Headline, curves: Sequence[RunCurve]) -> Json:
-    """The Plotly y axis, a JSON object, of ``score`` drawn as ``curves``. That of accuracy has percent as
-    ticks.
+    """The Plotly y axis, a JSON object, on which the values of ``curves``, those of ``score``, are drawn.
 
-    It goes from 0 to 1 if there is only one accuracy, and begins at 0 if all are low.
+    Accuracy has percent as ticks. Its axis goes from 0 to 1 if all curves together have one value only, and
+    begins at 0 if all values are below `_LOW`. Any other score has only a title.
     """
     axis: Json = {"title": {"text": score.name}}
     if score is not ACCURACY:

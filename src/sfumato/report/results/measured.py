@@ -24,7 +24,11 @@ def _all_deployed(series: Sequence[Series]) -> bool:
 
 
 def who_measured(series: Sequence[Series]) -> str:
-    """By whom scores were measured, for captions: "the simulator only"."""
+    """By whom scores were measured, as words for captions.
+
+    "the simulator only" where no run was deployed, "whoever wrote the run folder" where all were; else a
+    phrase that names both.
+    """
     if all_simulated(series):
         return "the simulator only"
     writer = "whoever wrote the run folder"

@@ -64,7 +64,11 @@ def pairs_of_workers(spec: Spec, _: str) -> Measurements:
 
 
 def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
-    """The paper's per-worker privacy over epochs: mean and std over workers, exact and as claimed.
+    """The paper's per-worker privacy after up to `_MOMENTS` evenly spaced epochs, the last one included.
+
+    After each: the mean over the workers that have a curious observer, and the std, in the series of the
+    exact ε (`EXACT`) and in those of what Theorem 1 claims. Without a guarantee the mean is infinite and the
+    std is NaN.
 
     Args:
         spec: over groups.
