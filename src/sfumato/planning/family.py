@@ -40,8 +40,8 @@ class PlannedFamily(Protocol):
     def extra_sources(self, plan: Any, named: frozenset[Party]) -> tuple[NoiseSource, ...]:
         """Trusted aggregators, as sources at the levels at which they add no noise in ``plan``; () in groups.
 
-        They are given by classes of interchangeable parties. A party in ``named``, which a target names, is in
-        a class of its own.
+        They are given by classes of interchangeable parties. A party in ``named``, which a target names, is
+        in a class of its own.
         """
 
     def variance(self, plan: Any) -> float:

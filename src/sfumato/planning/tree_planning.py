@@ -168,8 +168,8 @@ class TreePlanning:
     def refuse_too_much_noise(self, problem: PlanProblem, requested: PlanTargets) -> NoReturn:
         """Raise the SpecError on the targets that together need more noise than ``requested.max_noise``.
 
-        It names one target, two, or says that all together do (`conflict.refuse_too_much_noise`). Call it only
-        where all targets of ``requested`` together need more noise than its limit. ``problem``: what the plan
+        It names one target, two, or says that all together do (`conflict.refuse_too_much_noise`). Call it
+        only where all targets of ``requested`` together need more noise than its limit. ``problem``: what the plan
         starts from.
         """
         refuse_too_much_noise(problem, requested)
