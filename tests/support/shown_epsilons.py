@@ -35,6 +35,8 @@ from sfumato.explore.edited_spec import EditedSpec
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import PairClass
 from sfumato.report.compare import compare
+from sfumato.report.results.network import read_network
+from sfumato.report.results.observer_labels import Column, ObserverLabels, Row, labels_for
 from sfumato.report.statement.content import Statement
 from sfumato.report.statement.page import statement_page
 from sfumato.rounding import upper_bound
@@ -348,21 +350,24 @@ def _report(found: Found, truth: Truth, run: sf.Run) -> None:
                     pytest.approx(max(ends), rel=1e-12),
                 )
     found.same("report", "excuse", "counts all that might have been sent" in page, False)
-    for row in _largest_of_a_relation(truth.report.guarantees[:20]):
+    for row in _largest_of_cells(
+        truth.report.guarantees, labels_for(read_network(run.folder.spec_dict)), first=20
+    ):
         found.same("report", f"ε of {row.unit}", f">{upper_bound(row.epsilon)}<" in page, True)
 
 
-def _largest_of_a_relation(rows: Sequence[Guarantee]) -> list[Guarantee]:
-    """Of the rows of one unit with one relation, which share a cell of a report, the one with the largest ε.
+def _largest_of_cells(rows: Sequence[Guarantee], labels: ObserverLabels, *, first: int) -> list[Guarantee]:
+    """Of the rows that share a cell of a report, the one with the largest ε, for the ``first`` rows.
 
-    A cell has the least and the largest ε of its pairs.
+    A cell is of alike units of several ε, such as records of unequal sites, towards alike observers.
     """
-    largest: dict[tuple[str, str, bool], Guarantee] = {}
+    largest: dict[tuple[Row, Column], Guarantee] = {}
     for row in rows:
-        key = row.unit, row.relation.words, row.trusted
-        if key not in largest or row.epsilon > largest[key].epsilon:
-            largest[key] = row
-    return list(largest.values())
+        cell = labels.row(row.unit, row.sites), labels.column(row.unit, row.observer)
+        if cell not in largest or row.epsilon > largest[cell].epsilon:
+            largest[cell] = row
+    cells = [(labels.row(row.unit, row.sites), labels.column(row.unit, row.observer)) for row in rows[:first]]
+    return [largest[cell] for cell in dict.fromkeys(cells)]
 
 
 def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:
