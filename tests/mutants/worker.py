@@ -22,7 +22,7 @@ from types import FrameType
 
 GIB = 2**30
 PIPE = "pipe"  # a file that never ends, for specs that name it
-ADDRESS_SPACE = 2 * GIB
+ADDRESS_SPACE = 2 * GIB  # beyond what is mapped after the imports
 CPU_SECONDS = 60.0
 ONE_ROUND = ["--set", "training.rounds=1", "--device", "cpu", "--quiet"]
 
@@ -129,12 +129,21 @@ def _read_again(path: Path, changes: list[str], folder: Path) -> str | None:
     return None if again == text else "the resolved spec resolves to another one"
 
 
+def _mapped() -> int:
+    """Bytes of address space that this process has mapped."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    return pages * resource.getpagesize()
+
+
 def main() -> int:
     """Try the mutants from FIRST to before LAST."""
     seed, first, last = map(int, sys.argv[1:4])
     quick = sys.argv[4:] == ["quick"]
     _call(["account", "dp-fedavg", "--json"])  # imports first: their time and warnings are not a mutant's
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    import torch  # noqa: F401
+
+    most = _mapped() + ADDRESS_SPACE
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     warnings.simplefilter("error")
     signal.signal(signal.SIGPROF, _stop)
     with tempfile.TemporaryDirectory() as name:

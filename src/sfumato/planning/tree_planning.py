@@ -169,8 +169,8 @@ class TreePlanning:
         """Raise the SpecError on the targets that together need more noise than ``requested.max_noise``.
 
         It names one target, two, or says that all together do (`conflict.refuse_too_much_noise`). Call it
-        only where all targets of ``requested`` together need more noise than its limit. ``problem``: what the plan
-        starts from.
+        only where all targets of ``requested`` together need more noise than its limit. ``problem``: what
+        the plan starts from.
         """
         refuse_too_much_noise(problem, requested)
 
