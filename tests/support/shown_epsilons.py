@@ -432,7 +432,9 @@ def _console_of_run(found: Found, truths: Sequence[Truth], runs: Sequence[sf.Run
             wanted[name] = max(epsilon, wanted.get(name, 0.0))
     titled, unit = truths[0].report.plan.parties.titled, truths[0].report.plan.spec.privacy.unit
     of_records = re.search(rf"ε of a {unit}: (.*?) \(δ", text)
-    found.same("console of run", "of a record or person", bool(of_records), unit in ("record", "person"))
+    # `watch` may name peers where there are none
+    is_told = bool(wanted) and unit in ("record", "person")
+    found.same("console of run", "of a record or person", bool(of_records), is_told)
     for name, epsilon in wanted.items():
         shown = f"{titled(name)} {upper_bound(epsilon)}"
         told = f"ε {shown}, " in text or f"ε {shown} (" in text or f"ε {shown} of a device (" in text
