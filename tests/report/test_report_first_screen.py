@@ -216,7 +216,7 @@ def test_hops_with_secure_aggregation_are_drawn(hop: str, run_folder: Make) -> N
     found = links(page_of(run_folder("secure", quickstart_spec(transport={hop: "secure-aggregation"}))))
     assert secure in found
     # edges that are trusted add the noise themselves: what arrives at them has none
-    bare = "only the sum arrives, without noise (secure aggregation)"
+    bare = "only the sum arrives, without noise, at a trusted party (secure aggregation)"
     assert (bare in found) == (hop == "devices_to_edge")
 
 

@@ -52,7 +52,7 @@ _LINKS: dict[str, tuple[str, Json]] = {
         {"color": RAW, "width": 3, "dash": "dash"},
     ),
     "secure entrusted": (
-        "only the sum arrives, without noise, at who is trusted (secure aggregation)",
+        "only the sum arrives, without noise, at a trusted party (secure aggregation)",
         {"color": TRUSTED, "width": 3, "dash": "dash"},
     ),
     "superposed": ("messages are added over the air", {"color": NEUTRAL, "width": 1.5, "dash": "dash"}),
