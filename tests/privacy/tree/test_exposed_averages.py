@@ -248,6 +248,14 @@ def test_more_aggregations_than_are_searched_say_their_gap(monkeypatch):
     assert found.gap == pytest.approx(12.25 / 4.25)
 
 
+def test_of_very_many_aggregations_flow_or_cut_is_taken_and_the_gap_is_not_known(monkeypatch):
+    monkeypatch.setattr(exposed_averages, "_BOUNDED", 2)
+    monkeypatch.setattr(exposed_averages._Stretches, "least", None)  # it would take too long
+    _, cut, found = one_edge(0.1, 1.0, 1.0).exposures(0, PUBLIC)
+    assert found.draws == cut.draws
+    assert found.gap == math.inf
+
+
 SPEC = {
     "name": "noise-that-grows",
     "protocol": "h2fdp",

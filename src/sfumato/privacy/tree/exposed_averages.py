@@ -36,20 +36,23 @@ and no gap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-
-import numpy as np
 
 from sfumato.privacy.divergence import divergence, is_priced_exactly, times_the_least
 from sfumato.privacy.release import DrawnReleases, Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.exposures import PairExposures
-from sfumato.privacy.tree.shape import FloatArray, IntArray
 
 _SEARCHED = 48
 """Aggregations of a round among which a path is searched for; with more, flow or cut is taken."""
+
+_BOUNDED = 200
+"""Aggregations of a round for which a lower bound is computed, in time that grows with their square.
+
+With more, how far flow or cut may be from the cheapest set is not known.
+"""
 
 
 def cheapest_exposure(
@@ -71,6 +74,9 @@ def cheapest_exposure(
         return _stated(flow, pair.steps, 1.0)
     stretches = _Stretches(pair, neighbours)
     found = [(flow, pair.steps), (cut, pair.received_steps)]
+    if len(pair.steps) > _BOUNDED:
+        best, steps = min(found, key=lambda one: _cost(one[0], neighbours))
+        return _stated(best, steps, math.inf)
     least = stretches.least()
     path, cheaper = None, min(flow_and_cut, key=lambda one: _cost(one, neighbours))
     if _gap_to_cheapest(cheaper, least, flow, neighbours) > 1:
@@ -154,23 +160,15 @@ class _Stretches:
         """Tier of the nodes that aggregate at index ``place`` of the unit's aggregations."""
         return self.pair.facts.steps[self.pair.steps[place]].tier
 
-    @cached_property
-    def _tiers(self) -> IntArray:
-        """`tier` of every place, ``[places]``."""
-        return np.array([self.tier(place) for place in range(len(self.pair.steps))])
-
-    @cached_property
-    def _norms(self) -> FloatArray:
-        """The l2 norm of a message of weight 1 at every place, ``[places]``."""
-        facts, leaf = self.pair.facts, self.pair.leaf
-        return np.array([facts.steps[number].message_norm[leaf] for number in self.pair.steps])
-
-    def starts(self, place: int) -> range:
-        """The indices at which a stretch that ends at index ``place`` may start, the latest first.
+    def starts(self, place: int) -> Iterator[int]:
+        """Yield the indices at which a stretch that ends at index ``place`` may start, the latest first.
 
         No average before the last of the stretch may be seen.
         """
-        return range(place, max((at for at in self.seen if at < place), default=-1), -1)
+        for first in range(place, -1, -1):
+            if first < place and first in self.seen:
+                return
+            yield first
 
     # --- what every set costs -------------------------------------------------------------------
 
@@ -178,10 +176,11 @@ class _Stretches:
         """A lower bound on μ² of a round for every exposed set."""
         if self.resends:
             return total_mu_squared(map(self.pair.release, self.pair.received_steps), self.neighbours)
-        return _shortest(list(map(self._least_costs, range(len(self.pair.steps)))), self.seen)[0]
+        return _shortest([dict(self._least_costs(p)) for p in range(len(self.pair.steps))], self.seen)[0]
 
-    def _least_costs(self, place: int) -> FloatArray:
-        """Lower bounds on μ² of every stretch that ends at index ``place``, ``[starts]``, as of `starts`.
+    def _least_costs(self, place: int) -> Iterator[tuple[int, float]]:
+        """Lower bounds on μ² of every stretch that ends at index ``place``, as pairs (start, bound), latest
+        start first.
 
         What is charged is the finest sum that the coalition receives, if it receives one; else the average
         of any tier, of which the one with the least μ² counts.
@@ -191,17 +190,17 @@ class _Stretches:
             tiers = [self.pair.finest_sum(number)]
         else:
             tiers = [(tier, True) for tier in range(facts.steps[number].tier, facts.depth)]
-        bounds = []
-        for tier, sent in tiers:
-            moves = self._least_moves(place, tier)
-            if_unit_sends, if_not = self._noise(number, tier, sent)
-            squares = moves * moves
-            squares[:1] = _ratio(squares[:1], if_unit_sends)
-            # a sum of messages that were rounded can be taken apart
-            squares[1:] = _ratio(squares[1:], 0.0 if facts.rounds_after_noise else min(if_unit_sends, if_not))
-            bounds.append(squares)
-        least: FloatArray = np.minimum.reduce(bounds) if len(bounds) > 1 else bounds[0]
-        return least
+        sums = [
+            (dict(self._least_moves(place, tier)), *self._noise(number, tier, sent)) for tier, sent in tiers
+        ]
+        for first in self.starts(place):
+            squares = []
+            for moves, if_unit_sends, if_not in sums:
+                variance = if_unit_sends if first == place else min(if_unit_sends, if_not)
+                rounded = facts.rounds_after_noise and first < place
+                square = math.inf if variance == 0 or rounded else moves[first] ** 2 / variance
+                squares.append(square if moves[first] > 0 else 0.0)
+            yield first, min(squares)
 
     def _noise(self, number: int, tier: int, sent: bool) -> tuple[float, float]:
         """Two variances of unknown noise in the sum of an aggregation: if the unit sends, and if it does not.
@@ -222,7 +221,7 @@ class _Stretches:
         absent = facts.may_drop_out
         return there, self.pair.unknown_variance(number, tier, sent, present=False) if absent else there
 
-    def _least_moves(self, place: int, tier: int) -> FloatArray:
+    def _least_moves(self, place: int, tier: int) -> Iterator[tuple[int, float]]:
         """Lower bounds on how far an average moves, by where the stretch that ends at ``place`` starts.
 
         The unit moves it by its own messages of the whole stretch. Its peers move it, too, by what they sent
@@ -232,27 +231,27 @@ class _Stretches:
             place: index of an aggregation, among the unit's.
             tier: of the average above the unit; one past the last tier: the unit's own message.
 
-        Returns:
-            The l2 distances, ``[starts]``, as of `starts`.
+        Yields:
+            Pairs of an index at which the stretch may start, the latest first, and the l2 distance.
         """
-        last, starts = self.pair.facts.depth - 1, self.starts(place)
-        if tier > last:  # the unit's own message, and nothing is hidden from who receives it
-            return np.full(len(starts), float(self._norms[place]) * self.pair.weight * self._per_own)
-        within = slice(starts[-1], place + 1)
-        norms, tiers = self._norms[within][::-1], self._tiers[within][::-1]
-        weights = np.full(len(starts), self.pair.facts.weight_below(self.pair.path, last, tier))
-        weights[1:] *= self._hidden_weights[np.minimum(np.minimum.accumulate(tiers[1:]), last)]
-        moves: FloatArray = (norms * self._own_weight * weights).cumsum() * self._per_own
-        # what peers sent after the first aggregation of the stretch
-        moves[1:] += (2.0 * norms[:-1] * self._peers_weight * weights[:-1]).cumsum()
-        return moves
-
-    @cached_property
-    def _hidden_weights(self) -> FloatArray:
-        """Weight of the leaf's model in the hidden average of every tier above the unit, ``[tiers]``."""
-        facts = self.pair.facts
-        below = [facts.weight_below(self.pair.path, facts.depth - 1, tier) for tier in range(facts.depth)]
-        return np.array(below)
+        facts, last, path = self.pair.facts, self.pair.facts.depth - 1, self.pair.path
+        norms = [float(facts.steps[number].message_norm[self.pair.leaf]) for number in self.pair.steps]
+        if tier == facts.depth:  # the unit's own message, and nothing is hidden from who receives it
+            own = norms[place] * self.pair.weight
+            yield from ((first, own * self._per_own) for first in self.starts(place))
+            return
+        below = facts.weight_below(path, last, tier)
+        own, others, highest = 0.0, 0.0, last
+        later = 0.0  # what peers send at the aggregation after ``first``
+        for first in self.starts(place):
+            weight = below
+            if first < place:
+                highest = min(highest, self.tier(first))
+                weight *= facts.weight_below(path, last, highest)
+            own += norms[first] * self._own_weight * weight
+            others += later
+            later = 2.0 * norms[first] * self._peers_weight * weight
+            yield first, own * self._per_own + others
 
     @cached_property
     def _per_own(self) -> float:
@@ -276,11 +275,6 @@ class _Stretches:
         return max(0.0, others) * float(facts.leaf_weight[leaf])
 
 
-def _ratio(squares: FloatArray, variance: float) -> FloatArray:
-    """``squares`` over a variance; where that is 0, ∞ for all squares but 0."""
-    return squares / variance if variance else np.where(squares > 0, math.inf, 0.0)
-
-
 def _cheapest_path(stretches: _Stretches) -> list[int] | None:
     """Numbers of the aggregations of a round to expose, ascending, so that μ² of the round is least.
 
@@ -289,41 +283,33 @@ def _cheapest_path(stretches: _Stretches) -> list[int] | None:
     pair, steps = stretches.pair, stretches.pair.steps
     if stretches.resends or len(steps) > _SEARCHED:
         return None
-    costs: list[FloatArray] = []
+    costs: list[dict[int, float]] = []
     for place, number in enumerate(steps):
-        found = []
+        found = {}
         for first in stretches.starts(place):
             is_wider = any(stretches.tier(at) < stretches.tier(place) for at in range(first, place))
             # an average that is exposed without need may not follow a hidden one of a tier above it
             if place not in stretches.seen and is_wider:
                 break
             release = pair.release(number, steps[first:place])
-            found.append(release.mu_squared(stretches.neighbours))
-        costs.append(np.array(found))
+            found[first] = release.mu_squared(stretches.neighbours)
+        costs.append(found)
     return [steps[place] for place in _shortest(costs, stretches.seen)[1]]
 
 
-def _shortest(costs: Sequence[FloatArray], seen: set[int]) -> tuple[float, list[int]]:
+def _shortest(costs: Sequence[dict[int, float]], seen: set[int]) -> tuple[float, list[int]]:
     """Find the cheapest way to part a round into stretches, one after the other from place 0 on.
 
     Args:
-        costs: for each place, costs (μ²) of the stretches that end there, by their start: that place, the one
-            before it, and so on.
+        costs: for each place, costs (μ²) of the stretches that end there, by the place where they start.
         seen: places at which a stretch must end; after the last one nothing need be exposed.
 
     Returns:
         The least cost, and the places where its stretches end, ascending; 0 and none where nothing is seen.
     """
-    best, came_from = np.zeros(len(costs) + 1), [0]
+    best: list[tuple[float, list[int]]] = [(0.0, [])]
     for place, found in enumerate(costs):
-        earliest = place + 1 - len(found)
-        ways = best[earliest : place + 1] + found[::-1]
-        came_from.append(earliest + int(ways.argmin()))
-        best[place + 1] = ways.min()
-    end = max(seen, default=-1) + 1
-    end += int(best[end:].argmin())
-    least, path = float(best[end]), []
-    while end:
-        path.append(end - 1)
-        end = came_from[end]
-    return least, path[::-1]
+        ways = ((best[first][0] + cost, first) for first, cost in found.items())
+        cost, first = min(ways)
+        best.append((cost, [*best[first][1], place]))
+    return min(best[max(seen, default=-1) + 1 :], key=lambda one: one[0])
