@@ -361,13 +361,12 @@ def _largest_of_cells(rows: Sequence[Guarantee], labels: ObserverLabels, *, firs
 
     A cell is of alike units of several ε, such as records of unequal sites, towards alike observers.
     """
+    cells = [(labels.row(row.unit, row.sites), labels.column(row.unit, row.observer)) for row in rows]
     largest: dict[tuple[Row, Column], Guarantee] = {}
-    for row in rows:
-        cell = labels.row(row.unit, row.sites), labels.column(row.unit, row.observer)
+    for cell, row in zip(cells, rows, strict=True):
         if cell not in largest or row.epsilon > largest[cell].epsilon:
             largest[cell] = row
-    cells = [(labels.row(row.unit, row.sites), labels.column(row.unit, row.observer)) for row in rows[:first]]
-    return [largest[cell] for cell in dict.fromkeys(cells)]
+    return [largest[cell] for cell in dict.fromkeys(cells[:first])]
 
 
 def _statement(found: Found, truth: Truth, run: sf.Run, *, verified: bool) -> None:

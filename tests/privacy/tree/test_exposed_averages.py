@@ -250,7 +250,8 @@ def test_more_aggregations_than_are_searched_say_their_gap(monkeypatch):
 
 def test_of_very_many_aggregations_flow_or_cut_is_taken_and_the_gap_is_not_known(monkeypatch):
     monkeypatch.setattr(exposed_averages, "_BOUNDED", 2)
-    monkeypatch.setattr(exposed_averages._Stretches, "least", None)  # it would take too long
+    monkeypatch.setattr(exposed_averages._Stretches, "_least_costs", None)  # it would take too long
+    monkeypatch.setattr(exposed_averages, "_SEARCHED", 2)
     _, cut, found = one_edge(0.1, 1.0, 1.0).exposures(0, PUBLIC)
     assert found.draws == cut.draws
     assert found.gap == math.inf

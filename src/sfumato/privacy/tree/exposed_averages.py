@@ -74,9 +74,6 @@ def cheapest_exposure(
         return _stated(flow, pair.steps, 1.0)
     stretches = _Stretches(pair, neighbours)
     found = [(flow, pair.steps), (cut, pair.received_steps)]
-    if len(pair.steps) > _BOUNDED:
-        best, steps = min(found, key=lambda one: _cost(one[0], neighbours))
-        return _stated(best, steps, math.inf)
     least = stretches.least()
     path, cheaper = None, min(flow_and_cut, key=lambda one: _cost(one, neighbours))
     if _gap_to_cheapest(cheaper, least, flow, neighbours) > 1:
@@ -173,7 +170,9 @@ class _Stretches:
     # --- what every set costs -------------------------------------------------------------------
 
     def least(self) -> float:
-        """A lower bound on μ² of a round for every exposed set."""
+        """A lower bound on μ² of a round for every exposed set; 0 where there are too many aggregations."""
+        if len(self.pair.steps) > _BOUNDED:
+            return 0.0
         if self.resends:
             return total_mu_squared(map(self.pair.release, self.pair.received_steps), self.neighbours)
         return _shortest([dict(self._least_costs(p)) for p in range(len(self.pair.steps))], self.seen)[0]
