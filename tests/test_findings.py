@@ -10,16 +10,11 @@ import pytest
 from pyarrow import csv, parquet
 
 from sfumato import account, load_spec
-from sfumato.findings import (
-    findings_after,
-    findings_of_plan,
-    warn_of_idle_clip,
-    warn_of_large_delta,
-    warn_of_odd_learning_rate,
-    warn_of_odd_radio_power,
-)
-from sfumato.guessing import classes_of, warn_of_chance_accuracy, warn_of_one_label_accuracy
-from sfumato.large_epsilons import warn_of_large_epsilon
+from sfumato.findings.found import findings_after, findings_of_plan
+from sfumato.findings.guessing import classes_of, warn_of_chance_accuracy, warn_of_one_label_accuracy
+from sfumato.findings.large_epsilons import warn_of_large_epsilon
+from sfumato.findings.training import warn_of_idle_clip, warn_of_odd_learning_rate, warn_of_odd_radio_power
+from sfumato.findings.units import warn_of_large_delta
 from sfumato.privacy.guarantee import EpsilonBound, Guarantee
 from sfumato.privacy.observers import Relation
 from sfumato.schedule.resolve import resolve

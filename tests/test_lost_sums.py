@@ -7,7 +7,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.findings import warn_of_empty_sums
+from sfumato.findings.training import warn_of_empty_sums
 from sfumato.report.results.series import load_series
 from sfumato.run_folder.reader import read_ledger
 from sfumato.schedule.faults.dropouts import Attendance, lost_sums

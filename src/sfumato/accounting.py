@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from sfumato.findings import Finding
+    from sfumato.findings.found import Finding
     from sfumato.privacy.declared_releases import DeclaredReleases
     from sfumato.schedule.rows.coalitions import Coalition
     from sfumato.schedule.rows.ex_post import ExPost
@@ -73,7 +73,7 @@ class PrivacyReport:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Warnings about the spec and the guarantees (`Finding`), one sentence each."""
-        from sfumato.findings import findings_before
+        from sfumato.findings.found import findings_before
 
         return findings_before(self.plan, self.delta, self.guarantees)
 

@@ -16,7 +16,7 @@ from report_factory import metrics
 from test_report_browser import draw
 
 from sfumato.accounting import account
-from sfumato.large_epsilons import WHAT_LARGE_MEANS
+from sfumato.findings.large_epsilons import WHAT_LARGE_MEANS
 from sfumato.report import formatting as text
 from sfumato.report import write_report
 from sfumato.report.drawings.group_graph import group_graph_figure, spread_html

@@ -12,7 +12,7 @@ from statements import SPEC, Text, made, page_of, words_of
 
 import sfumato as sf
 from sfumato.cli import main
-from sfumato.findings import warn_of_unscaled_columns
+from sfumato.findings.tables import warn_of_unscaled_columns
 from sfumato.report.statement.content import PlayedRun
 from sfumato.report.statement.why import RULES
 from sfumato.report.statement.words import two_values

@@ -4,7 +4,7 @@ import pytest
 
 import sfumato as sf
 from sfumato.errors import SpecError
-from sfumato.findings import findings_of_plan
+from sfumato.findings.found import findings_of_plan
 from sfumato.schedule.resolve import resolve
 
 TREE = {
@@ -20,6 +20,8 @@ GROUPS = TREE | {
     "topology": {"kind": "groups", "structure": "list", "groups": [[0, 1], [1, 2]]},
     "training": TREE["training"] | {"merge_every": 1},
 }
+ALONE = TREE | {"topology": {"kind": "tree", "edges": 3, "devices_per_edge": 1}}
+STAR = TREE | {"protocol": "dp-fedavg", "topology": {"kind": "star", "devices": 3}}
 CONTROLLED = TREE | {
     "training": TREE["training"] | {"local_steps": 8, "edge_every": 4},
     "privacy": {"clip": {"kind": "step", "norm": 1.0}, "noise": {"multiplier": 2.0}},
@@ -92,10 +94,15 @@ def test_control_s_most_devices_are_those_of_an_edge(each):
     resolve(sf.load_spec(CONTROLLED, [edges, "control.max_devices=3"]))
 
 
+def findings_of(plan, kind):
+    """The findings of ``kind`` of a plan."""
+    found = findings_of_plan(plan, plan.spec.privacy.delta)
+    return [finding.text for finding in found if finding.kind == kind]
+
+
 def late(plan):
     """The findings of a plan on changes after the last round."""
-    found = findings_of_plan(plan, plan.spec.privacy.delta)
-    return [finding.text for finding in found if finding.kind == "changes"]
+    return findings_of(plan, "changes")
 
 
 @pytest.mark.parametrize(
@@ -124,6 +131,28 @@ def test_changes_after_the_last_round_are_said_to_change_nothing(document, chang
     assert late(resolve(resolve(spec).spec)) == expected  # of the spec in a run folder, too
     longer = sf.load_spec(document, [change, "training.rounds=9"])
     assert late(resolve(longer)) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "watch", "missing"),
+    [
+        (TREE, "[cloud, own-edge, other-edge, edge, peer, other-device, device, public]", None),
+        (TREE, None, None),
+        (TREE, "[]", None),
+        (ALONE, "[peer, cloud]", "peer"),
+        (STAR, "[own-edge, cloud, other-edge, own-edge]", "own-edge, other-edge"),
+        (GROUPS, "[edge, peer, device]", None),
+        (GROUPS, "[cloud, device, public]", "cloud, public"),
+    ],
+)
+def test_kinds_of_observers_that_nobody_is_are_said_to_be_watched_in_vain(document, watch, missing):
+    spec = sf.load_spec(document, [] if watch is None else [f"watch={watch}"])
+    if missing is None:
+        assert findings_of(resolve(spec), "watch") == []
+        return
+    [said] = findings_of(resolve(spec), "watch")
+    assert said.startswith(f"watch names {missing}, and in this network no device has an observer of th")
+    assert [one["text"] for one in sf.account(spec).to_dict()["findings"] if one["kind"] == "watch"] == [said]
 
 
 def test_drawn_moves_are_never_after_the_end():

@@ -25,7 +25,7 @@ def show(
 ) -> None:
     """Show the network, trust, noise and aggregations of a spec."""
     from sfumato.families import family_of
-    from sfumato.findings import findings_of_plan
+    from sfumato.findings.found import findings_of_plan
     from sfumato.schedule.resolve import resolve
 
     loaded = read_spec(spec, changes)

@@ -85,7 +85,7 @@ class RecordedPrivacy:
         claims: of papers.
         notes: what the account had to say.
         findings: facts worth a warning, before the run.
-        kinds_of_findings: of each, which programs know it by (`sfumato.findings.Finding`).
+        kinds_of_findings: of each, which programs know it by (`sfumato.findings.found.Finding`).
         raw_to_trusted_edge: ``None`` where the file does not say.
         coalitions: of devices, the worst of each size.
         after_run: of the guarantees that amount to something else after the run, by their place.

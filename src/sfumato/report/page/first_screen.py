@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sfumato.large_epsilons import without_meaning
+from sfumato.findings.large_epsilons import without_meaning
 from sfumato.network.tree import Tree
 from sfumato.report import formatting as text
 from sfumato.report.drawings.moving import moved_sentence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sfumato.large_epsilons import LARGE_EPSILON, WHAT_LARGE_MEANS, without_meaning
+from sfumato.findings.large_epsilons import LARGE_EPSILON, WHAT_LARGE_MEANS, without_meaning
 from sfumato.report.page.comparison import best_runs, comparison, largest_epsilons_in_words
 from sfumato.report.page.differences import differences_in_words, differences_table
 from sfumato.report.page.html import under_name_of_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sfumato.large_epsilons import LARGE_EPSILON
+from sfumato.findings.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.formatting import points_between
 from sfumato.report.page.not_accounted import noise_from_seed

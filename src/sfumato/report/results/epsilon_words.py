@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sfumato.large_epsilons import LARGE_EPSILON
+from sfumato.findings.large_epsilons import LARGE_EPSILON
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report.formatting import epsilon, how_many, join_names
 from sfumato.report.results.spec_sections import clip_kind_of, row_in_words, section_of, steps_of_everybody

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sfumato.findings import findings_after
+from sfumato.findings.found import findings_after
 from sfumato.report.results.network import Network
 from sfumato.report.results.spec_sections import clip_kind_of, clip_of, source_of
 from sfumato.run_folder.metrics_table import last_measured

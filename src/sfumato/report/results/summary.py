@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sfumato.guessing import guessing_in_words, share_of_guessing
+from sfumato.findings.guessing import guessing_in_words, share_of_guessing
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.privacy.observers import ObserverKind
 from sfumato.report.formatting import epsilon, how_many, join_names, percent, whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sfumato.large_epsilons import LARGE_EPSILON
+from sfumato.findings.large_epsilons import LARGE_EPSILON
 from sfumato.report import formatting as text
 from sfumato.report.results.epsilon_words import sure_in_words
 from sfumato.report.statement.assumptions import ATTACKER

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import date
 from string import Template
 
-from sfumato.large_epsilons import LARGE_EPSILON
+from sfumato.findings.large_epsilons import LARGE_EPSILON
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text
 from sfumato.report.figures.heatmap import in_words

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sfumato.families import family_of_topology
-from sfumato.large_epsilons import LARGE_EPSILON
+from sfumato.findings.large_epsilons import LARGE_EPSILON
 from sfumato.network.tree import Tree
 from sfumato.privacy.guarantee import Guarantee
 from sfumato.report import formatting as text

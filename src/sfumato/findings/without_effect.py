@@ -1,9 +1,11 @@
-"""Findings on moves and other changes over time that change nothing."""
+"""Findings on settings that have no effect: moves and other changes, and kinds of observers to be watched."""
 
 from __future__ import annotations
 
 from sfumato.schedule.base import Plan
+from sfumato.schedule.rows.observers import is_of_kind
 from sfumato.spec.document import Spec
+from sfumato.spec.privacy import OBSERVER_KINDS
 
 
 def warn_of_idle_moves(plan: Plan) -> str | None:
@@ -38,3 +40,17 @@ def warn_of_late_changes(spec: Spec) -> str | None:
         if count
     ]
     return "; ".join(said) or None
+
+
+def warn_of_kinds_nobody_is(plan: Plan) -> str | None:
+    """A warning about kinds of observers in ``watch`` that this network has none of; ``None`` without any."""
+    kinds = [name for name in plan.spec.watch or () if name in OBSERVER_KINDS]
+    pairs = tuple(plan.releases.pair_classes()) if kinds else ()
+    missing = [kind for kind in dict.fromkeys(kinds) if not any(is_of_kind(pair, kind) for pair in pairs)]
+    if not missing:
+        return None
+    return (
+        f"watch names {', '.join(missing)}, and in this network no device has an observer of "
+        f"{'that kind' if len(missing) == 1 else 'these kinds'}: no ε is followed for "
+        f"{'it' if len(missing) == 1 else 'them'}"
+    )

@@ -1,0 +1,56 @@
+"""A study whose process is killed at random moments and started again gives the table of one that was not."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fast_python
+import pandas as pd
+import pytest
+from test_study_files import written
+from test_study_runs import study
+
+SEED = 31
+
+
+def table_of(file: Path, out: Path) -> pd.DataFrame:
+    return pd.read_parquet(out / file.stem / "digits" / "results.parquet")
+
+
+def started(file: Path, out: Path) -> fast_python.Popen:
+    command = [sys.executable, "-m", "sfumato", "study", file, "--workers", "2", "--out", out]
+    return fast_python.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_twenty_kills(tmp_path: Path) -> None:
+    """The last time in each folder is not killed; what an ended process leaves is not done again."""
+    file = written(tmp_path, study())
+    begun = time.monotonic()
+    with started(file, tmp_path / "whole") as process:
+        _, said = process.communicate()
+    assert process.returncode == 0, said
+    seconds = time.monotonic() - begun
+    expected = table_of(file, tmp_path / "whole")
+
+    moments = random.Random(SEED)
+    for number in range(20):
+        out = tmp_path / f"killed-{number}"
+        with started(file, out) as process:
+            try:
+                process.communicate(timeout=moments.uniform(0, seconds))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+        finished = set(out.rglob("seed-*/result.json"))
+        kept = {path: path.stat().st_mtime_ns for path in finished}
+        with started(file, out) as process:
+            _, said = process.communicate()
+        assert process.returncode == 0, said
+        assert {path: path.stat().st_mtime_ns for path in kept} == kept
+        pd.testing.assert_frame_equal(table_of(file, out), expected)
+        print(f"kill {number}: {len(kept)} of 8 runs had ended")
