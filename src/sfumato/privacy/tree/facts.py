@@ -156,7 +156,7 @@ class TreeFacts(TreeShape):
         return found
 
     def party_name(self, party: Party) -> str:
-        """The name of ``party`` on the command line, such as ``edge:0``."""
+        """The name of ``party`` on the command line, such as ``edge:0``; that it exists is not checked."""
         if party.kind == "public":
             return "public"
         if party.kind == "device":
