@@ -100,9 +100,7 @@ class CheckedTreeStructure:
         return listed is None or read.flag(listed[leaf])
 
     def sending_steps(self, leaf: int) -> list[int]:
-        """A list of the indices of a round's aggregations to which the devices of ``leaf`` send messages,
-        ascending.
-        """
+        """The indices of a round's aggregations that the devices of ``leaf`` send to, ascending."""
         return [step for step in range(len(self.steps)) if self.sends(step, leaf)]
 
     def broadcasts(self, step: int, leaf: int) -> bool:

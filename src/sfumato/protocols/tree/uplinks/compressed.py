@@ -87,9 +87,7 @@ class _Collector:
         self.inner.add(devices, leaves, sent)
 
     def received(self) -> Received:
-        """Give what the inner collector received, with averages expanded to all M coordinates; called
-        once.
-        """
+        """What the inner collector received, with averages expanded to M coordinates; called once."""
         received = self.inner.received()
         averages = _expanded(received.averages, self.coordinates, self.length)
         return replace(received, averages=averages, coordinates=self.coordinates)
