@@ -76,9 +76,7 @@ class CheckedTreeStructure:
         return "node", tier, index
 
     def node_name(self, tier: int, index: int) -> str:
-        """The name of the aggregator with this ``index`` in ``tier``: ``cloud`` on tier 0, else such as
-        ``edge:2``.
-        """
+        """The name of an aggregator: ``cloud`` on ``tier`` 0, else tier and ``index``, such as ``edge:2``."""
         return "cloud" if tier == 0 else f"{self.names[tier]}:{index}"
 
     def leaf_of(self, device: int) -> int:

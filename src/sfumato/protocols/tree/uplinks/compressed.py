@@ -102,8 +102,7 @@ class _Expanding:
     length: int
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Tell the listener that ``senders`` ``[p]`` send ``vectors`` ``[p, k]``, with 0 at coordinates not
-        sent.
+        """Tell the listener that ``senders`` ``[p]`` send ``vectors`` ``[p, k]``, with 0 elsewhere.
 
         ``number`` is the round, ``index`` the aggregation, ``tier`` the senders'.
         """
