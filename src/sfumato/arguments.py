@@ -31,8 +31,9 @@ class Argument:
         return _spelling.get().argument(self)
 
     def at(self, key: str) -> Argument:
-        """A copy of this argument for errors about one part of its value: the entry ``key`` of a mapping or
-        list.
+        """A copy of this argument for errors about one part of its value.
+
+        ``key``: the entry of a mapping or list that is meant.
         """
         return replace(self, key=key)
 

@@ -99,13 +99,13 @@ class _TreeFamily(_Family):
         return tree_claims(_tree_plan(plan), delta)
 
     def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
-        """The worst coalition of every size that the threat model names, with its ε at ``delta``."""
+        """The worst coalition of every size that HDP tolerates, with its ε at ``delta``; else empty."""
         from sfumato.schedule.rows.coalitions import tolerated_coalitions
 
         return tolerated_coalitions(_tree_plan(plan), delta)
 
     def ex_post_facts(self, plan: Plan, rounds: int, parameters: int) -> dict[str, object]:
-        """The JSON object that the run folder keeps of how the first ``rounds`` rounds went: channels."""
+        """The channels of the first ``rounds`` rounds, a JSON object; {} if not over the air."""
         from sfumato.schedule.rows.ex_post import realised_facts
 
         return realised_facts(_tree_plan(plan), rounds, parameters)
@@ -122,7 +122,7 @@ class _TreeFamily(_Family):
     def ex_post(
         self, plan: Plan, delta: float, participations: IntArray, rounds: int, parameters: int
     ) -> tuple[ExPost | None, ...]:
-        """ε at ``delta`` of each row of an account after a run; empty if nothing was left to chance.
+        """ε at ``delta`` of each row after a run, or ``None``; empty if nothing was left to chance.
 
         ``participations``: rounds that each device took part in, ``[devices]``; ``rounds``: that were played;
         ``parameters``: M.
@@ -138,7 +138,7 @@ class _TreeFamily(_Family):
         return TreePlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
-        """What the rounds of a plan cost over the radio, before any is played; ``parameters``: M."""
+        """What a plan's rounds cost over the radio, before any is played; ``parameters``: of the model."""
         from sfumato.planning.costs import tree_round_costs
 
         return tree_round_costs(_tree_plan(plan), parameters)
@@ -275,7 +275,7 @@ class _GroupFamily(_Family):
         return GroupPlanning()
 
     def round_costs(self, plan: Plan, parameters: int) -> RoundCosts:
-        """What the rounds of a plan cost over the radio, before any is played; ``parameters``: P."""
+        """What a plan's rounds cost over the radio, before any is played; ``parameters``: of a model."""
         from sfumato.planning.costs import group_round_costs
 
         return group_round_costs(_group_plan(plan), parameters)
@@ -315,7 +315,7 @@ class _GroupFamily(_Family):
         hidden: bool,
         trials: int,
     ) -> TrialScores | None:
-        """Scores of an attack on a record of ``unit`` that is drawn into batches, seen by ``coalition``."""
+        """Scores of an attack on a record of ``unit``, as for trees; ``hidden`` makes no difference here."""
         from sfumato.auditing.record_trials import group_record_trials
 
         return group_record_trials(_group_plan(plan), unit, coalition, neighbours, trials)
@@ -385,7 +385,7 @@ def family_of(spec: Spec) -> Family:
 
 
 def topologies_of(protocol: str) -> tuple[str, ...]:
-    """A tuple of the kinds of topology that ``protocol`` runs on, its own first."""
+    """A tuple of the kinds of topology that ``protocol``, which must exist, runs on, its own first."""
     return next(family.protocols[protocol] for family in FAMILIES if protocol in family.protocols)
 
 

@@ -74,7 +74,7 @@ class Dispersions:
 
 @dataclass(frozen=True)
 class BoundTerms:
-    """The three terms of (33)."""
+    """The three terms of (33): start is (a_1), drift (a_2) and noise (b)."""
 
     start: float
     drift: float
@@ -153,9 +153,9 @@ class BoundInputs:
         return Dispersions(math.sqrt(b1_square), self._growth * math.sqrt(mean), largest)
 
     def printed_terms(self, first_gap: float) -> BoundTerms:
-        """The three terms of (33) as printed in H2FDP; ``first_gap``: F_0 - F*.
+        """The three terms of (33) as printed in H2FDP: (a_1), (a_2) and (b), in this order.
 
-        Returns the terms (a), (b) and (c) in this order.
+        ``first_gap``: F_0 - F*, in the unit of the loss.
         """
         found, loss, root = self.printed_dispersions(), self.constants, math.sqrt(self.rounds + 1)
         inner = loss.smoothness * self.steps * (found.b1**2 + found.b2**2) + self._step_square

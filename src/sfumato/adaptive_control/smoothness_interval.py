@@ -49,8 +49,9 @@ class SmoothnessInterval:
     low: float = 0.0
 
     def or_prior(self, prior: float) -> float:
-        """The value of beta to use: ``prior`` if the interval contains it or there is no estimate, else the
-        estimate.
+        """The value of beta to use: ``prior``, unless it lies below the interval; then the estimate.
+
+        ``prior`` too where there is no estimate.
         """
         return prior if self.estimate is None or self.low <= prior else self.estimate
 

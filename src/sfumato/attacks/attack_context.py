@@ -113,8 +113,9 @@ class AttackContext:
 
     @cached_property
     def observations(self) -> dict[int, tuple[Observation, ...]]:
-        """The observations of each target device, by its number, of at most `MOST_ROUNDS` evenly spaced
-        rounds.
+        """The observations of each device near the observer, by its number; () where it saw nothing of one.
+
+        They are of at most `MOST_ROUNDS` evenly spaced rounds.
         """
         return self.attacked.observations(
             self.view, self.initial, self._nearest_devices, self.coalition, rounds=MOST_ROUNDS

@@ -104,8 +104,7 @@ class AttackedGroups:
     def _observation_in_group(
         self, vectors: RoundVectors, models: dict[int, Tensor], number: int, unit: int, group: int
     ) -> Iterator[Observation]:
-        """Yield what is seen of a unit's message to ``group``, if anything, in a round that ends with a
-        release.
+        """Yield what is seen of a unit's message to ``group``, if anything, in a round with a release.
 
         Args:
             vectors: what was recorded in the round.

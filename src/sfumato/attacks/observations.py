@@ -156,7 +156,10 @@ class AttackedTree:
 
 
 def spread_evenly(numbers: Sequence[int], most: int) -> frozenset[int]:
-    """At most ``most`` of ``numbers``, evenly spaced, the first and the last among them."""
+    """At most ``most`` (1 or more) of ``numbers``, evenly spaced, the first and the last among them.
+
+    With ``most`` 1 and several numbers the first alone.
+    """
     if len(numbers) <= most:
         return frozenset(numbers)
     return frozenset(numbers[at] for at in np.linspace(0, len(numbers) - 1, most).round().astype(int))

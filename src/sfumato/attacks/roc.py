@@ -96,8 +96,8 @@ class ROC:
     def auc(self) -> Estimate:
         """Area under the curve: the probability that a member scores above a non-member, ties counted half.
 
-        By Hoeffding (1963, section 5) a two-sample U-statistic is as concentrated as a mean of
-        ``min(members, others)`` independent values in [0, 1], so Chernoff's bound gives the 95 % interval.
+        By Hoeffding (1963, section 5) a two-sample U-statistic is as concentrated as a mean of ``min(members,
+        non_members)`` independent values in [0, 1], so Chernoff's bound gives the 95 % interval.
         """
         value = float(np.trapezoid(self.tpr, self.fpr))
         value = min(1.0, max(0.0, value))
@@ -173,9 +173,7 @@ def pooled_roc(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
 
 
 def _chernoff_interval(value: float, room: float) -> tuple[float, float]:
-    """The ends of the interval of means in [0, 1] whose relative entropy from ``value`` is within ``room``
-    (nats).
-    """
+    """The interval of means in [0, 1] whose relative entropy from ``value`` is within ``room`` nats."""
 
     def excess(mean: float) -> float:
         return float(special.rel_entr(value, mean) + special.rel_entr(1 - value, 1 - mean)) - room

@@ -44,7 +44,7 @@ class PlayedAir(AirPlan):
 
     @cached_property
     def envelope(self) -> FloatArray:
-        """The largest amplitude that each device may send with, by the audited plan, times `scale`.
+        """The largest alignment of each leaf in any round, ``[leaves]``: the audited plan's times `scale`.
 
         See `AirPlan.envelope`.
         """

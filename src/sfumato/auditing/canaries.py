@@ -81,8 +81,7 @@ def one_run_audit(
     error: float,
     seed: int,
 ) -> OneRun | None:
-    """Audit by one simulation of all rounds, with a canary in every device that is exchangeable with the
-    unit.
+    """Audit by one simulation of all rounds, with a canary in each device exchangeable with the unit.
 
     A fair coin decides whether such a device sends its random direction, or (under zero-out) nothing, or
     (under replace) the opposite direction. Members of the coalition hold no office.

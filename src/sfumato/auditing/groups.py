@@ -66,8 +66,7 @@ class GroupHarness:
         return self._plan.release_count
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:
-        """The one outcome of round ``number``: groups elect nobody; it has a draw for each of the unit's
-        groups.
+        """The one outcome of round ``number``, with a draw for each of the unit's groups: nobody is elected.
 
         See `AuditHarness.outcomes`; ``seed`` is not used.
         """

@@ -74,8 +74,9 @@ class AuditHarness(Protocol):
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Numbers ``[n]`` of the devices that can be exchanged with the unit, itself included, members
-        not.
+        """Numbers of the devices that can be exchanged with the unit, ascending, ``[n]``.
+
+        The unit is among them; members of the coalition are not.
         """
 
     def outcomes(self, number: int, seed: int) -> tuple[ElectionOutcome, ...]:

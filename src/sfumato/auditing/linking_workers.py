@@ -135,8 +135,9 @@ class LinkingMessages:
         return (partial(self._messages_of_release, release) for release in range(self._plan.release_count))
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Do nothing: linking workers learn nothing from others' messages. Arguments as of
-        `Listener.sent`.
+        """Do nothing: linking workers learn nothing from others' messages.
+
+        Arguments as of `Listener.sent`.
         """
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:

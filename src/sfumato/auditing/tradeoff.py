@@ -235,7 +235,7 @@ class ComposedCurves:
         return np.array([self._mu_lower(h, f) for h, f in zip(hit_rates, false_rates, strict=True)])
 
     def epsilon(self, mu: float, *, delta: float) -> float:
-        """ε at ``delta`` of the trade-off curve with parameter ``mu``."""
+        """ε at ``delta``, above `failure_probability`, of the trade-off curve of ``mu``; 0 for 0."""
         return self._curve_at(mu).epsilon(delta - self.failure_probability) if mu > 0 else 0.0
 
     def _curve_at(self, mu: float) -> PrivacyCurve:

@@ -97,8 +97,9 @@ class TreeHarness:
 
     @property
     def exchangeable_devices(self) -> IntArray:
-        """Numbers ``[n]`` of the devices with the unit's leaf, weight and noise in every round, but no
-        members.
+        """Numbers ``[n]`` of the devices with the unit's leaf, weight and noise in every round.
+
+        The unit is among them; members of the coalition are not.
         """
         tree = self._plan.tree
         members = [party.index for party in self._coalition if party.kind == "device"]
@@ -171,8 +172,9 @@ class TreeHarness:
     def simulate_canaries(
         self, number: int, units: IntArray, updates: Tensor, seed: int
     ) -> tuple[tuple[Observations, ...], ...]:
-        """Simulate round ``number`` in which ``units`` send canaries ``updates``; see
-        `AuditHarness.simulate_canaries`.
+        """Simulate round ``number`` in which ``units`` send canaries ``updates``, if they are drawn.
+
+        Arguments and result as of `AuditHarness.simulate_canaries`.
         """
         plan = with_amplitudes_of(self._plan.at(number), self._plan.at(number), 1.0)
         plan = replace(plan, spec=plan.spec.model_copy(update={"seed": seed}))

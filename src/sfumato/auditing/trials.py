@@ -72,8 +72,9 @@ class RoundTests:
 
 
 def null_update(neighbours: Neighbours) -> float:
-    """What the unit sends under the null hypothesis, in units of its largest message: -1 under replace, else
-    0.
+    """What the unit sends under the null hypothesis, in units of its largest message.
+
+    -1 under replace, else 0.
     """
     return -1.0 if neighbours == "replace" else 0.0
 

@@ -64,8 +64,9 @@ class WorstCaseEngine:
         self._answers = iter(answers)
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[npt.NDArray[np.int64]]:
-        """One list with the numbers of all devices of ``batches``, as there is one rank; see
-        `Engine.owners`.
+        """One list with the numbers of all devices of ``batches``, as there is one rank.
+
+        See `Engine.owners`.
         """
         return [np.arange(batches.devices)]
 

@@ -65,8 +65,9 @@ def _labels(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def _release(folder: Path) -> tuple[dict[str, tuple[str, ...]], int, int]:
-    """Which release is in ``folder``: its file names by split, label bytes of a row, and number of
-    classes.
+    """Which release is in ``folder``, as three facts.
+
+    Its file names by split, the number of label bytes of a row, and the number of classes.
     """
     found = next(one for one in _RELEASES if (folder / one[0]["train"][0]).is_file())
     missing = [name for names in found[0].values() for name in names if not (folder / name).is_file()]

@@ -103,8 +103,9 @@ class ChosenRows:
         return self.source.dtype
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows``, which count the chosen rows from 0, to ``out``; see
-        `FeatureSource.take`.
+        """Write the features of ``rows``, which count the chosen rows from 0, to ``out``.
+
+        Arguments and errors as of `FeatureSource.take`.
         """
         self.source.take(self.rows[rows], out)
 

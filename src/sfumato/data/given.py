@@ -88,8 +88,9 @@ def given_rows(source: str, columns: Columns) -> Rows:
 
 
 def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
-    """The rows in ``parts``, a tuple of arrays: features, labels and perhaps sites; ``source`` is for
-    messages.
+    """The rows in ``parts``, a tuple of arrays: features, labels and perhaps sites.
+
+    ``source`` is for messages.
     """
     from sfumato.data.arrays import ArrayHeader, array_rows
 

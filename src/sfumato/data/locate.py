@@ -203,8 +203,9 @@ def locate(source: str, request: Request) -> DataLocation:
 
 
 def _has_groups(place: DataLocation) -> bool:
-    """Whether the data in ``place`` name natural groups without a column: files by user, or a set that is
-    fetched as such files.
+    """Whether the data in ``place`` name natural groups without a column.
+
+    Files by user do, and a set that is fetched as such files.
     """
     return place.form in ("leaf", "tff", "absent")
 

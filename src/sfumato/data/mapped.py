@@ -35,8 +35,9 @@ class ArrayRows:
     dtype: np.dtype[Any] = FLOAT32
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows`` to ``out``, divided by 255 if ``in_bytes``; see
-        `FeatureSource.take`.
+        """Write the features of ``rows`` to ``out``, divided by 255 if ``in_bytes``.
+
+        Arguments as of `FeatureSource.take`.
 
         Raises:
             DataError: the features cannot be read, or one is not finite.

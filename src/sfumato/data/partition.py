@@ -297,8 +297,9 @@ class _Step:
     key: tuple[int, int] = (_WHOLE, 0)
 
     def plan(self, pool: Pool, weights: IntArray) -> SplitPlan | None:
-        """How a pool is split into parts of these ``weights`` (devices of each); ``None`` if counts do not
-        suffice.
+        """How a pool is split into parts of these ``weights`` (devices of each).
+
+        ``None`` if counts do not suffice.
 
         Raises:
             SpecError: the rule cannot be kept.

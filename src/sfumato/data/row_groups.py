@@ -55,8 +55,7 @@ class GroupedRows:
         return sum(self.groups.sizes), len(self.names)
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the features of ``rows`` to ``out``; each group of rows that has one of them is read as a
-        whole.
+        """Write the features of ``rows`` to ``out``; groups that have one of them are read as a whole.
 
         Arguments and errors as of `FeatureSource.take`.
         """

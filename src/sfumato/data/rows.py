@@ -220,8 +220,9 @@ class TokenRows:
         return self.source.shape
 
     def take(self, rows: RowNumbers, out: Array) -> None:
-        """Write the token ids of ``rows`` to ``out``; arguments as of `FeatureSource.take`, errors as of
-        `token_ids`.
+        """Write the token ids of ``rows`` to ``out``.
+
+        Arguments as of `FeatureSource.take`, errors as of `token_ids`.
         """
         out[...] = token_ids(take_rows(self.source, rows), self.vocabulary, self.name, rows)
 

@@ -55,6 +55,9 @@ def is_trusted(terms: CommonTerms, row: Guarantee, device: int) -> bool:
 
 
 def key_of(terms: CommonTerms, row: Guarantee) -> str:
-    """The public key of the observer of a row, an aggregator or a device, in hexadecimal digits."""
+    """The public key of the observer of a row, an aggregator or a device, in hexadecimal digits.
+
+    Of a coalition, the key of its first party.
+    """
     party = parse_coalition(row.observer, terms.plan.parties)[0]
     return terms.keys[terms.number_of(party)].hex()

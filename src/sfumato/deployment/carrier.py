@@ -19,13 +19,12 @@ from sfumato.wire.frames import parse_frame
 
 
 class FrameReceiver(Protocol):
-    """A party as a state machine: it takes a frame as bytes, and returns the frames that it sends in
-    answer.
-    """
+    """A party as a state machine: bytes of a frame in, bytes of the frames sent in answer out."""
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take one frame, ``data``; returns the frames that the party sends in answer, which name their
-        recipients.
+        """Take one frame, ``data``; returns the frames that the party sends in answer.
+
+        They name their recipients; there may be none.
 
         Raises:
             SfumatoError: the frame is refused; nothing is sent.
@@ -40,8 +39,7 @@ class AggregatingParty(FrameReceiver, Protocol):
         """The party's number in the terms of the run."""
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without a child that does not answer, or whose answer is refused; returns the frames sent
-        then.
+        """Go on without a child that does not answer, or whose answer is refused; returns the frames sent.
 
         Args:
             child: its number.
@@ -72,7 +70,11 @@ class Carrier(Protocol):
     """Carries frames between parties."""
 
     def carry(self, frames: Sequence[bytes]) -> None:
-        """Deliver frames, and all frames sent in answer to them, until none is left."""
+        """Deliver frames, and all frames sent in answer to them, until none is left.
+
+        Raises:
+            SfumatoError: a party fails, or cannot go on without another one.
+        """
 
     @property
     def bytes_up(self) -> int:
@@ -178,8 +180,7 @@ class InProcess:
             return self._without(parent, child, error)
 
     def _down(self, asked: Mapping[int, Sequence[bytes]]) -> list[tuple[int, bytes]]:
-        """Deliver the frames ``asked``, by number of the child that they are for, and collect what is sent
-        then.
+        """Deliver the frames ``asked``, by number of the child they are for, and collect what is sent then.
 
         Returns:
             Frames, each with the number of its sender: of the children, and of the parents of children that

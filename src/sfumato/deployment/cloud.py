@@ -85,8 +85,7 @@ class AskingParty:
         return following
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without device ``child``, which does not answer because of ``error``; returns the frames to
-        send.
+        """Go on without device ``child``, which does not answer because of ``error``; returns frames to send.
 
         Raises:
             SfumatoError: ``error``, if the child may not be lost; or too few are left, or the sum of the

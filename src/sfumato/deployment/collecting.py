@@ -135,8 +135,7 @@ class PlainCollection:
         return []
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without ``child``, which does not answer because of ``error``; returns [], as nothing is
-        sent.
+        """Go on without ``child``, which does not answer because of ``error``; returns [].
 
         Raises:
             RunError: there are several children, and none has answered: that is a broken network, not

@@ -42,8 +42,9 @@ def require_shown_as_is(purpose: str, place: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CommonTerms(ABC):
-    """What all parties of a deployment know and agree on. Parties are numbered: devices first, then
-    aggregators.
+    """What all parties of a deployment know and agree on.
+
+    Parties are numbered: devices first, then aggregators.
 
     Attributes:
         plan: resolved, and one that can be deployed.
@@ -122,8 +123,7 @@ class CommonTerms(ABC):
 
     @cached_property
     def session(self) -> bytes:
-        """The 32 bytes that every frame of the run carries: a hash of the terms and of the version of
-        Sfumato.
+        """The 32 bytes that every frame of the run carries: a hash of the terms and of Sfumato's version.
 
         Besides the public keys, the spec's fingerprint, the purpose and the label it commits to the resolved
         sizes of data, and to the noise, bounds and rates of the releases that are accounted for.
@@ -142,8 +142,9 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def _resolved(self) -> Iterator[npt.NDArray[Any] | None]:
-        """Yield the arrays of figures that the plan was resolved to, always equally many; they enter the
-        hash.
+        """Yield the arrays of figures that the plan was resolved to, which enter the hash.
+
+        Always equally many; ``None`` in the place of one that the plan has not.
         """
 
     @property
@@ -196,16 +197,12 @@ class CommonTerms(ABC):
         """The public keys, by number, of the parties that the aggregator of number ``node`` asks."""
 
     def largest_answer(self, node: int) -> int:
-        """An upper bound on the bytes of a frame between aggregator ``node`` and a child, in either
-        direction.
-        """
+        """An upper bound on the bytes of a frame, either way, between aggregator ``node`` and a child."""
         return largest_answer(self.parameters, len(self.children(node)))
 
     @abstractmethod
     def is_masked(self, node: int) -> bool:
-        """Whether secure aggregation hides from aggregator ``node`` all but the sum of its children's
-        messages.
-        """
+        """Whether secure aggregation shows aggregator ``node`` only the sum of its children's messages."""
 
     @abstractmethod
     def may_lose_children(self, node: int) -> bool:
@@ -217,7 +214,10 @@ class CommonTerms(ABC):
 
     @abstractmethod
     def round_after(self, last: RoundPosition | None) -> int:
-        """The number of the next round that has an aggregation after ``last``; ``None``: the first."""
+        """The number (from 0) of the next round with an aggregation after ``last``; ``None``: the first such.
+
+        It is the number of rounds or more where the run is over.
+        """
 
     @abstractmethod
     def grid(self, position: RoundPosition) -> IntegerGrid:

@@ -44,9 +44,7 @@ from sfumato.spec.base import OpenUnit, Positive, Section, refused_error
 
 
 def _limit(value: Any) -> Any:
-    """The limit ``value`` of a consent: a word, a number as a float, or ``("trusted", number)``; else
-    SpecError.
-    """
+    """The limit ``value`` of a consent: a word, a float, or ``("trusted", number)``; else SpecError."""
     if value in ("trusted", "any"):
         return value
     is_both = isinstance(value, list | tuple) and len(value) == 2 and value[0] == "trusted"
@@ -254,9 +252,7 @@ def differences(consent: Consent, proposed: Consent) -> Iterator[str]:
 
 
 def _flat(value: Any, place: str = "") -> dict[str, str]:
-    """The values of nested sections as they are printed, by dotted key; ``place``: what the keys begin
-    with.
-    """
+    """The values of nested sections as printed, by dotted key; ``place``: what the keys begin with."""
     if not isinstance(value, dict):
         return {place: ascii(value)}
     dotted = f"{place}." if place else ""
@@ -320,9 +316,7 @@ def agree(terms: CommonTerms, device: int, consent: Consent, ledger: Path) -> Ag
 
 
 def _compared(consent: Consent, terms: CommonTerms) -> list[str]:
-    """The kinds of units whose ε is compared: those that the consent or the spec names and the run
-    computes.
-    """
+    """The kinds of units whose ε is compared: of consent or spec, if the run computes it."""
     named = {*consent.epsilon, *unit_kinds(terms.plan)}
     return [kind for kind in computed_kinds(terms) if kind in named]
 

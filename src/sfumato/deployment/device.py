@@ -85,8 +85,7 @@ class DeviceParty:
         return parent.answered(position, question, attempt, kept)
 
     def _steps(self, position: RoundPosition, model: Model, question: bytes) -> IntArray:
-        """The message as it is sent, clipped, rounded at random and with noise, in steps of the grid, int64
-        ``[M]``.
+        """The message as sent, clipped, rounded at random and noised, in grid steps, int64 ``[M]``.
 
         Zeros if the device takes no part in the round.
 
@@ -108,8 +107,9 @@ class DeviceParty:
         return steps if self._takes_part(number) else np.zeros_like(steps)
 
     def _takes_part(self, number: int) -> bool:
-        """Whether this device takes part in round ``number``: one draw for all aggregations, kept over
-        restarts.
+        """Whether this device takes part in round ``number``: one draw for all of its aggregations.
+
+        The memory keeps it over restarts.
         """
         plan, session = self._terms.plan, self._terms.session
         if not self._terms.devices_draw:

@@ -198,7 +198,5 @@ def _of_aggregator(terms: DeploymentTerms, node: int) -> tuple[str, ...]:
 
 
 def _noise(std: float) -> str:
-    """Noise of standard deviation ``std``, in steps of the grid, in words; never said to be more than
-    it is.
-    """
+    """Noise of standard deviation ``std``, in the unit of a message, in words; rounded down."""
     return f"discrete Gaussian noise of σ = {lower_bound(std)}"

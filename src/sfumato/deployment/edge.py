@@ -102,8 +102,7 @@ class EdgeParty:
         return following if self._collection.missing else self._aggregated(self._collection)
 
     def lose(self, child: int, error: SfumatoError) -> list[bytes]:
-        """Go on without device ``child``, which does not answer because of ``error``; returns the frames to
-        send.
+        """Go on without device ``child``, which does not answer because of ``error``; returns frames to send.
 
         Raises:
             SfumatoError: ``error``, if no device may be lost; or too few are left, or an answer cannot be
@@ -130,8 +129,7 @@ class EdgeParty:
         return self._ask(RoundPosition(position.round, 0))
 
     def _ask(self, position: RoundPosition) -> list[bytes]:
-        """Frames that ask the devices about the next aggregation, from ``position`` on, that has no answer
-        yet.
+        """Frames that ask the devices about the next unanswered aggregation, from ``position`` on.
 
         Sums of earlier aggregations are read from the memory, as after a restart.
         """
@@ -150,8 +148,7 @@ class EdgeParty:
         return self._collection.questions()
 
     def _advance(self, position: RoundPosition, steps: IntArray) -> None:
-        """Add the released sum ``steps`` ``[M]`` of aggregation ``position`` to the edge's model and to its
-        total.
+        """Add the released sum ``steps`` ``[M]`` of aggregation ``position`` to the edge's model and total.
 
         Raises:
             UnsafeTermsError: it is on another grid than the sum of the round, so that they cannot be added.

@@ -28,8 +28,7 @@ def counted_children(
     memory: PartyMemory,
     randomness: Randomness,
 ) -> Collection[int]:
-    """The numbers of the children whose answers aggregator ``node`` adds up in a round: all, or those it
-    draws.
+    """The numbers of the children whose answers aggregator ``node`` adds up in a round: all, or a draw.
 
     Args:
         terms: of the run.

@@ -76,8 +76,7 @@ class BetweenGroups:
         return left
 
     def _up(self, worker: int, data: bytes) -> int:
-        """Deliver ``data``, an answer of ``worker``, to the master that it is for; returns the master's
-        number.
+        """Deliver ``data``, an answer of ``worker``, to the master it is for; returns the master's number.
 
         Raises:
             SfumatoError: the master refuses it, or it says another sender or is for somebody else.

@@ -51,8 +51,9 @@ class PublicKeys(Section):
 
     @property
     def subject(self) -> bytes:
-        """The subject of the certificate (DER). TLS finds certificates by it, so no two parties may share
-        one.
+        """The subject of the certificate, as bytes (DER).
+
+        TLS finds certificates by it, so no two parties may share one.
         """
         found = x509.load_der_x509_certificate(base64.b64decode(self.certificate))
         return found.subject.public_bytes()

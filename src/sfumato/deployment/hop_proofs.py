@@ -90,14 +90,16 @@ class OwnEnd:
         return self._introduction(_CHILD, parent.certificate, self.hop.certificate, nonces)
 
     def require_child(self, child: Neighbour, said: bytes, nonces: Nonces) -> None:
-        """Check that the bytes ``said`` are the introduction of ``child``, with ``nonces``; errors as of
-        `_require`.
+        """Check that the bytes ``said`` are the introduction of ``child``, with ``nonces``.
+
+        Errors are those of `_require`.
         """
         self._require(_CHILD, child, said, self.hop.certificate, child.certificate, nonces)
 
     def require_parent(self, parent: Neighbour, said: bytes, nonces: Nonces) -> None:
-        """Check that the bytes ``said`` are the introduction of ``parent``, with ``nonces``; errors as of
-        `_require`.
+        """Check that the bytes ``said`` are the introduction of ``parent``, with ``nonces``.
+
+        Errors are those of `_require`.
         """
         self._require(_PARENT, parent, said, parent.certificate, self.hop.certificate, nonces)
 

@@ -40,8 +40,7 @@ def state_folder(name: str) -> Path:
 
 
 def note_proposed(consent: Path, session: bytes) -> None:
-    """Note that the consent in a party's folder, with its present content, was proposed for a session's
-    terms.
+    """Note that the consent at this path, as it is now, was proposed for the terms of ``session``.
 
     Raises:
         RunError: it cannot be noted.

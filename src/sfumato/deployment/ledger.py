@@ -89,8 +89,7 @@ class OwnersLedger:
 
     @contextmanager
     def booking(self) -> Iterator[None]:
-        """Context of one transaction: nothing else can change the ledger between a comparison and `book` in
-        it.
+        """Context of one transaction: nobody else can change the ledger between a comparison and `book`.
 
         Raises:
             SessionMemoryError: another process holds the file, or it cannot be written.
@@ -123,7 +122,11 @@ class OwnersLedger:
         return {row[0] for row in self._file.execute("SELECT DISTINCT neighbours FROM told")}
 
     def lacks(self, unit: str) -> bool:
-        """Whether the ledger has a run for which no ε of this kind of ``unit`` is recorded."""
+        """Whether the ledger has a run for which no ε of this kind of ``unit`` is recorded.
+
+        Raises:
+            SessionMemoryError: the ledger cannot be read.
+        """
         query = "SELECT 1 FROM told GROUP BY session, device HAVING TOTAL(unit = ?) = 0 LIMIT 1"
         return self._file.first(query, (unit,)) is not None
 
@@ -131,7 +134,8 @@ class OwnersLedger:
         """The (ε, δ) of one kind of unit that all runs together have used up.
 
         Summed over runs; of each run the largest ε towards any kind of observer counts. Kinds of observers
-        are not summed apart: one party may be the cloud of one run and an edge of another.
+        are not summed apart: one party may be the cloud of one run and an edge of another. (0, 0) without
+        runs.
 
         Args:
             unit: kind of unit: ``device``, ``record`` or ``person``.

@@ -174,9 +174,7 @@ class LocalData(OwnRows):
         return found
 
     def _trained(self, model: Model, position: RoundPosition, batches: BatchPlan) -> Tensor:
-        """The clipped update ``[1, M]`` by Sfumato's engine, before weight, rounding and noise; see
-        `message`.
-        """
+        """The clipped update ``[1, M]`` by Sfumato's engine, before weight, rounding and noise."""
         plan, piece, own_leaf = self._terms.plan, batches, np.zeros(1, np.int64)
         if len(plan.aggregations) > 1:  # with epochs, which make one aggregation, steps are not counted
             piece = batches_before(batches, plan.aggregations[position.aggregation], own_leaf)

@@ -101,8 +101,9 @@ class PartyFolders(ABC, Generic[T]):
         """
 
     def forget(self, number: int) -> None:
-        """Close the folder of party ``number`` and drop its key: from now on a process of its own uses
-        them.
+        """Close the folder of party ``number`` and drop its key.
+
+        From now on a process of its own uses them.
         """
         self.folders.pop(number).close()
 

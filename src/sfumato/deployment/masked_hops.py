@@ -144,9 +144,7 @@ class MaskedChild:
         return self._sent(self._reply(self._client, message))
 
     def _reply(self, client: Client, message: bytes) -> bytes:
-        """The message of secure aggregation with which this party answers ``message``, by the phase it
-        belongs to.
-        """
+        """This party's message of secure aggregation in answer to ``message``, by the phase of that."""
         kind = parse_frame(message).kind
         if kind == MessageKind.ROSTER:
             return client.share_keys(message)

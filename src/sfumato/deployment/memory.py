@@ -191,8 +191,12 @@ class PartyMemory:
         return None if row is None else bytes(row[0])
 
     def claim(self, question: bytes, digest: bytes) -> bytes | None:
-        """Claim the right to answer ``question`` once; ``digest`` and the result as of
-        `SessionMemory.claim`.
+        """Claim the right to answer ``question`` once; returns ``None``, or the digest of an earlier claim.
+
+        ``question`` and ``digest``: 32 bytes each, as of `SessionMemory.claim`.
+
+        Raises:
+            SessionMemoryError: the claim cannot be recorded: there must be no answer.
         """
         return claim_in(self._file, question, digest)
 

@@ -127,7 +127,7 @@ def steps_from_bytes(kept: bytes) -> IntArray:
 
 
 def encode_masking(position: RoundPosition, attempt: bytes, message: bytes) -> bytes:
-    """The payload of a message of the secure aggregation that ``attempt`` names."""
+    """The payload of ``message`` of the secure aggregation that ``attempt``, 16 bytes, names."""
     return _POSITION.pack(*position) + attempt + message
 
 

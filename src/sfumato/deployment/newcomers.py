@@ -79,8 +79,9 @@ class Newcomers:
 
 
 def network_of(host: str) -> str:
-    """The network that a connection from ``host`` counts for: an IPv4 address itself, or an IPv6 address's
-    /64.
+    """The network that a connection from ``host`` counts for: an IPv4 address itself, an IPv6 one's /64.
+
+    ``host``: an IP address, perhaps with a zone after ``%``; a ValueError for anything else.
     """
     found = ipaddress.ip_address(host.partition("%")[0])
     return host if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))

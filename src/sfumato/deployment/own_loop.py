@@ -222,9 +222,7 @@ class LoopTraining:
         return torch.zeros_like(before)[None]  # wherever the loop left new tensors to be made
 
     def _task(self, position: RoundPosition, *, is_trial: bool = False) -> LoopTask:
-        """What the owner's loop is asked to do at ``position``: steps, step size and the spec's training
-        section.
-        """
+        """What the owner's loop is asked to do at ``position``: steps, step size, training section."""
         plan = self._terms.plan
         training = plan.spec.training
         steps = (

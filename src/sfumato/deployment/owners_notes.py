@@ -58,8 +58,6 @@ class OwnersNotes:
         self._note(digest(b"signs survivors", self.session), position, digest(b"signed", listed))
 
     def _note(self, what: bytes, position: RoundPosition, content: bytes) -> None:
-        """Enter ``content``, 32 bytes, as the answer of kind ``what`` about ``position`` into the owner's
-        ledger.
-        """
+        """Enter ``content``, 32 bytes, into the ledger as the note of kind ``what`` about ``position``."""
         with closing(OwnersLedger(self.ledger)) as ledger:
             ledger.note(what, self.device, position, content)

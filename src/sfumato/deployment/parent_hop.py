@@ -75,8 +75,7 @@ class ParentHop:
         return decode_question(frame.payload, terms.parameters)
 
     def kept(self, position: RoundPosition, question: bytes, steps: IntArray) -> bytes:
-        """The bytes to record of an answer ``steps``, int64 ``[M]``: its whole frame, or on a masked hop the
-        numbers.
+        """The bytes to record of an answer ``steps``, int64 ``[M]``: its frame; on a masked hop the numbers.
 
         ``question``: hash of the question that is answered.
         """

@@ -138,9 +138,7 @@ class SystemRandomness:
         context: bytes,
         persons: IntArray | None = None,
     ) -> BatchPlan:
-        """Mini-batches that follow from ``context`` alone; the arguments are those of
-        `Randomness.batches`.
-        """
+        """Mini-batches that follow from ``context`` alone; arguments as of `Randomness.batches`."""
         from sfumato.protocols.tree.local_work import plan_batches  # PyTorch: aggregators need none
 
         draws = SecretDraws(digest(b"batches", context))
@@ -234,8 +232,9 @@ class SecretDraws:
         return shuffled
 
     def geometric(self, p: float, *, size: int) -> npt.NDArray[np.int64]:
-        """``size`` independent numbers of trials up to the first success, of probability ``p`` each,
-        int64.
+        """``size`` independent numbers of trials up to the first success, int64; 1 and more.
+
+        ``p``: probability of success in each trial, above 0; from 1 on every number is 1.
         """
         if p >= 1:
             return np.ones(size, np.int64)

@@ -103,8 +103,9 @@ class DeployedRounds(PlayedRounds[TreeState]):
         return [1 / terms.grid(terms.at(0)).scale] * (terms.last + 1)
 
     def realised_facts(self, state: DeployedState) -> dict[str, Any]:
-        """The facts of `PlayedRounds.realised_facts`, without who took part where that is drawn: nobody may
-        learn it.
+        """The facts of `PlayedRounds.realised_facts`, without who took part where that is drawn.
+
+        Nobody may learn it: ``participations`` is ``None`` then.
         """
         drawn = {"participations": None} if self._terms.plan.is_sampled else {}
         return drawn | super().realised_facts(state)

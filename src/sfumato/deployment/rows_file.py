@@ -25,8 +25,7 @@ _UNREADABLE = (  # what NumPy, zipfile and zlib say of a damaged file
 
 
 def write_rows(folder: Path, data: Dataset) -> None:
-    """Write the training rows of ``data`` to ``data.npz``, readable by its owner alone, in the folder of a
-    device.
+    """Write the training rows of ``data`` to ``data.npz`` in a device's folder, for its owner alone.
 
     Raises:
         RunError: the file cannot be written.

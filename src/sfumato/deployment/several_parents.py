@@ -89,8 +89,7 @@ class _Face:
         self._parent, self._turns = parent, turns
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Wait until it is the turn of ``data``, a frame of this parent; returns the party's frames in
-        answer.
+        """Wait for the turn of ``data``, a frame of this parent; returns the party's frames in answer.
 
         Raises:
             MisroutedMessageError: the frame is of another party.

@@ -128,8 +128,9 @@ class RemoteParty:
 
 
 class AwaitedParty:
-    """A party behind a socket, connected to when there is a frame for it, and again after a loss. Must be
-    closed.
+    """A party behind a socket, connected to when there is a frame for it, and again after a loss.
+
+    Must be closed.
 
     After waiting in vain once, it does not wait again until the party listens.
 

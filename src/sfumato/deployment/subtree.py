@@ -25,8 +25,7 @@ class Subtree:
         self._carrier = InProcess({node.number: node, **children}, parents, calls)
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Take ``data``, a frame of the parent, and carry all frames below; returns the frames for the
-        parent.
+        """Take ``data``, a frame of the parent, and carry all frames below; returns those for the parent.
 
         Raises:
             SfumatoError: the aggregator refuses a frame, or cannot go on without a child that does not

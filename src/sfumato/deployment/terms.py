@@ -129,8 +129,9 @@ class DeploymentTerms(CommonTerms):
         return faults is not None and any(faults.drop_rates)
 
     def may_lose_children(self, node: int) -> bool:
-        """Whether aggregator ``node`` goes on without a device that does not answer, as dropouts are
-        declared.
+        """Whether aggregator ``node`` goes on without a device that does not answer.
+
+        So it is where the spec declares that devices drop out, and only right above devices.
         """
         return self.devices_may_be_lost and self.place(node)[0] == self.plan.tree.depth - 1
 
@@ -159,7 +160,8 @@ class DeploymentTerms(CommonTerms):
     def colluders(self, node: int) -> int:
         """The most children that may collude with aggregator ``node`` while masks still hide all but one sum.
 
-        c = min(2t − n − 1, t − 2), with t = `fewest` of n children; see `masked_hops`.
+        c = min(2t − n − 1, t − 2), with t = `fewest` of n children; at least 0 where the hop `is_masked`; see
+        `masked_hops`.
         """
         fewest = self.fewest(node)
         return min(2 * fewest - len(self.children(node)) - 1, fewest - 2)

@@ -62,8 +62,7 @@ class ParentAbsentError(RunError):
 
 
 def dial(own: OwnEnd, parent: Neighbour, address: str) -> ssl.SSLSocket:
-    """Connect to the parent at ``address`` (``HOST:PORT``) and introduce both ends; returns the TLS
-    connection.
+    """Connect to the parent at ``address`` (``HOST:PORT``) and introduce both ends; returns the connection.
 
     Raises:
         ParentAbsentError: nobody listens there.
@@ -341,8 +340,7 @@ class _DialedIn:
         self._gone = False
 
     def receive(self, data: bytes) -> list[bytes]:
-        """Send frame ``data``; returns the frames that come back within an hour, also where the child dials
-        again.
+        """Send frame ``data``; returns the frames that come back within an hour, by whichever connection.
 
         A frame whose connection is lost is sent again, over the next one.
 

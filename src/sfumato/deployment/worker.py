@@ -102,8 +102,9 @@ class WorkerParty:
         return [frame]
 
     def _answer_to(self, master: int, kept: bytes) -> bytes:
-        """The frame for ``master`` (a party number) in ``kept``, the answers of a round, which are equally
-        long.
+        """The frame for ``master`` (a party number) in ``kept``, the answers of a round.
+
+        All answers are equally long.
         """
         length, place = len(kept) // len(self._hops), list(self._hops).index(master)
         return kept[place * length : (place + 1) * length]

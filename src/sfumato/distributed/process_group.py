@@ -93,8 +93,11 @@ class ProcessGroup:
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
         """Send rows of ``values`` ``[p, M]``, in the order of the ranks that they are for, to these ranks.
 
-        Returns the rows that came, in the order of the ranks that sent them. ``going``: how many rows are for
-        each rank; ``coming``: how many each rank sends here.
+        Every rank must call it. Returns the rows that came, in the order of the ranks that sent them.
+        ``going``: how many rows are for each rank; ``coming``: how many each rank sends here.
+
+        Raises:
+            RunError: another rank has ended, or has not come for `PATIENCE`.
         """
         came = values.new_empty(sum(coming), *values.shape[1:])
         sizes = list(coming), list(going)

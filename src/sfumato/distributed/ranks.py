@@ -81,9 +81,7 @@ class Alone:
         return values
 
     def share_rows_(self, values: Tensor, owners: Sequence[Tensor]) -> None:
-        """Do nothing: no rows of ``values`` are missing, as this rank owns them all, whatever ``owners``
-        says.
-        """
+        """Do nothing: this rank owns all rows of ``values``, whatever ``owners`` says."""
 
     def moved(self, values: Tensor, going: Sequence[int], coming: Sequence[int]) -> Tensor:
         """``values`` itself: the only rank sends all rows to itself.

@@ -32,8 +32,10 @@ class ElectionTerms:
     adversary: Adversary = "byzantine"
 
     def __post_init__(self) -> None:
-        """Check keys and numbers: a ValueError for keys that are no distinct ones of 32 bytes, or not 3 to
-        65535; a TooManyColludersError for colluders that are half (crash) or a third (Byzantine) or more.
+        """Raise a ValueError unless keys are 3 to 65,535 distinct ones of 32 bytes.
+
+        A TooManyColludersError for colluders that are half of the parties or more (crash), or a third
+        (Byzantine).
         """
         if len(set(self.public_keys)) != self.parties or any(
             len(key) != KEY_BYTES for key in self.public_keys

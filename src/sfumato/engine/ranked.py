@@ -78,8 +78,9 @@ class RankedEngine:
                 yield chunk
 
     def _gather_chunk(self, own: UpdateChunk) -> UpdateChunk:
-        """The chunk with the devices of all ranks, ascending, from this rank's chunk ``own``; every rank must
-        call it.
+        """The chunk with the devices of all ranks, ascending, from this rank's chunk ``own``.
+
+        Every rank must call it.
         """
         every = self.ranks.gather(own.rows)
         rows = torch.cat([torch.from_numpy(one) for one in every])

@@ -52,8 +52,9 @@ def warn_of_unscaled_columns(columns: Sequence[str], scale: Mapping[str, object]
 
 
 def warn_of_columns_of_ids(columns: Sequence[str]) -> str | None:
-    """A warning about feature ``columns`` with names like those of identifiers; ``None`` where there are
-    none.
+    """A warning about feature ``columns`` with names like those of identifiers.
+
+    ``None`` where there are none.
     """
     ids = [name for name in columns if looks_like_id(name)]
     if not ids:

@@ -22,8 +22,9 @@ def warn_of_idle_moves(plan: Plan) -> str | None:
 
 
 def warn_of_late_changes(spec: Spec) -> str | None:
-    """A warning about moves, changes of trust and changes of groups after the last round; ``None`` without
-    any.
+    """A warning about moves, changes of trust and changes of groups after the last round.
+
+    ``None`` without any.
     """
     topology, last = spec.topology, spec.training.rounds
     moves = getattr(topology, "moves", None)

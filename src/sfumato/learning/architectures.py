@@ -168,8 +168,9 @@ class _Residual(nn.Module):
 
 
 def _conv3(width: int, next_width: int, stride: int = 1) -> nn.Conv2d:
-    """Make a 3 x 3 convolution without bias, from ``width`` to ``next_width`` channels; sides divided
-    by ``stride``.
+    """Make a 3 x 3 convolution without bias, from ``width`` to ``next_width`` channels.
+
+    Sides are divided by ``stride``.
     """
     return nn.Conv2d(width, next_width, 3, stride=stride, padding=1, bias=False)
 

@@ -132,8 +132,7 @@ class _AutogradStep:
         bound: float,
         valid: int,
     ) -> Tensor:
-        """Add up the clipped and weighted gradients of model ``row``, one example after another: float64
-        ``[M]``.
+        """Add up the clipped and weighted gradients of model ``row``, example by example: float64 ``[M]``.
 
         Each example meets a module as it was at first: what a module keeps of one example must not reach the
         gradient of another, or the clip would not bound what an example changes.

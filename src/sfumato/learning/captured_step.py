@@ -21,8 +21,9 @@ _EAGER_CALLS = 2
 
 
 class GraphPool:
-    """Memory for what captured steps compute in between, shared by steps that are never taken at the same
-    time.
+    """Memory for what captured steps compute in between.
+
+    It is shared by steps that are never taken at the same time.
 
     Args:
         device: the GPU.

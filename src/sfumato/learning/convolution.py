@@ -54,8 +54,9 @@ class Conv2dLayer:
         return y.view(n, examples, *self._pixels, -1)
 
     def _channels_last_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        """Record the copy of images ``x`` ``[n, B, H, W, C]`` into patches ``[n, B * pixels, patch]``,
-        which are returned.
+        """Record the copy of images ``x`` ``[n, B, H, W, C]`` into their patches, which are returned.
+
+        ``[n, B * pixels, patch]``.
         """
         padded = self._images(x, *self._padded, self._channels).view(-1, *self._padded, self._channels)
         tape.append(partial(self._inside(padded, 1).copy_, flat_batch(x)))
@@ -65,8 +66,9 @@ class Conv2dLayer:
         return patches.view(x.shape[0], x.shape[1] * math.prod(self._pixels), -1)
 
     def _channels_first_patches(self, x: Tensor, tape: Tape) -> Tensor:
-        """Record the copy of images ``x`` ``[n, B, C, H, W]`` into patches ``[n, B * pixels, patch]``,
-        which are returned.
+        """Record the copy of images ``x`` ``[n, B, C, H, W]`` into their patches, which are returned.
+
+        ``[n, B * pixels, patch]``.
         """
         # raw images have few channels: rows of pixels are then the longer runs to copy
         padded = self._images(x, self._channels, *self._padded)
@@ -143,11 +145,10 @@ class Conv2dLayer:
         return padded
 
     def _blocks_of(self, padded: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-        """A view of the block at (``top``, ``left``), ``height`` by ``width``, of every window of padded
-        images.
+        """A view of the block at (``top``, ``left``) of every window of padded images.
 
-        ``padded``: channels-last ``[examples, H, W, C]``. Its shape is ``[examples, out height, out width,
-        height, width * C]``.
+        ``padded``: channels-last ``[examples, H, W, C]``. The block is ``height`` by ``width``; the view is
+        ``[examples, out height, out width, height, width * C]``.
         """
         example, row, pixel, _ = padded.stride()
         return padded.as_strided(

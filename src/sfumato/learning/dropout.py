@@ -204,8 +204,7 @@ class DropoutLayout:
 
     @classmethod
     def of(cls, model: nn.Module, example: Tensor) -> DropoutLayout:
-        """Find the dropout calls of a model for examples like ``example`` ``[1, ...]``, by forward passes of
-        a copy.
+        """Find a model's dropout calls for examples like ``example`` ``[1, ...]``, by passes of a copy.
 
         Raises:
             SpecError: a layer is applied to something that does not hold every example once.
@@ -223,10 +222,9 @@ class DropoutLayout:
         return sum(call.size for call in self.calls)
 
     def masks(self, uniforms: Tensor) -> tuple[Tensor, ...]:
-        """A tuple with the mask of every call, in order, from ``uniforms`` ``[..., B, F]`` in [0, 1); F is
-        `floats`.
+        """A tuple with the mask of every call, in order, from ``uniforms`` ``[..., B, F]`` in [0, 1).
 
-        A mask has the axis B where the call's input has it.
+        F is `floats`. A mask has the axis B where the call's input has it.
         """
         stops = np.cumsum([0, *(call.size for call in self.calls)]).tolist()
         spans = zip(self.calls, pairwise(stops), strict=True)
@@ -234,8 +232,7 @@ class DropoutLayout:
 
 
 def _calls(model: nn.Module, example: Tensor, count: int) -> list[tuple[SeededDropout, tuple[int, ...]]]:
-    """The dropout layers in a forward pass of ``count`` examples, in the order of calls, and their masks'
-    shapes.
+    """The dropout layers in a forward pass of ``count`` examples, as called, and their masks' shapes.
 
     ``example``: ``[1, ...]``, repeated ``count`` times.
     """
@@ -286,9 +283,7 @@ class DropoutDraws:
         """
 
         def draw(step: int, shape: tuple[int, int, int]) -> Tensor:
-            """Uniform numbers in [0, 1) for one step, float32 of ``shape`` ``(len(devices), B, F)``;
-            ``step``: from 0.
-            """
+            """Uniform numbers in [0, 1) for ``step`` (from 0), float32 of ``shape`` ``(devices, B, F)``."""
             found = np.empty(shape, np.float32)
             for row in range(shape[0]):
                 self.generator_of(devices[row], step).random(out=found[row], dtype=np.float32)

@@ -93,8 +93,9 @@ class Scored:
 
 
 def test_set_parts(count: int) -> list[slice]:
-    """A list of slices of at most `PART` examples, in order, that together cover a test set of ``count``
-    examples.
+    """Slices of at most `PART` examples, in order, that together cover ``count`` examples.
+
+    [] for no examples.
     """
     return [slice(first, min(first + PART, count)) for first in range(0, count, PART)]
 
@@ -201,9 +202,7 @@ def _f1(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
 
 
 def _mae(outputs: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    """Mean absolute error over examples and outputs of ``outputs`` against ``targets``, ``[N, outputs]``
-    each.
-    """
+    """Mean absolute error of ``outputs`` against ``targets``, ``[N, outputs]`` each, over all entries."""
     from sklearn.metrics import mean_absolute_error
 
     return float(mean_absolute_error(targets, outputs))

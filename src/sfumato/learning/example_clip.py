@@ -46,8 +46,7 @@ class ProductTarget:
     scale: float
 
     def add_(self, target: Tensor, left: Tensor, right: Tensor) -> None:
-        """Do ``target <- keep target + scale (left @ right)`` in place, with `keep` and `scale` of this
-        object.
+        """Do ``target <- keep target + scale (left @ right)`` in place, with this `keep` and `scale`.
 
         The sum over B examples is formed in blocks of `BLOCK`, to keep rounding small; only the first block
         multiplies the target by `keep`.
@@ -88,8 +87,7 @@ class ExampleClip:
         self._products: list[_Product] = []
 
     def watch(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
-        """Register a product of a layer, whose gradient counts in the norm of each example and is clipped
-        with it.
+        """Register a product of a layer: its gradient counts in each example's norm and is clipped with it.
 
         Args:
             dy: ``[n, B pixels, outputs]``, the gradient at the output; unchanged once computed.

@@ -25,7 +25,7 @@ class Slices(Protocol):
         """How many examples there are."""
 
     def __getitem__(self, part: slice, /) -> Tensor:
-        """Those of a part ``[n, ...]``."""
+        """The features or targets of the examples in the slice ``part``, ``[n, ...]``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +40,13 @@ class TakenSlices:
         return self.source.shape[0]
 
     def __getitem__(self, part: slice, /) -> Tensor:
-        """The features of a part ``[n, ...]``."""
+        """The features of the examples in the slice ``part``, ``[n, ...]``, on `device`."""
         rows = np.arange(*part.indices(len(self)))
         return torch.from_numpy(take_rows(self.source, rows)).to(self.device)
 
 
 def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
-    """The features or targets ``values`` ``[T, ...]`` of a test set in a form that gives slices on
-    ``device``.
+    """Features or targets ``values`` ``[T, ...]`` of a test set, to be sliced on ``device``.
 
     An array is moved there whole; of a source each part is taken when it is asked for.
     """
@@ -57,8 +56,9 @@ def slices_of(values: Targets, device: str) -> Tensor | TakenSlices:
 
 
 def as_trained_on(values: Targets) -> Tensor | FeatureSource:
-    """Features or targets ``values`` in the form that engines take: an array as a CPU tensor, a source as it
-    is.
+    """Features or targets ``values`` ``[N, ...]`` in the form that engines take.
+
+    An array as a CPU tensor that shares its memory; a source as it is.
     """
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
@@ -176,9 +176,7 @@ class Examples:
         return LoadedExamples(features, targets, torch.from_numpy(rows).to(self.device))
 
     def _taken(self, rows: np.ndarray[tuple[int], np.dtype[np.integer]]) -> tuple[Tensor, Tensor]:
-        """Features ``[n, ...]`` and targets of ``rows`` ``[n]``, numbers of rows, ascending, on the device
-        that trains.
-        """
+        """Features and targets of ``rows`` ``[n]``, ascending, on the device that trains, ``[n, ...]``."""
         assert not isinstance(self.features, Tensor)
         features = torch.from_numpy(take_rows(self.features, rows)).to(self.device)
         if isinstance(self.targets, Tensor):

@@ -163,9 +163,7 @@ class DropoutLayer:
         return x
 
     def _fill(self, mask: Tensor) -> None:
-        """Write the mask that follows from the step's uniform numbers to ``mask``, in the layout of the
-        input.
-        """
+        """Write the mask that the step's uniform numbers give to ``mask``, in the input's layout."""
         found = self.call.mask(self.uniforms)
         if self._image is not None:
             found = torch.unflatten(found, 2, self._image)
@@ -203,8 +201,7 @@ class LinearLayer:
         return self._product.forward(x, slot, tape)
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the gradients of weight and bias from ``dy`` ``[n, B, outputs]``, the gradient at the
-        output.
+        """Record the gradients of weight and bias from ``dy`` ``[n, B, outputs]``, at the output.
 
         Returns where the gradient at the input will be, ``[n, B, inputs]``, if ``wants_dx``.
         """
@@ -242,10 +239,9 @@ class MaxPool2dLayer:
         return torch.unflatten(y.movedim(1, -1), 0, x.shape[:2])
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
-        """Record the gradient at the input, which is returned, from ``dy`` at the pooled images, both
-        channels-last.
+        """Record the gradient at the input, which is returned, from ``dy``, that at the output.
 
-        It is recorded whatever ``wants_dx``; ``slot`` is not used.
+        Both are channels-last. It is recorded whatever ``wants_dx``; ``slot`` is not used.
         """
         dx = tape.empty(dy, *self._x.movedim(1, -1).shape).movedim(-1, 1)
         flat = flat_batch(dy).movedim(-1, 1)
@@ -312,8 +308,7 @@ class Product:
         return dx
 
     def add_gradients(self, dy: Tensor, x: Tensor, slot: ParameterSlot, tape: Tape) -> None:
-        """Record how the gradients of weight and bias are added to ``slot.target``, or handed to
-        ``slot.clip``.
+        """Record how gradients of weight and bias are added to ``slot.target`` or handed to ``slot.clip``.
 
         ``dy`` is the gradient at the output ``[n, rows, outputs]``, ``x`` the input ``[n, rows, inputs]``.
         """

@@ -183,8 +183,7 @@ def train_stack(
 def _uniforms(
     gradient: StackedGradient, dropout: DrawUniforms | None, number: int, n: int, width: int
 ) -> Tensor | None:
-    """Draw uniform numbers for the dropout masks of step ``number``, ``[n, width, F]``; ``None`` without
-    dropout.
+    """Draw numbers for the dropout masks of step ``number``, ``[n, width, F]``; ``None`` without dropout.
 
     Raises:
         ValueError: the model has dropout layers, and there are no draws (``dropout`` is ``None``).
@@ -199,8 +198,9 @@ def _uniforms(
 def _noise_like(
     slope: Tensor, gradient: StackedGradient, noise: AddNoise, number: int, divisor: int
 ) -> Tensor:
-    """Packed noise of step ``number`` for gradients that were divided by ``divisor``, shaped as ``slope``
-    ``[n, M]``.
+    """Packed noise of step ``number``, shaped as ``slope`` ``[n, M]``.
+
+    ``divisor``: what the gradients that it is added to were divided by.
     """
     flat, packed = torch.zeros_like(slope), torch.empty_like(slope)
     noise(flat, number, divisor)
@@ -244,8 +244,7 @@ class _Descent:
         *,
         noisy: bool,
     ) -> _Descent:
-        """Prepare the first step: choose what the gradient step adds up to, and set drifts and moments to
-        zero.
+        """Prepare the first step: choose what the gradient step adds up to; drifts and moments are 0.
 
         Args:
             memory: that the stack trains in.
@@ -276,8 +275,7 @@ class _Descent:
         return cls(sgd, settings, models, slope, state, starts, drift, corrections)
 
     def step_(self, clipped: Tensor, number: int) -> None:
-        """Move the first n models, or their drifts, in place, once the gradients of step ``number`` are
-        known.
+        """Move the first n models, or their drifts, in place, once step ``number``'s gradients are known.
 
         Args:
             clipped: ``[n]``; 1 is added for each model whose step was clipped.
@@ -315,8 +313,9 @@ class _Descent:
                 torch.add(start, drift, out=model)
 
     def _descend_(self, moved: Tensor, slope: Tensor, clipped: Tensor) -> None:
-        """Take one step of SGD from ``moved`` ``[n, M]`` down ``slope`` ``[n, M]``, in place, clipped if
-        ``sgd`` says so.
+        """Take one step of SGD from ``moved`` ``[n, M]`` down ``slope`` ``[n, M]``, in place.
+
+        It is clipped if ``sgd`` says so.
 
         Adds 1 to ``clipped`` ``[n]`` for each model whose step was clipped.
         """
@@ -355,8 +354,7 @@ def _by_step(batches: BatchPlan, labels: Tensor) -> Iterable[tuple[int, int, Ten
 
 
 def _widths(counts: Tensor) -> list[int]:
-    """The width to use for the batches of each step: at least the largest of the drawn ``counts`` ``[P,
-    steps]``.
+    """The width to use for each step's batches: at least the largest drawn of ``counts`` ``[P, steps]``.
 
     In parts of 1/32 of the widest, since steps are kept by their width; at least 1.
     """

@@ -144,9 +144,7 @@ class PerLayerClip:
 
 
 def _sensitivity(bound: float, neighbours: Literal["zero-out", "replace"]) -> float:
-    """Give ``bound`` where one vector becomes zero (``zero-out``), twice it where it becomes another
-    (``replace``).
-    """
+    """Give ``bound`` under ``zero-out``, where one vector becomes zero, twice it under ``replace``."""
     return bound if neighbours == "zero-out" else 2 * bound
 
 

@@ -115,8 +115,7 @@ def _require_few(edges: int, place: str) -> None:
 
 
 def _groups_of_bipartite_graph(graph: Any, workers: int | None) -> Groups:
-    """The groups of a graph whose edges join a node ``device:N`` and a node ``master:M``: device N is in
-    group M.
+    """The groups of a graph of nodes ``device:N`` and ``master:M``: an edge puts device N into group M.
 
     ``workers``: how many there are; ``None``: one more than the largest device number.
 

@@ -143,7 +143,7 @@ class Groups:
         return False
 
     def titled(self, text: str) -> str:
-        """``text`` with the topology's names in place of numbers, as of `titled` in this module."""
+        """``text`` with the topology's names: ``device:3`` becomes that worker's name; see `titled` here."""
         return titled(text, self.group_names, self.worker_names)
 
     def group_title(self, group: int) -> str:

@@ -71,9 +71,7 @@ class Tree(TreeShape):
 
     @property
     def site_names(self) -> tuple[str, ...]:
-        """A tuple of the names of the devices if they have any, else those of the leaves; empty without
-        either.
-        """
+        """The names of the devices if they have any, else those of the leaves; () without either."""
         return self.device_names or self.tiers[-1].labels
 
     @property

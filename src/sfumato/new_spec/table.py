@@ -100,8 +100,9 @@ class OwnTable:
         return tuple(name for name in self.texts if 2 <= self.rows_and_values(name)[1] <= _MOST_CATEGORIES)
 
     def ids(self, *others: str | None) -> tuple[str, ...]:
-        """A tuple of the columns with names like those of identifiers, without ``others`` (of labels and the
-        like).
+        """A tuple of the columns with names like those of identifiers, without ``others``.
+
+        ``others``: columns of labels and the like.
         """
         return tuple(name for name in self.names if looks_like_id(name) and name not in others)
 
@@ -152,12 +153,18 @@ class OwnTable:
         return self._once(("persons", name) if site is None else ("persons", name, site), find)
 
     def rows_and_values(self, name: str) -> tuple[int, int]:
-        """How many rows have a value in column ``name`` (of numbers or text), and how many values differ."""
+        """How many rows have a value in column ``name`` (of numbers or text), and how many values differ.
+
+        (0, 0) for other columns.
+        """
         found = self._values.get(name, _NO_VALUES)
         return found.rows, found.different
 
     def missing(self, name: str) -> tuple[int, int]:
-        """How many rows have no value in column ``name`` (numbers or text), and the first of them, from 0."""
+        """How many rows have no value in column ``name`` (numbers or text), and the first of them, from 0.
+
+        The first is -1 where none is missing; (0, -1) for other columns.
+        """
         found = self._values.get(name, _NO_VALUES)
         return found.missing, found.first_missing
 
@@ -166,8 +173,9 @@ class OwnTable:
         return name in self.texts and is_decimal_comma(self.first(name))
 
     def first(self, name: str) -> str:
-        """The first value of ``name``, a column of text or numbers, as text; "" of others, and without a
-        value.
+        """The first value of ``name``, a column of text or numbers, as text.
+
+        "" of other columns, and of one without a value.
         """
         return self._values.get(name, _NO_VALUES).first
 
@@ -212,8 +220,9 @@ class OwnTable:
         return found
 
     def _texts(self, name: str) -> list[str]:
-        """The values of column ``name`` as text, one a row, without spaces around them; "" where there is
-        none.
+        """The values of column ``name`` as text, one a row, without spaces around them.
+
+        "" where there is none.
         """
         return [str(text or "").strip() for text in self.columns.texts(name).to_pylist()]
 

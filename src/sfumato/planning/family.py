@@ -45,8 +45,9 @@ class PlannedFamily(Protocol):
         """
 
     def variance(self, plan: Any) -> float:
-        """Variance, a coordinate, of all noise that training by ``plan`` leaves in the `models`: it is
-        minimised.
+        """Variance, a coordinate, of all noise that training by ``plan`` leaves in the `models`.
+
+        The least of it is searched for.
         """
 
     def unattainable_targets(

@@ -132,8 +132,7 @@ class _Search:
         return Trial.of(self.plan_at(intensities), self.targets)
 
     def descend(self, start: FloatArray) -> FloatArray:
-        """The intensities ``[sources]`` of least noise that successive convex programmes reach from
-        ``start``.
+        """The intensities ``[sources]`` of least noise that convex programmes reach from ``start``.
 
         Each solution is scaled by what its worst pair needs before it is compared.
         """
@@ -222,8 +221,9 @@ class _Search:
         return found
 
     def allocation(self, intensities: FloatArray) -> Allocation:
-        """The constraints at ``intensities`` ``[sources]``, their shares in the noise, and what could still
-        be saved.
+        """The constraints at ``intensities`` and their shares in the noise, and what could still be saved.
+
+        ``intensities``: squared multipliers, ``[sources]``.
         """
         self.renew_constraints(self.trial_at(intensities), intensities)
         optimum, spent = self.solve(), float(self.response.weights @ intensities)

@@ -127,8 +127,7 @@ class GroupPlanning:
         return plan_least_group_noise(problem, targets)
 
     def own_noise(self, plan: GroupPlan, targets: Sequence[EpsilonTarget]) -> float:
-        """Root mean square per coordinate of the noise of ``plan``, scaled to the least that meets
-        ``targets``.
+        """Root mean square, a coordinate, of ``plan``'s noise scaled to the least that meets ``targets``.
 
         NaN if the plan has none.
         """

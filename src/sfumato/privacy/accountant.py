@@ -108,8 +108,9 @@ class PrivacyCurve:
         return min(bound.delta(epsilon) for bound in self._bounds)
 
     def is_within(self, epsilon: float, delta: float) -> bool:
-        """Whether δ at ``epsilon`` ≥ 0 is at most ``delta``; quicker than `delta`, which is not computed in
-        full.
+        """Whether δ at ``epsilon`` ≥ 0 is at most ``delta``.
+
+        Quicker than `delta`, as it stops at the first of the known bounds that shows it. Nothing is checked.
         """
         return any(bound.is_within(epsilon, delta) for bound in reversed(self._bounds))  # the quick one first
 
@@ -280,8 +281,9 @@ def _merged_in_order(terms: tuple[GaussianTerm, ...]) -> tuple[GaussianTerm, ...
 
 
 def _is_surely_above(terms: tuple[GaussianTerm, ...], epsilon: float, delta: float, roughly: bool) -> bool:
-    """Whether a part of ``terms`` alone has a larger ε than ``epsilon`` at ``delta``; ``False`` proves
-    nothing.
+    """Whether a part of ``terms`` alone has a larger ε than ``epsilon`` at ``delta``.
+
+    ``False`` proves nothing.
 
     An observer who is told only a part of the releases learns no more than one who is told all of them, so
     the ε of a part is at most that of all. Tried are the terms without sampling, first the one of them that

@@ -76,8 +76,7 @@ def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composit
 
 
 def _charge_by_draws(exposure: Exposure, neighbours: Neighbours) -> Composition:
-    """Charge the releases of ``exposure`` in one composition, each draw by its own rule under
-    ``neighbours``.
+    """Charge ``exposure`` in one composition, each draw by its own rule under ``neighbours``.
 
     A hidden Poisson draw amplifies what the unit alone moves. If the observer sees a draw, its releases are
     a mixture over whether the unit takes part. Where releases show that a removed unit is missing, the
@@ -131,8 +130,7 @@ def _terms_of_draw(draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool)
 def _term_with_noise_of_others(
     draw: DrawnReleases, neighbours: Neighbours, *, hidden: bool
 ) -> tuple[GaussianTerm, float]:
-    """Charge one draw whose noise comes from the other drawn devices, as a visible mixture over who these
-    are.
+    """Charge one draw with noise of the other drawn devices: a visible mixture over who these are.
 
     Args:
         draw: a draw of participants in which each adds noise.
@@ -270,8 +268,9 @@ def _with_elections(charge: Composition, exposure: Exposure) -> Composition:
 def _increase_of_mu_squared(
     more: Sequence[Release], less: Sequence[Release], neighbours: Neighbours
 ) -> float:
-    """By how much a round's μ² grows, at least 0, if the coalition sees the releases ``more`` in place of
-    ``less``; 0 where that of ``less`` is infinite already.
+    """By how much a round's μ² grows if the coalition sees ``more`` releases in place of ``less``.
+
+    At least 0; 0 where that of ``less`` is infinite already.
     """
     before = total_mu_squared(less, neighbours)
     return 0.0 if math.isinf(before) else max(0.0, total_mu_squared(more, neighbours) - before)
@@ -363,8 +362,7 @@ def is_surely_within(
 
 
 def has_larger_epsilon(exposure: Exposure, epsilon: float, *, delta: float, neighbours: Neighbours) -> bool:
-    """Whether every way to charge ``exposure`` provably has an ε above ``epsilon``; ``False`` proves
-    nothing.
+    """Whether all ways to charge ``exposure`` surely have an ε above ``epsilon``; ``False`` proves nothing.
 
     Nothing is composed: where draws are hidden, one release of a draw is taken in place of all of them,
     since all of them together reveal no less.

@@ -25,7 +25,10 @@ _DRAW_BY_TEXT: Mapping[str, ClaimedDraw] = {
 
 
 def claim_holds(claimed: float, rigorous: float) -> bool:
-    """Whether the ``rigorous`` ε is at most the ``claimed`` one, up to rounding."""
+    """Whether the ``rigorous`` ε is at most the ``claimed`` one, but for rounding of one part in 10^9.
+
+    Also where both are infinite.
+    """
     return rigorous <= claimed * (1 + 1e-9)
 
 

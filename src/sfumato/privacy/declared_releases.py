@@ -26,8 +26,9 @@ class DeclaredReleases(Protocol):
         """Number of devices, numbered from 0."""
 
     def party_name(self, party: Party) -> str:
-        """The name of ``party`` on the command line, such as ``edge:0``; the party must exist in the
-        topology.
+        """The name of ``party`` on the command line, such as ``edge:0``.
+
+        The party must exist in the topology; not every protocol checks that.
         """
 
     @property
@@ -36,7 +37,10 @@ class DeclaredReleases(Protocol):
 
     @property
     def has_raw_intervals(self) -> bool:
-        """Whether all releases have noise, but some devices receive models without noise between them."""
+        """Whether all releases have noise, but between two of them some devices receive models without noise.
+
+        So it is inside an interval of DP-OGL+; of a tree it is never true.
+        """
 
     @property
     def batches(self) -> BatchFacts:
@@ -64,7 +68,8 @@ class DeclaredReleases(Protocol):
             coalition: observers that pool what they know.
 
         Raises:
-            ValueError: a party that does not exist, or a coalition that contains the unit.
+            ValueError: the coalition contains the unit, or in groups a party that does not exist.
+            IndexError: in trees, a party that does not exist.
         """
 
     def distinct_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
@@ -258,8 +263,9 @@ class PairCharge:
         }
 
     def _gap_of_record(self, exposure: Exposure) -> float | None:
-        """`Exposure.gap` of ``exposure``, one of `exposures`, for the record; ``None`` stays ``None``; ∞:
-        none is known.
+        """`Exposure.gap` of ``exposure``, one of `exposures`, for the record; ``None`` stays ``None``.
+
+        ∞ where nothing is known.
 
         The search for the cheapest exposed set compared sets as they are charged for the device, under the
         relation of the spec. A record is charged as if its device were replaced, and under flow also by its

@@ -102,12 +102,11 @@ def approximate_size(ways: Ways) -> float:
 
 
 def monotone_figures(ways: Ways) -> tuple[float, ...]:
-    """Ten figures of ``ways``: if any is larger than that of other ways, ``ways`` are not known to be at
-    most those.
+    """Ten figures of ``ways``, each no larger than that of any ways which they are known to be at most.
 
-    They are quick to compare; `are_ways_at_most` is ``False`` where one is larger. For a single way five
-    figures are computed: failure probability, summed μ² of the terms without sampling, and of the sampled
-    terms the largest μ, the largest rate and the largest count (0 without such terms).
+    They are quick to compare; `are_ways_at_most` is ``False`` of ways with a larger one. For a single way
+    five figures are computed: failure probability, summed μ² of the terms without sampling, and of the
+    sampled terms the largest μ, the largest rate and the largest count (0 without such terms).
 
     Returns:
         The smallest value of each of the five among the ways without a hidden draw, then the smallest among

@@ -216,7 +216,7 @@ class Guarantee:
 
 
 def json_number(value: float) -> float | str:
-    """``value`` as JSON can hold it: itself if it is finite, else the text ``"inf"``."""
+    """``value`` as JSON can hold it: itself if it is finite, else (also for NaN) the text ``"inf"``."""
     return value if math.isfinite(value) else "inf"
 
 

@@ -100,8 +100,9 @@ def _is_within(charge: Composition, factor: float, epsilon: float, delta: float)
 
 @cache
 def _scale(terms: tuple[GaussianTerm, ...], neighbours: Neighbours, epsilon: float, delta: float) -> float:
-    """Solve for the factor on the noise of ``terms`` that meets ``epsilon`` at ``delta``; every result
-    is kept.
+    """Solve for the factor on the noise of ``terms`` that meets ``epsilon`` at ``delta``.
+
+    Every result is kept.
     """
     return calibrate_scale(terms, target_epsilon=epsilon, delta=delta, neighbours=neighbours)
 

@@ -50,7 +50,7 @@ class Relation:
 
         Args:
             name: what an aggregator of that level is called, such as ``cabinet``.
-            elsewhere: words for where another one is, with their leading space or comma; "": the unit's own.
+            elsewhere: where another one is, with a leading space or comma, such as " elsewhere"; "": own.
         """
         return cls("other-edge", f"{name}{elsewhere}") if elsewhere else cls("own-edge", f"own {name}")
 
@@ -58,7 +58,7 @@ class Relation:
     def device(cls, elsewhere: str) -> Relation:
         """The relation to a device that is no peer of the unit.
 
-        ``elsewhere``: words for where it is, with their leading space or comma.
+        ``elsewhere``: words for where it is, with their leading space or comma, such as `` elsewhere``.
         """
         return cls("other-device", f"device{elsewhere}")
 

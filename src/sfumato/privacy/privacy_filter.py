@@ -49,9 +49,7 @@ class GaussianFilter:
     spent: FloatArray
 
     def __post_init__(self) -> None:
-        """Check that ``spent`` has the shape of ``budget`` and exceeds it nowhere; else raise a
-        ValueError.
-        """
+        """Raise a ValueError unless ``spent`` has the shape of ``budget`` and exceeds it nowhere."""
         if self.budget.shape != self.spent.shape:
             raise ValueError(f"spent: got shape {self.spent.shape}; must be {self.budget.shape}")
         if np.any(self.spent > self.budget * (1 + _ROUNDING)):

@@ -70,8 +70,7 @@ class CoalitionView:
     senders: frozenset[tuple[int, int]]
 
     def how(self, tier: int, index: int) -> Literal["single", "sum"] | None:
-        """How the messages of its children reach the aggregator ``(tier, index)``, as far as the coalition
-        learns them.
+        """How the messages of its children reach the aggregator ``(tier, index)``, as the coalition learns.
 
         Returns:
             ``single``: each message by itself; ``sum``: only their sum; ``None``: the coalition learns
@@ -132,8 +131,7 @@ def noise_is_draw_independent(
 
 @lru_cache(maxsize=1 << 12)
 def fixed_draw(*, devices: int, sample: int, members: int, hidden: bool) -> Sampling:
-    """A draw of ``sample`` of ``devices`` as it amplifies privacy towards a coalition that ``members`` of
-    these devices belong to.
+    """A draw of ``sample`` of ``devices`` as it amplifies towards a coalition with ``members`` of them.
 
     Members know that they were not drawn (or were, which leaves even less room for the unit): among the
     others the unit is one of fewer. Where all devices are members (of a group that the unit is not in), one

@@ -163,8 +163,7 @@ class DrawnReleases:
 
     @cached_property
     def amplifies(self) -> bool:
-        """Whether the draw amplifies: the observer does not see it, and it decides about the unit's message
-        alone.
+        """Whether the draw lowers ε: it is hidden, and it decides about the unit's message alone.
 
         Then the noise is the same whoever is drawn, and no release moves by what others pass on, unless
         `Release.amplifies_propagated`: such messages may be anything in either world, drawn or not
@@ -199,10 +198,10 @@ class DrawnReleases:
         return max((r.sensitivity("remove") / r.sensitivity("replace") for r in moving), default=0.0)
 
     def shows_a_missing_unit(self, neighbours: Neighbours) -> bool:
-        """Whether the releases reveal if the unit is there at all, where ``neighbours`` compares with data
-        without it.
+        """Whether the releases reveal if the unit is there at all, where ``neighbours`` is *remove*.
 
-        Under *remove* only an amplified draw hides that the unit is not there.
+        Only an amplified draw hides that it is not there. Under the other relations it is there in both
+        worlds.
         """
         contributes = any(release.own_sensitivity > 0 for release in self.releases)
         return neighbours == "remove" and contributes and not self.poisson_amplifies(neighbours)
@@ -314,8 +313,9 @@ class Exposure:
         return self.bound_name, frozenset(counts.items())
 
     def charges_same_as(self, other: Exposure) -> bool:
-        """Whether this exposure is known to charge the same releases as ``other``, since both refer to one
-        `draws` object.
+        """Whether this exposure and ``other`` refer to one `draws` object, so that they charge the same.
+
+        ``False`` proves nothing. It is ``False`` where this exposure has elections, outcomes or alternatives.
         """
         return self.draws is other.draws and not (self.alternatives or self.election_events or self.outcomes)
 
@@ -340,8 +340,7 @@ class Exposure:
         return replace(self, draws=draws)
 
     def with_draws_shown(self) -> Exposure:
-        """A copy in which the coalition sees every draw, without noise of other devices that depends on
-        draws.
+        """A copy in which the coalition sees every draw, without noise that others add only if drawn.
 
         It is for rounds in which a member may hold office: the μ² that an election adds is computed from
         noise that is there in any case.
@@ -361,7 +360,8 @@ def merged_draws(draws: Iterable[DrawnReleases]) -> tuple[DrawnReleases, ...]:
 
 
 def are_unprotected(exposures: Iterable[Exposure]) -> bool:
-    """Whether each of ``exposures``, one for each bound of a pair, has a release without noise: then ε is
-    infinite.
+    """Whether each of ``exposures``, one for each bound of a pair, has a release without noise.
+
+    Then ε is infinite.
     """
     return all(exposure.is_unprotected for exposure in exposures)

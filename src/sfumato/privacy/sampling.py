@@ -185,8 +185,7 @@ class Sampling:
 
     @property
     def amplifies(self) -> bool:
-        """Whether this draw may lower ε: it may leave devices (or records) out, and the observer does not
-        learn which.
+        """Whether the draw is hidden and may leave devices (or records) out, so that it may lower ε.
 
         Whether it does depends on the releases too (`DrawnReleases.amplifies`).
         """

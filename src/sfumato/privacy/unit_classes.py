@@ -43,8 +43,7 @@ def unit_classes(
     sites: IntArray | None,
     apart: bool,
 ) -> Iterator[UnitClass]:
-    """Yield the classes of ``devices``, all of which observers see alike: one class, or one for each kind of
-    site.
+    """Yield the classes of ``devices``, all of which observers see alike: one, or one a kind of site.
 
     Args:
         first: number of the first of the devices.

@@ -134,10 +134,9 @@ class FederatedProtocol(Protocol[S]):
         """What a finished run keeps beside the model: tensors by file name; {} if nothing."""
 
     def realised_facts(self, state: S) -> dict[str, Any]:
-        """What was settled only during the run (survivors, settings, ...), as a JSON object for
-        ``ledger.json``; empty where the plan settles everything.
+        """What was settled only during the run (survivors, settings, …), as JSON for ``ledger.json``.
 
-        ``state``: after the last round that was done.
+        {} where the plan settles everything. ``state``: after the last round that was done.
         """
 
     def is_finite(self, state: S) -> bool:

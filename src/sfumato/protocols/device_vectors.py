@@ -57,9 +57,7 @@ class DeviceVectors:
         return self._rows(devices)
 
     def _rows(self, devices: IntArray) -> Tensor:
-        """Stack the vectors of ``devices`` ``[p]`` that are here: ``[p, M]``, zeros where none was
-        written.
-        """
+        """Stack the vectors of ``devices`` ``[p]`` that are here, ``[p, M]``; zeros where none is written."""
         if not len(devices):
             return self.zero.new_zeros(0, len(self.zero))
         return torch.stack([self.written.get(device, self.zero) for device in devices.tolist()])

@@ -169,8 +169,7 @@ class Recorder:
                 self._keep(index, "received", tier, node, values[node])
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Keep the models that members of the observer receive from nodes above them in aggregation
-        ``index``.
+        """Keep the models that members of the observer receive from above in aggregation ``index``.
 
         ``number`` is the round, from 0; ``values`` ``[nodes, M]`` is what all nodes of ``tier`` send down.
         """

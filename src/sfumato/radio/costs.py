@@ -225,8 +225,9 @@ class TreeRound:
         return radio.then(wires.up).then(wires.down)
 
     def predicted(self, counts: IntArray) -> Predicted:
-        """Expected costs of local and global aggregations; ``counts``: participants by leaf, ``[...,
-        leaves]``.
+        """Expected costs of local and global aggregations.
+
+        ``counts``: participants by leaf, ``[..., leaves]``.
         """
         bits, wires = self.costs.model_bits, self.costs.wires[0]
         up = self._expected_messages(counts)

@@ -49,8 +49,7 @@ def is_derived(name: str) -> bool:
 
 
 def intact_other_files(folder: Path, *, attacks_on: Collection[str]) -> dict[str, FileRecord]:
-    """Records, by name, of the undamaged files in the manifest that are not the run's own: of attacks and
-    sweeps.
+    """Records, by name, of undamaged files in the manifest that are of attacks and sweeps, not the run's.
 
     Args:
         folder: of the run.

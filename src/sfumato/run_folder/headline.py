@@ -70,8 +70,9 @@ _BESIDE = (
 
 
 def scores_beside(values: pd.DataFrame) -> list[Headline]:
-    """The scores with a value in a table of metrics that the spec asked for, except the one a run is judged
-    by.
+    """The scores that the spec asked for with a value in a table of metrics, [] if there are none.
+
+    Except the one that a run is judged by.
     """
     first = headline_of(values)
     found = [one for one in _BESIDE if one.column in values and one != first]

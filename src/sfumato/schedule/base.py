@@ -33,8 +33,9 @@ class Parties(Protocol):
         """The names that a user gave to sites of devices (devices or leaves), by number; empty without."""
 
     def titled(self, text: str) -> str:
-        """``text`` in which names such as ``edge:0`` are replaced by the names that the topology gives these
-        parties.
+        """``text`` with names such as ``edge:0`` replaced by those that the topology gives these parties.
+
+        Names of parties without such a name stay.
         """
 
     def find_node(self, name: str, *, place: ErrorPlace) -> tuple[int, int]:
@@ -81,7 +82,10 @@ class Plan(Protocol):
         """Names of the observers whose ε a run follows where the spec has no ``watch``."""
 
     def trusts(self, party: Party, device: int) -> bool:
-        """Whether ``party`` is trusted with the raw updates of the device of number ``device``."""
+        """Whether ``party`` is trusted with the raw updates of the device of number ``device``.
+
+        Where trust changes: whether it still is at the end; see `ever_trusts`.
+        """
 
     def ever_trusts(self, party: Party, device: int) -> bool:
         """Whether ``party`` is trusted with raw updates of the device of number ``device`` in any round."""
@@ -93,7 +97,7 @@ class Plan(Protocol):
     def moves_without_change(self) -> tuple[tuple[int, int, int], ...]:
         """The moves of ``topology.moves.trace`` that name the edge which their device is under already.
 
-        Each is a round, a device and an edge. () without a trace.
+        Each is a round (from 1), a device and an edge (from 0). () without a trace.
         """
 
     @property
@@ -114,8 +118,9 @@ class Plan(Protocol):
 
     @property
     def devices_at_untrusted_edges(self) -> int | None:
-        """How many devices are ever under an edge (in groups: a master) that is not trusted; ``None``: not
-        known.
+        """How many devices are ever under an edge (in groups: a master) that is not trusted.
+
+        ``None`` where that is not known: in a star, or where trust changes.
         """
 
     @property

@@ -121,9 +121,7 @@ class GroupPlan:
         return party.kind == "node" and party.index in mine and bool(self.trusted[party.index])
 
     def ever_trusts(self, party: Party, device: int) -> bool:
-        """Whether ``party`` is a trusted master of one of the groups of worker ``device``, in any era, as
-        `trusts`.
-        """
+        """Whether ``party`` is a trusted master of a group of worker ``device`` in any era, as `trusts`."""
         return self.trusts(party, device)
 
     def is_near(self, party: Party, device: int) -> bool:
@@ -169,9 +167,7 @@ class GroupPlan:
 
     @property
     def noises_every_update(self) -> bool:
-        """Whether every update leaves its worker only under noise, so that no model or step is sent without
-        it.
-        """
+        """Whether every update leaves its worker only under noise: no model or step is sent without it."""
         return self.kind not in ("ms-fedavg", "dp-ogl+")
 
     def interval_start(self, number: int) -> int:
@@ -192,13 +188,14 @@ class GroupPlan:
 
     @property
     def release_count(self) -> int:
-        """Number of noised releases of each group in all rounds; an unfinished interval has none."""
+        """Number of releases of each group in all rounds, noised or not; an unfinished interval has none."""
         return self.rounds // self.merge_every if self.by_interval else self.rounds
 
     @property
     def bounds(self) -> FloatArray:
-        """l2 bound of what one worker adds to a release of each group, ``[M]``: c_m, or sqrt(S) c_m for S
-        rounds.
+        """l2 bound of what one worker adds to a release of each group, ``[M]``.
+
+        c_m, or sqrt(S) c_m where a release is of S rounds; ∞ without clipping.
         """
         return self.clips * (math.sqrt(self.merge_every) if self.by_interval else 1.0)
 
@@ -232,9 +229,7 @@ class GroupPlan:
 
     @property
     def denominators(self) -> FloatArray:
-        """The public constants that the groups' sums are divided by, ``[M]``: pi_m |N_m|, or the number
-        drawn.
-        """
+        """The public constants that groups' sums are divided by, ``[M]``: pi_m |N_m| or the number drawn."""
         return np.array(self.cohort, dtype=np.float64) if self.cohort else self.rates * self.groups.sizes
 
     def model_noise_std(self, number: int) -> FloatArray:

@@ -132,7 +132,7 @@ class TreePlan:
     def moves_without_change(self) -> tuple[tuple[int, int, int], ...]:
         """The moves of ``topology.moves.trace`` that name the edge which their device is under already.
 
-        Each is a round, a device and an edge.
+        Each is a round (from 1), a device and an edge (from 0). () without a trace.
         """
         moves = getattr(self.spec.topology, "moves", None)
         if moves is None or moves.drawn_at is not None:
@@ -214,8 +214,7 @@ class TreePlan:
         channel: Sequence[FloatArray | None] = (),
         formed: npt.NDArray[np.bool_] | Literal[True] = True,
     ) -> tuple[float, ...]:
-        """The expected noise variance, a coordinate, that each aggregation of a round leaves in the global
-        average.
+        """The expected noise variance, a coordinate, of each aggregation of a round in the global average.
 
         Args:
             present: messages in a leaf's average, ``[aggregations, leaves]``, or alike for all aggregations
@@ -291,7 +290,8 @@ class TreePlan:
     def example_bounds_of(self, step: int, devices: IntArray) -> FloatArray:
         """l2 bound on how far one example moves the message of each of ``devices`` at ``step``, ``[P]``.
 
-        In the unit of the round. Where examples are not clipped, the bound of the message itself.
+        In units of `message_scale` of the round. Where examples are not clipped, the bound of the message
+        itself.
         """
         bounds = self.releases.classes.bounds(self.releases.steps[step].message_norm)
         return bounds[self._classes_of(devices)]
@@ -299,7 +299,7 @@ class TreePlan:
     def device_stds_of(self, step: int, devices: IntArray) -> FloatArray:
         """Std, a coordinate, of the noise that each of ``devices`` adds in aggregation ``step``, ``[P]``.
 
-        In the unit of the round.
+        In units of `message_scale` of the round.
         """
         std = np.sqrt(self.releases.classes.variance(self.releases.steps[step].device_std))
         return std[self._classes_of(devices)]

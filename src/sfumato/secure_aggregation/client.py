@@ -262,8 +262,9 @@ class Client:
         )
 
     def _send(self, kind: MessageKind, payload: bytes, recipient: int = SERVER) -> bytes:
-        """The signed bytes of a message with ``payload`` from this party to ``recipient``, a party or the
-        server.
+        """The signed bytes of a message with ``payload`` from this party to ``recipient``.
+
+        ``recipient``: number of a party, or of the server.
         """
         return seal_frame(Frame(kind, self._terms.session, self.number, recipient, payload), self._identity)
 

@@ -79,8 +79,9 @@ def choose_neighbourhood(
     security_bits: float = SECURITY_BITS,
     correctness_bits: float = 30,
 ) -> Neighbourhood:
-    """The graph of smallest degree with exposure + isolation ≤ 2^-security_bits, failure ≤
-    2^-correctness_bits.
+    """The graph of smallest degree that risks no more than ``security_bits`` and ``correctness_bits``.
+
+    Exposure and isolation add up to 2^-security_bits at most, and failure is at most 2^-correctness_bits.
 
     40 and 30 bits are the figures of Bell et al. 2020. They bound the probability that a random graph is bad,
     which happens at most once a session; no amount of computation raises it.

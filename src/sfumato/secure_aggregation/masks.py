@@ -38,8 +38,10 @@ class Masker:
     """
 
     def __init__(self, length: int, bits: int) -> None:
-        """Make room for one mask of ``length`` elements modulo 2^``bits``; a ValueError unless 16, 32
-        or 64 bits.
+        """Make room for one mask of ``length`` elements modulo 2^``bits``.
+
+        Raises:
+            ValueError: ``bits`` is none of 16, 32, 64.
         """
         self._mask: RingVector = np.empty(length, dtype=ring_type(bits))
 

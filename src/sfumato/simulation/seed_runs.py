@@ -65,7 +65,10 @@ class SeedRuns:
         return table[["seed", *(name for name in table.columns if name != "seed")]]
 
     def final(self, column: str) -> Mean:
-        """The last measured value of a column: mean over seeds, and half of the 95 % t interval."""
+        """The last measured value of a column: mean over seeds, and half of the 95 % t interval.
+
+        The half is NaN for a single seed.
+        """
         return Series(self.runs[0].name, tuple(run.folder for run in self.runs)).final(column)
 
     def report(self, out: Path | None = None) -> Path:

@@ -206,7 +206,8 @@ class Session:
             return self.protocol.scores(state, examination)
 
     def _epsilons(self, state: State, done: int) -> dict[str, float]:
-        """Column to ε of the watched pairs after ``done`` rounds, of which ``state`` has seen at least as
-        many.
+        """Column to ε of the watched pairs after ``done`` rounds.
+
+        ``state`` has seen at least as many rounds.
         """
         return self.epsilons.after(done, played=state.round, spent=self.protocol.spent(state))

@@ -133,8 +133,9 @@ class Section(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """The JSON schema of the section; where all keys but ``kind`` have defaults, the kind as a text is
-        allowed too.
+        """The JSON schema of the section.
+
+        Where all keys but ``kind`` have defaults, the kind as a text is allowed too.
         """
         schema = handler(core_schema)
         kind = cls.model_fields.get("kind")
@@ -209,8 +210,9 @@ def _number_check(allowed: str, holds: Callable[[float], bool], *, whole: bool) 
 
 
 def _percent_hint(value: Any, holds: Callable[[float], bool], *, whole: bool) -> str:
-    """The hint `` (50 % is 0.5)`` where ``value`` may mean percent: written with %, or above 1 in place of a
-    share.
+    """The hint `` (50 % is 0.5)`` where ``value`` may mean percent.
+
+    So it may if it is written with %, or is above 1 in place of a share.
 
     "" where it is not, or its hundredth is not allowed; ``holds`` and ``whole`` are as of `_number_check`.
     """

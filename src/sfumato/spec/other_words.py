@@ -265,9 +265,7 @@ _NAMED_EDGES = re.compile(r"edge:(\d+)(?:, ?edge:(\d+))*")
 
 
 def word_hint(place: str, value: object) -> str:
-    """The hint `` (write 0.1)`` on ``value``, a word written at the dotted key ``place``; "" if there is
-    none.
-    """
+    """The hint `` (write 0.1)`` on ``value``, a word written at the dotted key ``place``; else ""."""
     if not isinstance(value, str):
         return ""
     word = value.strip()

@@ -82,8 +82,9 @@ class _Copier:
         raise _UnfitError(str(value), "must be text, a number, true or false, a list, or a section")
 
     def _copy_inside(self, value: Any, depth: int, step: str | int) -> Any:
-        """Copy ``value``, an item one level below ``depth``; ``step``, its key or index, enters the path of
-        an error.
+        """Copy ``value``, an item one level below ``depth``.
+
+        ``step``, its key or index, enters the path of an error.
         """
         try:
             return self.copy(value, depth + 1)

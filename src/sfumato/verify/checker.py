@@ -129,8 +129,10 @@ def document_problems(spec: Json, privacy: Json, ledger: Json, outcome: CheckOut
 
 
 def _unit_problems(spec: Json, privacy: Json, facts: Facts) -> Iterator[str]:
-    """Yield a line where privacy.json is not about the units that the spec asks for, has a row twice,
-    or has rows whose ``stands_for`` do not add up to the pairs of unit and observer that there are.
+    """Yield a line where rows of privacy.json are about other units than the spec asks for.
+
+    Also where a row is there twice, or where their ``stands_for`` do not add up to the pairs of unit and
+    observer that there are.
     """
     rows, raw = privacy["guarantees"], privacy.get("raw_to_trusted_edge")
     if raw is not None and isinstance(facts, CheckedGroups):

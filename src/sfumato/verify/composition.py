@@ -93,9 +93,7 @@ def masses_on_grid(losses: LossCurve, reverse: LossCurve, interval: float) -> tu
 
 
 def _masses_above_zero(losses: LossCurve, interval: float) -> tuple[Array, float]:
-    """Masses of the losses above 0 at the points ``interval``, 2 ``interval``, … (nats), and the mass at
-    infinity.
-    """
+    """Masses of the losses at ``interval``, 2 ``interval``, … (nats), and the mass at infinity."""
     points = max(1, math.ceil(losses.most / interval)) + 1
     curve = np.clip(losses.curve(np.arange(points, dtype=np.float64) * interval), 0.0, 1.0)
     curve = curve[: max(2, np.count_nonzero(curve > NEXT_TO_NOTHING) + 1)]
@@ -107,8 +105,7 @@ def _masses_above_zero(losses: LossCurve, interval: float) -> tuple[Array, float
 
 @lru_cache(maxsize=16)
 def _masses_of_release(term: Event, forward: bool, interval: float) -> tuple[int, Array, float]:
-    """Losses of one release of ``term`` on a grid of ``interval`` nats; the results are those of
-    `masses_on_grid`.
+    """Losses of one release of ``term`` on a grid of ``interval`` nats, as `masses_on_grid` gives them.
 
     ``forward``: whether they are those of the data set with the unit against that without it.
     """

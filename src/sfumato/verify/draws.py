@@ -137,8 +137,9 @@ def squared_ratio(moves: float, variance: float) -> float:
 
 
 def squared_mu_of_release(release: Json, relation: str) -> float:
-    """μ² = (sensitivity / noise std)² of a release under ``relation``, by the certificate; ∞ without
-    noise.
+    """μ² = (sensitivity / noise std)² of a release under ``relation``, by the certificate's figures.
+
+    ∞ without noise; 0 where the unit moves nothing.
     """
     return squared_ratio(stated_sensitivity(release, relation), read.figure(release["variance"]))
 
@@ -149,11 +150,10 @@ def is_amplified(draw: Draw, relation: str) -> bool:
 
 
 def distance_ratios_of_replaced(draws: Sequence[Draw], relation: str) -> tuple[float, ...]:
-    """How far the release of each of a replaced unit's two data sets is from that without the unit, as a
-    ratio.
+    """How far releases of a replaced unit's two data sets are from those without the unit, as ratios.
 
-    The ratio is over how far the two releases are from each other. Both data sets have the same largest
-    ratio.
+    A ratio is over how far the releases of the two data sets are from each other. Both have the same largest
+    one.
 
     Args:
         draws: whose releases are looked at.

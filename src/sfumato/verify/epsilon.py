@@ -235,8 +235,9 @@ def _is_symmetric(term: Event) -> bool:
 
 
 def _with_least_noise(term: Event) -> Event:
-    """A ``visible`` term as one that has its least noise in every round, which is an upper bound;
-    any other term, and one whose every draw is seen, as it is.
+    """A ``visible`` term as one that has its least noise in every round, which is an upper bound.
+
+    Any other term, and one whose every draw is seen, as it is.
     """
     inner = {rate for _, ratio, rate, *_ in term.detail if ratio > 0} if term.kind == "visible" else set()
     if term.kind != "visible" or term.rate == 1 or (1.0 in inner and len(inner) > 1):

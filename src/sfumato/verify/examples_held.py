@@ -63,8 +63,7 @@ def examples_held(spec: Json) -> tuple[Array | None, str]:
 
 
 def pool_of_examples(data: Json, devices: int) -> Pool | None:
-    """The number of training examples of a synthetic or built-in set for ``devices`` devices: in all, and by
-    label.
+    """Training examples of a synthetic or built-in set for ``devices`` devices: in all and by label.
 
     Numbers by label are ``None`` if not known. The result is ``None`` for any other data set, and where the
     spec names a column of groups or sites, or holds rows out within groups.

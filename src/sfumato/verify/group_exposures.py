@@ -302,9 +302,7 @@ def _group_problems(
         return
 
     def order_of_stated(draw: Draw) -> tuple[float, ...]:
-        """A sort key of a stated draw: how far others move the release, its noise, who may be drawn, how
-        often.
-        """
+        """A sort key of a stated draw: how far others move it, its noise, who may be drawn, how often."""
         others, variance = (draw.releases[0][key] for key in ("propagated_sensitivity", "variance"))
         population = read.figure(draw.sampling.get("population", 0))
         return read.figure(others), -read.figure(variance), population, draw.count

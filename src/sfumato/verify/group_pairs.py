@@ -14,8 +14,9 @@ from sfumato.verify.parties import Party
 
 
 class CheckedGroupPairs:
-    """Pairs of a worker and an observer in groups, by all that is charged if everything upstream is exposed
-    and if nothing is but what the observer receives, and by trust.
+    """Pairs of a worker and an observer in groups, by trust and by all that is charged.
+
+    That is if everything upstream is exposed, and if nothing is but what the observer receives.
 
     To find them each pair is looked at once of those that counting neighbours again and again (colour
     refinement) does not tell apart: such pairs are charged alike.
@@ -99,8 +100,7 @@ class CheckedGroupPairs:
         return self._charges[place]
 
     def _charge(self, unit: int, observer: Party) -> Any:
-        """A hashable summary of what is charged if everything upstream of the observer is exposed, and if
-        only what it receives is.
+        """A hashable summary of what is charged with all upstream exposed, and with only what is received.
 
         It is "unprotected" where a received release with the unit's message has no noise.
         """

@@ -16,7 +16,10 @@ TAIL = 9.5  # standard deviations: beyond is a probability of 1e-21
 
 
 def chance_of_any(chance: float, times: int) -> float:
-    """1 − (1 − ``chance``)^``times``: the probability of at least one of independent equal events."""
+    """1 − (1 − ``chance``)^``times``: the probability of at least one of independent equal events.
+
+    0 where ``times`` is 0; a ``chance`` of 1 or more goes with 1 or more times.
+    """
     return 1.0 if chance >= 1 and times else -math.expm1(times * math.log1p(-chance))
 
 
@@ -188,8 +191,9 @@ def shared_part_curve(ways: Sequence[tuple[float, float, float, float]], forward
 
 
 def fixed_size_curve(term: Event, forward: bool) -> LossCurve:
-    """The privacy curve of drawing a fixed number unseen: with probability γ the unit is drawn in place of
-    another device.
+    """The privacy curve of an unseen draw of a fixed number, which holds the unit with probability γ.
+
+    It is there in place of another device.
 
     Given all the others, A and A' are what is sent with the unit on the two neighbouring data sets, and B
     what is sent with that other device; or B is without the unit, where each is drawn by itself and the unit

@@ -130,8 +130,7 @@ class EraFacts(CheckedTree):
         return self._charged[key]
 
     def squared_mu_of_round(self, unit: int, party: Party, relation: str) -> Array:
-        """Σ μ² over one round of device ``unit`` towards ``party``, ``[2]``: by the flow and by the cut
-        bound.
+        """Σ μ² over one round of device ``unit`` towards ``party``, by flow and by cut, ``[2]``.
 
         ``relation``: ``zero-out``, ``remove`` or ``replace``.
         """

@@ -71,9 +71,7 @@ class CheckedMovingPairs:
                 yield from self._count_problems(unit, key[1], stated.get(key, []), there.get(key, []), drawn)
 
     def key_of(self, unit: int, party: Party) -> Any:
-        """A hashable key of device ``unit`` and ``party``, equal for pairs that are charged alike in every
-        era.
-        """
+        """A hashable key of device ``unit`` and ``party``; equal for pairs charged alike in every era."""
         return self.places[unit], self._placement_of(unit, party), self._key_in_eras(unit, party)
 
     def unit_classes(self) -> Iterator[tuple[list[int], Counter[Any]]]:

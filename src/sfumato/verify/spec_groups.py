@@ -49,8 +49,7 @@ def group_spec_problems(spec: Json, ledger: Json) -> Iterator[str]:
 def _session_problems(
     spec: Json, ledger: Json, structures: Sequence[Sequence[Sequence[int]]], rates: Sequence[float]
 ) -> Iterator[str]:
-    """Yield a line where numbers drawn, fewest messages or unmasking shares of sessions differ from
-    spec.yaml.
+    """Yield a line where numbers drawn, fewest messages or unmasking shares differ from spec.yaml.
 
     Args:
         spec: contents of spec.yaml.

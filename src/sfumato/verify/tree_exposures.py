@@ -53,8 +53,7 @@ class CheckedTree(CheckedTreeNoise):
         return [self.release(step, unit, coalition) for step in self.sending_steps(self.leaf_of(unit))]
 
     def cut(self, unit: int, coalition: Sequence[Party]) -> list[ExpectedRelease]:
-        """The releases of a round that cut charges for ``unit``: one for each average that ``coalition``
-        receives.
+        """The releases of a round that cut charges for ``unit``: one an average that ``coalition`` receives.
 
         Each is charged together with the hidden aggregations before it.
         """
@@ -78,8 +77,7 @@ class CheckedTree(CheckedTreeNoise):
         return found
 
     def exposable_sets(self, unit: int, coalition: Sequence[Party]) -> tuple[list[list[int]], bool]:
-        """Sets of aggregations of a round that may be charged as exposed, by index; and whether these are
-        all.
+        """Sets of aggregations that may be charged as exposed, by index; and whether these are all.
 
         Where there are too many, only the smallest and the largest set are returned, with False. ``unit``:
         index of the device; ``coalition``: the observers.

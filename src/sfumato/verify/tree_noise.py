@@ -41,8 +41,7 @@ class CheckedTreeNoise(CheckedTreeStructure):
         return total / float(divisor[leaf]) ** 2
 
     def _variance_without_unit(self, step: int) -> Array:
-        """`_variance_of_devices` of every leaf at aggregation ``step``, ``[leaves]``, without unit and
-        coalition.
+        """`_variance_of_devices` of every leaf at ``step``, ``[leaves]``, with no unit and no coalition.
 
         Results are kept.
         """

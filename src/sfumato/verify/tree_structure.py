@@ -76,9 +76,7 @@ class CheckedTreeStructure:
         return "node", tier, index
 
     def node_name(self, tier: int, index: int) -> str:
-        """The name of the aggregator with this ``index`` in ``tier``: ``cloud`` on tier 0, else such as
-        ``edge:2``.
-        """
+        """The name of an aggregator: ``cloud`` on ``tier`` 0, else tier and ``index``, such as ``edge:2``."""
         return "cloud" if tier == 0 else f"{self.names[tier]}:{index}"
 
     def leaf_of(self, device: int) -> int:
@@ -100,9 +98,7 @@ class CheckedTreeStructure:
         return listed is None or read.flag(listed[leaf])
 
     def sending_steps(self, leaf: int) -> list[int]:
-        """A list of the indices of a round's aggregations to which the devices of ``leaf`` send messages,
-        ascending.
-        """
+        """The indices of a round's aggregations that the devices of ``leaf`` send to, ascending."""
         return [step for step in range(len(self.steps)) if self.sends(step, leaf)]
 
     def broadcasts(self, step: int, leaf: int) -> bool:

@@ -41,13 +41,11 @@ class KeyStream:
         return out
 
     def units(self, count: int) -> npt.NDArray[np.float64]:
-        """The next ``count`` numbers of the stream, uniform multiples of 2^-53 in [0, 1), float64
-        ``[count]``.
-        """
+        """The next ``count`` numbers of the stream, uniform multiples of 2^-53 in [0, 1), ``[count]``."""
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, bound: int) -> int:
-        """A uniform integer in ``0..bound-1`` by rejection: no modulo bias. ``bound`` at most 2^64."""
+        """A uniform integer in ``0..bound-1`` by rejection: no modulo bias. ``bound``: from 1 to 2^64."""
         limit = (1 << 64) - (1 << 64) % bound
         while True:
             word = int(self.words(1)[0])

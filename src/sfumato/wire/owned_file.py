@@ -123,8 +123,7 @@ class OwnedFile:
             return self._file.execute(statement, tuple(values))
 
     def first(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        """The first row that the SQL statement ``query`` finds, a tuple of columns; ``None`` if it finds
-        none.
+        """The first row that the SQL statement ``query`` finds, a tuple of columns; else ``None``.
 
         ``values``: for the placeholders in it.
 

@@ -38,7 +38,10 @@ def write_certificates(folder: Path) -> None:
 
 
 def write_node_key(path: Path) -> None:
-    """Write a SuperNode's key at ``path``, and its public half beside it, with ``.pub`` at the end."""
+    """Write a new SuperNode's key, readable by its owner alone, at ``path``.
+
+    Its public half goes to the same path with the suffix ``.pub``.
+    """
     key = ec.generate_private_key(ec.SECP384R1())
     pem, openssh = serialization.Encoding.PEM, serialization.Encoding.OpenSSH
     _write_secret(path, key.private_bytes(pem, serialization.PrivateFormat.OpenSSH, _PLAIN))

@@ -23,9 +23,7 @@ _changing = threading.Lock()  # held while a process is started or ended
 
 
 def main() -> None:
-    """Start every command that arrives on standard input, a JSON list a line; when the input ends, end all
-    that was started.
-    """
+    """Start every command on standard input, a JSON list a line; end all of them when the input ends."""
     if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     started: set[int] = set()

@@ -125,8 +125,7 @@ class FlowerRelays:
         shutil.rmtree(self._place, ignore_errors=True)
 
     def _registered(self, child: int) -> int:
-        """Register a child's key with the SuperLink of its parent; returns the number of the node with this
-        key.
+        """Register a child's key with the SuperLink of its parent; returns the number of its node.
 
         Raises:
             RunError: it cannot be registered.
@@ -139,8 +138,9 @@ class FlowerRelays:
             raise RunError(f"Flower: {name} cannot be registered: {said[:200]!r}") from None
 
     def _link_options(self, port: int) -> list[str]:
-        """Options of a SuperLink on ``port``: TLS, registered SuperNodes only, messages in memory and on no
-        disk.
+        """Options of a SuperLink on ``port``.
+
+        TLS, registered SuperNodes only, messages in memory and on no disk.
         """
         return [
             *("--ssl-certfile", CERTIFICATE, "--ssl-keyfile", KEY, "--ssl-ca-certfile", AUTHORITY),

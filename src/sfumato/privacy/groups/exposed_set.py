@@ -149,8 +149,9 @@ class _Costs:
     """Costs of blocks, each computed once."""
 
     def __init__(self, problem: ExposureProblem, price: Price) -> None:
-        """Set up an empty cache of what blocks cost; ``price``: Rényi divergence of order 2 of one
-        charged sum.
+        """Set up an empty cache of what blocks of ``problem`` cost.
+
+        ``price``: Rényi divergence of order 2 of one charged sum, in nats.
         """
         self.problem, self.price = problem, price
         self.own = [as_bits(problem.with_unit(era)) for era in range(len(problem.kinds.incidence))]
@@ -167,8 +168,9 @@ class _Costs:
         return self.known[key]
 
     def _compute(self, block: Block, reached: int) -> _BlockCosts:
-        """Compute what ``block`` costs in each group, where data have reached the hidden groups
-        ``reached`` (bits).
+        """Compute what ``block`` costs in each group, where data have reached the hidden groups ``reached``.
+
+        ``reached`` is a bit set of groups.
         """
         count = self.problem.kinds.group_count
         inside = np.zeros(count, dtype=np.bool_)
@@ -241,8 +243,12 @@ _SEARCHED_GROUPS = 24
 
 
 class Exposed(NamedTuple):
-    """An exposed set: the first ``blocks[g]`` blocks of every group; its cost; a lower bound on any set's
-    cost.
+    """An exposed set, what it costs, and what every exposed set costs at least.
+
+    Attributes:
+        blocks: how many blocks of every group are exposed, from the first one on, int64 ``[groups]``.
+        cost: Rényi divergence of order 2 of all that is charged, in nats.
+        least: a lower bound on the cost of any set, in nats.
     """
 
     blocks: IntArray
@@ -251,7 +257,7 @@ class Exposed(NamedTuple):
 
     @property
     def optimal(self) -> bool:
-        """Whether this set is known to cost no more than any other."""
+        """Whether this set is known to cost no more than any other, up to one part in a million."""
         return self.gap == 1.0
 
     @property
@@ -268,11 +274,11 @@ def cheapest_set(problem: ExposureProblem, price: Price, *, exact_nodes: int = E
 
     Args:
         problem: the target and what the coalition sees.
-        price: Rényi divergence of order 2 of one charged sum.
+        price: Rényi divergence of order 2 of one charged sum, in nats.
         exact_nodes: largest number of groups times blocks for which all sets are searched.
 
     Returns:
-        The set as blocks a group, its cost, and a lower bound on the cost of every set.
+        The set as blocks a group, its cost in nats, and a lower bound on the cost of every set.
     """
     best = flow_or_cut(problem, price)
     return best if best.optimal else cheaper_set(problem, price, best, exact_nodes=exact_nodes)

@@ -103,10 +103,9 @@ class ExposureProblem:
         return found
 
     def charged(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """The noised sums that are charged if the first ``exposed[g]`` blocks of group g are exposed,
-        counted.
+        """The noised sums charged, counted, if the first ``exposed[g]`` blocks of every group g are exposed.
 
-        ``exposed``: int64 ``[groups]``. Results are kept.
+        ``exposed``: int64 ``[groups]``. Results are kept: the caller must not change them.
         """
         key = exposed.tobytes()
         if key not in self._charged:
@@ -114,8 +113,7 @@ class ExposureProblem:
         return self._charged[key]
 
     def _followed(self, exposed: IntArray) -> Counter[ChargedSum]:
-        """Compute `charged`: the sums charged for ``exposed``, int64 ``[groups]``, the exposed blocks of
-        every group.
+        """Compute `charged`: the sums charged for ``exposed``, the number of exposed blocks of every group.
 
         Follows block by block which hidden models the target's data have reached. Once a block reaches no
         further one, the blocks like it reach none either and are counted together.
@@ -198,6 +196,6 @@ def cost(problem: ExposureProblem, exposed: IntArray, price: Price) -> float:
     Args:
         problem: the target and what the coalition sees.
         exposed: number of blocks of every group, int64 ``[groups]``.
-        price: Rényi divergence of order 2 of one charged sum.
+        price: Rényi divergence of order 2 of one charged sum, in nats; so is what comes back.
     """
     return math.fsum(price(row) * count for row, count in problem.charged(exposed).items())

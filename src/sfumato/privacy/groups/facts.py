@@ -235,30 +235,28 @@ class GroupFacts:
 
     @cached_property
     def blocks_alike_until(self) -> IntArray:
-        """For every block, the number of the next one that differs in length, era or kind of start,
-        ``[blocks]``.
+        """For every block, the next one with another length, era or kind of start, ``[blocks]``.
 
-        It is the number of blocks if there is none.
+        By number; it is the number of blocks if there is none.
         """
         return next_unlike_blocks(self.blocks)
 
     @cached_property
     def sums_of_blocks(self) -> Callable[[int], dict[Any, Any]]:
-        """A function from a kind of workers to a dict, shared as `ExposureProblem.sums_of_blocks` by its
-        problems.
+        """A function from a kind of workers to its problems' shared `ExposureProblem.sums_of_blocks`, a dict.
 
         The dicts of the last four kinds are kept.
         """
         return lru_cache(4)(lambda unit_kind: {})
 
     def message_norm(self, group: int) -> float:
-        """l2 bound on what one worker contributes to a release of ``group`` (a number from 0)."""
+        """l2 bound of one worker's part of a release of ``group`` (from 0); a nominal 1 for ``ms-fedavg``."""
         if self.kind == "ms-fedavg":
             return 1.0
         return self.clip[group] * (math.sqrt(self.merge_every) if self.in_intervals else 1.0)
 
     def noise_variance(self, group: int) -> float:
-        """Variance, in each coordinate, of the noise that one noiser of ``group`` adds to a release."""
+        """Variance, a coordinate, of what one noiser of ``group`` adds to a release; 0 for ``ms-fedavg``."""
         if self.kind == "ms-fedavg":
             return 0.0
         return (self.message_norm(group) * self.noise_multiplier[group]) ** 2
@@ -352,9 +350,7 @@ def _validate(declared: GroupFacts) -> None:
 
 
 def _validate_owners(declared: GroupFacts, groups: int) -> None:
-    """Raise a ValueError unless ``noise_owner`` of ``declared`` suits the number of ``groups`` and the
-    protocol.
-    """
+    """Raise a ValueError unless ``noise_owner`` of ``declared`` suits its protocol and its ``groups``."""
     owners = declared.noise_owner
     if owners and (len(owners) != groups or not set(owners) <= set(get_args(NoiseOwner))):
         raise ValueError(

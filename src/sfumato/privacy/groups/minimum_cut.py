@@ -134,8 +134,9 @@ class LinksInto(dict[int, list[Link]]):
     """
 
     def __init__(self, problem: ExposureProblem, price: Price, era: int) -> None:
-        """Set up an empty table of the links in era number ``era``; ``price``: Rényi divergence of
-        order 2 of a sum.
+        """Set up an empty table of the links in era number ``era``.
+
+        ``price``: Rényi divergence of order 2 of one charged sum, in nats.
         """
         super().__init__()
         self._problem, self._price, self._era = problem, price, era
@@ -240,8 +241,7 @@ class _Way(NamedTuple):
 
 
 def least_cost_of_any_set(problem: ExposureProblem, price: Price) -> float:
-    """A lower bound on the cost of every exposed set, from a flow that is repeated in every block (see the
-    module).
+    """A lower bound on the cost of every exposed set, from a flow repeated in every block (see the module).
 
     Args:
         problem: the target and what the coalition sees.
@@ -271,8 +271,9 @@ def least_cost_of_any_set(problem: ExposureProblem, price: Price) -> float:
 
 
 def _paid_in_any_case(problem: ExposureProblem, price: Price) -> float:
-    """What the target's own contributions to releases that the coalition sees cost, in nats: part of every
-    set.
+    """What the target's own contributions to releases that the coalition sees cost, in nats.
+
+    They are part of every exposed set.
     """
     paid, first = 0.0, 0
     for era, blocks in groupby(problem.blocks, key=attrgetter("era")):
@@ -287,8 +288,7 @@ def _paid_in_any_case(problem: ExposureProblem, price: Price) -> float:
 def _shortest_way(
     problem: ExposureProblem, links: LinksInto, left: dict[int, list[float]], supply: dict[int, float]
 ) -> _Way | None:
-    """Find a shortest path of links, fewer than there are blocks, that can carry more to a group with
-    supply.
+    """Find a shortest path of links, fewer than the blocks, that can carry more to a group with supply.
 
     A breadth-first search from all groups that are seen.
 

@@ -34,8 +34,7 @@ class GroupPairs:
 
     @cached_property
     def unit_classes(self) -> tuple[tuple[int, int], ...]:
-        """Classes of workers that symmetries of the groups exchange: pairs of a kind of workers and a number
-        of workers.
+        """Classes of workers that symmetries of the groups exchange, each as a kind and a number of workers.
 
         The kind is the first one of its class; the number counts the workers of all kinds in the class.
         """
@@ -56,7 +55,10 @@ class GroupPairs:
         return orbits_under(self._generators, self.releases.kinds, self.parameters)[0]
 
     def count_alike(self, units: Iterable[int]) -> int:
-        """The number of workers that symmetries exchange with any of ``units``, themselves included."""
+        """The number of workers that symmetries exchange with any of ``units``, themselves included.
+
+        ``units``: numbers of workers, one or more; each worker is counted once.
+        """
         alike, kinds = self._orbits_of_kinds, self.releases.kinds
         return int(kinds.size[np.isin(alike, alike[kinds.of[list(units)]])].sum())
 

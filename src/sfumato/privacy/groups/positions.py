@@ -61,8 +61,7 @@ class Position(NamedTuple):
         )
 
     def problem(self, problem: ExposureProblem, images: Sequence[int]) -> ExposureProblem:
-        """The exposure problem of the unit in this position, mapped by a symmetry from that of another
-        position.
+        """The exposure problem of the unit in this position, mapped by a symmetry from another position's.
 
         Args:
             problem: of another position in the same orbit.

@@ -42,8 +42,9 @@ class ReceivedSums:
         return self._prices[row]
 
     def _price(self, row: ChargedSum) -> float:
-        """Compute the Rényi divergence of order 2 of one sum, once for all coalitions that receive it
-        alike.
+        """Compute the Rényi divergence of order 2 of one sum, in nats.
+
+        It is computed once for all coalitions that receive the sum alike.
         """
         key = ("price", row, *self._how_received(row))
         under = self.facts.searched_under
@@ -132,8 +133,7 @@ class ReceivedSums:
         return self.facts.once(key, lambda: self._releases(row, count, split))
 
     def _releases(self, row: ChargedSum, count: int, split: bool) -> tuple[DrawnReleases, ...]:
-        """Compute what `releases` keeps: the draws charged for ``count`` sums like ``row``, with their
-        releases.
+        """Compute what `releases` keeps: the draws charged for ``count`` sums like ``row``.
 
         ``split``: charge a sum that can be split as its single messages; else only where that costs less.
 
@@ -241,5 +241,8 @@ class ReceivedSums:
 
 
 def group_name(group: int) -> str:
-    """The name of ``group`` in its releases; the number of linking workers may follow after a comma."""
+    """The name of ``group`` (from 0) in its releases, such as ``group 3``.
+
+    Where linking workers are charged, the caller adds a comma and their number.
+    """
     return f"group {group}"

@@ -261,8 +261,7 @@ class GroupReleases(GroupFacts):
         }
 
     def larger_coalition(self, unit: int, coalition: Sequence[Party]) -> tuple[Party, ...] | None:
-        """``coalition`` and one more worker of each group of ``unit`` whose models it does not see, or
-        ``None``.
+        """``coalition`` and a worker of each group of ``unit`` whose models it does not see; or ``None``.
 
         A unit of several groups starts from the mean of their models. Towards an observer that does not see
         all of them, its records are charged as drawn at every local step; else draws of batches lower ε, and
@@ -290,8 +289,7 @@ class GroupReleases(GroupFacts):
         return tuple(found)
 
     def record_releases(self, unit: int, coalition: Sequence[Party]) -> tuple[RecordReleases, ...]:
-        """The releases of flow by which a record of ``unit`` is charged; () if records are not drawn into
-        batches.
+        """The releases of flow by which a record of ``unit`` is charged; () if records are not drawn.
 
         A unit of several groups starts merging steps from a mean that may hold hidden models with its own
         data: its record counts as drawn there. Noise at local steps is charged step by step instead.

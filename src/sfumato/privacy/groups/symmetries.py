@@ -153,8 +153,7 @@ def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds:
 
 
 def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> None:
-    """Raise a RuntimeError unless every member has the facts of its orbit's smallest member,
-    ``orbit[member]``.
+    """Raise a RuntimeError unless every member has the facts of the smallest member of its orbit.
 
     Args:
         what: the members are, for the error.
@@ -201,8 +200,9 @@ class _Search:
     """Groups are vertices 0..M-1, kinds of workers the vertices after; an edge is labelled with its era."""
 
     def __init__(self, kinds: WorkerKinds, colours: Sequence[Hashable]) -> None:
-        """Build the graph of groups and ``kinds`` of workers; ``colours``: parameters of every group, which
-        symmetries keep.
+        """Build the graph of groups and ``kinds`` of workers.
+
+        ``colours``: the parameters of every group, which symmetries keep.
         """
         self.kinds, self.colours = kinds, colours
         self.groups = kinds.group_count
@@ -225,8 +225,7 @@ class _Search:
         self.index = {rows: kind for kind, rows in enumerate(kinds.groups)}
 
     def generators(self) -> list[list[int]]:
-        """Symmetries, each a list with the image of every group, that connect all groups in the same
-        position.
+        """Symmetries (lists of the image of every group) that connect all groups in the same position.
 
         Empty where all groups differ, there are more than 3000 vertices, or the search gave up; some may be
         missing where it gave up later.
@@ -297,8 +296,9 @@ class _Search:
         return colour[: len(one)], colour[len(one) :]
 
     def _edges_of(self, vertices: IntArray) -> tuple[IntArray, IntArray]:
-        """List the other ends and the eras of all edges of ``vertices`` of two copies, one vertex after
-        the other.
+        """List the other ends and the eras of all edges of ``vertices``, one vertex after the other.
+
+        The vertices are those of two copies of the graph.
         """
         place = vertices % len(self.start)
         degree = self.degree[place]
@@ -307,8 +307,7 @@ class _Search:
         return self.other[edges] + np.repeat(vertices - place, degree), self.era[edges]
 
     def _parts(self, vertices: IntArray, colour: IntArray) -> _Parts:
-        """Divide ``vertices``, all of which have edges, by their own ``colour`` and the colours of their
-        neighbours.
+        """Divide ``vertices``, all with edges, by their own ``colour`` and those of their neighbours.
 
         The neighbours' colours of a vertex, with multiplicity, are compared by a sum of hashes. Where two
         sums are equal by chance, unlike vertices stay together, and a symmetry may not be found; none is
@@ -332,8 +331,7 @@ class _Search:
         return _Parts(vertices[order], own, seen, count, whole, is_largest)
 
     def _extend_to_symmetry(self, one: IntArray, two: IntArray, source: int, image: int) -> list[int] | None:
-        """Search, by backtracking, for a symmetry that takes group ``source`` to ``image`` and colours
-        ``one`` to ``two``.
+        """Search for a symmetry that takes group ``source`` to ``image`` and colours ``one`` to ``two``.
 
         Args:
             one: colour of every vertex, ``[vertices]``.
@@ -375,14 +373,16 @@ class _Search:
     def _image_of_groups(
         self, rows: tuple[tuple[int, ...], ...], mapping: list[int]
     ) -> tuple[tuple[int, ...], ...]:
-        """Map the groups of one kind, ``rows`` for every era, by ``mapping``, the image of every group;
-        sorted.
+        """Map the groups of one kind, ``rows`` for every era, by ``mapping``; sorted in every era.
+
+        ``mapping``: the image of every group.
         """
         return tuple(tuple(sorted(mapping[group] for group in groups)) for groups in rows)
 
     def _is_symmetry(self, mapping: list[int]) -> bool:
-        """Say whether ``mapping``, the image of every group, permutes kinds of workers and keeps sizes
-        and colours.
+        """Say whether ``mapping`` permutes kinds of workers and keeps sizes and colours.
+
+        ``mapping``: the image of every group.
         """
         images = self.of_kinds(mapping)
         size = self.kinds.size

@@ -205,17 +205,14 @@ class WorkerKinds:
 
     @cached_property
     def bridges(self) -> Callable[[int], tuple[Bridges, ...]]:
-        """A function from a kind of workers to the `Bridges` of every era, with one worker of that kind left
-        out.
+        """A function from a kind of workers to the `Bridges` of every era, without one worker of that kind.
 
         The worker left out is the unit, which is no link for its own data. The last four results are kept.
         """
         return lru_cache(4)(self._bridges_without)
 
     def _bridges_without(self, kind: int) -> tuple[Bridges, ...]:
-        """List, for every era, the kinds of workers in several groups, with one worker of ``kind`` left
-        out.
-        """
+        """List, for every era, the kinds of workers in several groups, without one worker of ``kind``."""
         others = self.without(kind)
         found = []
         for incidence in self.incidence:
@@ -257,7 +254,8 @@ def prefixes_closed_form(hops: IntArray, steps: int, period: int) -> IntArray:
     At merging step 1 + period·k a model takes in what its neighbours knew then; the last one is k = K − 1, K
     = ⌈steps / period⌉, so information from ρ hops away stops at period·(K − ρ) releases:
 
-        steps                                 if ρ = 0 period · max(0, ⌈steps/period⌉ − ρ)   otherwise.
+        steps                                 if ρ = 0,
+        period · max(0, ⌈steps/period⌉ − ρ)   otherwise.
 
     Args:
         hops: ρ, int64 ``[groups, groups]``; `UNREACHED` gives 0.

@@ -125,9 +125,7 @@ def delta_and_fall(*, epsilon: float, mu: Array) -> tuple[Array, Array]:
 
 
 def _delta(epsilon: Array, mu: Array) -> Array:
-    """Compute δ for flat arrays ``epsilon`` (≥ 0, may be ∞) and ``mu`` (≥ 0, may be ∞) of equal shape,
-    unchecked.
-    """
+    """Compute δ for flat arrays ``epsilon`` and ``mu`` of equal shape, both ≥ 0 or ∞, unchecked."""
     result = np.where(np.isinf(mu), 1.0, 0.0)
     some = np.isfinite(mu) & (mu > 0) & np.isfinite(epsilon)  # finite μ and infinite ε, or μ = 0: δ = 0
     mu, epsilon = mu[some], epsilon[some]
@@ -152,9 +150,7 @@ def _delta_and_fall(epsilon: float | Array, mu: Array) -> tuple[Array, Array]:
 
 
 def _epsilon(delta: Array, mu: Array) -> Array:
-    """Compute ε for flat arrays ``delta`` (in (0, 1)) and ``mu`` (≥ 0, may be ∞) of equal shape,
-    unchecked.
-    """
+    """Compute ε for flat arrays ``delta`` in (0, 1) and ``mu`` (≥ 0 or ∞) of equal shape, unchecked."""
     from scipy import special
 
     result = np.where(np.isinf(mu), np.inf, 0.0)
@@ -173,9 +169,7 @@ def _epsilon(delta: Array, mu: Array) -> Array:
 
 
 def _mu(epsilon: Array, delta: Array) -> Array:
-    """Compute μ for flat arrays ``epsilon`` (≥ 0, finite) and ``delta`` (in (0, 1)) of equal shape,
-    unchecked.
-    """
+    """Compute μ for flat arrays ``epsilon`` (≥ 0, finite) and ``delta`` in (0, 1), unchecked."""
     from scipy import special
 
     target = np.log(delta) + _LOG_SQRT_2PI
@@ -235,8 +229,9 @@ def _climb(start: Array, step: Callable[[Array], Array], *, at_least: float) -> 
 
 
 def _mapped(function: Callable[[Array, Array], Array], x: float | Array, y: float | Array) -> float | Array:
-    """``function`` applied to ``x`` and ``y`` as flat arrays, in their broadcast shape; a float for two
-    floats.
+    """``function`` of ``x`` and ``y``, which it gets as flat arrays, in their broadcast shape.
+
+    A float where both are floats.
     """
     first, second = np.broadcast_arrays(np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64))
     with np.errstate(over="ignore", under="ignore"):

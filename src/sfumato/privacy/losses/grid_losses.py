@@ -62,11 +62,10 @@ def losses_from_profiles(right: Array, mirrored: Array, interval: float) -> Grid
 
 
 def _masses_above_zero(profile: Array, interval: float) -> Array:
-    """Probabilities ``[points - 1]`` of the losses of 1, 2, … intervals, from the profile at 0, 1, …
-    intervals.
+    """Probabilities ``[points - 1]`` of the losses of 1, 2, … intervals, from the profile.
 
     Args:
-        profile: hockey-stick divergence at these points, ``[points]``, two or more.
+        profile: hockey-stick divergence at 0, 1, … intervals, ``[points]``, two or more.
         interval: of the grid, in nats.
     """
     falls = -np.diff(np.minimum.accumulate(np.clip(profile, 0.0, 1.0)))

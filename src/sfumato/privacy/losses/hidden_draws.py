@@ -204,8 +204,9 @@ def grid_interval(terms: Sequence[GaussianTerm], revealed: RevealedDraws) -> flo
 
 
 def _largest_loss_of(term: GaussianTerm) -> float:
-    """Bound the privacy loss, in nats, of one release of a drawn ``term``; larger ones have a
-    probability below 1e-20.
+    """Bound the privacy loss, in nats, of one release of a drawn ``term``.
+
+    Larger ones have a probability below 1e-20.
     """
     sampling, mu = term.sampling, math.sqrt(squared_mu_of_term(term))
     assert sampling is not None

@@ -67,8 +67,9 @@ class Moments:
         self._known = dict[float, float]()
 
     def log_of(self, power: float) -> float:
-        """An upper bound on ln Σ p e^(power · l), over losses l with masses p: a stretch's mass counts at the
-        end where the term is largest.
+        """An upper bound on ln Σ p e^(power · l), over losses l in nats with masses p.
+
+        The mass of a stretch counts at the end where the term is largest.
         """
         if power not in self._known:
             logs, least, most = self._stretches

@@ -138,8 +138,7 @@ def largest_loss(rate: float, between: float, from_shared: float) -> float:
 
 
 def _largest_of_draw(rate: float, move: float) -> float:
-    """Bound the loss, in nats, of a unit drawn with probability ``rate``, for noise below 9.5 standard
-    deviations.
+    """Bound the loss, in nats, of a unit drawn with probability ``rate``, for noise below 9.5 stds.
 
     ln(1 - p + p e^x) for the largest loss x of a Gaussian that moves by ``move`` standard deviations.
     """
@@ -259,9 +258,7 @@ class _Mixture:
     """N(0, 1), and the mixture of N(s_j, 1) with probabilities c_j and of N(0, 1) with the rest."""
 
     def __init__(self, chances: Array, moves: Array) -> None:
-        """Keep the moves ``moves`` (in noise stds, ``[J]``) and the probability of each, ``chances``
-        ``[J]``.
-        """
+        """Keep ``moves``, in noise stds, and the probability ``chances`` of each; both ``[J]``."""
         self._rest = max(0.0, 1.0 - float(chances.sum()))
         self._chances, self._moves = chances, moves
 
@@ -302,9 +299,7 @@ class _Mixture:
         return low
 
     def _weight_beyond(self, places: Array, sign: float) -> Array:
-        """Probability that the mixture lies below each of ``places`` (``sign`` 1), or its mirror image does
-        (-1).
-        """
+        """Probability that the mixture lies below each of ``places``; with ``sign`` -1, its mirror image."""
         total = self._rest * _normal_below(places)
         for chance, move in zip(self._chances, self._moves, strict=True):
             total = total + chance * _normal_below(places - sign * move)

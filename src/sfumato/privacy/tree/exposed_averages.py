@@ -178,8 +178,7 @@ class _Stretches:
         return _shortest([dict(self._least_costs(p)) for p in range(len(self.pair.steps))], self.seen)[0]
 
     def _least_costs(self, place: int) -> Iterator[tuple[int, float]]:
-        """Lower bounds on μ² of every stretch that ends at index ``place``, as pairs (start, bound), latest
-        start first.
+        """Lower bounds on μ² of stretches that end at index ``place``, as (start, bound), latest start first.
 
         What is charged is the finest sum that the coalition receives, if it receives one; else the average
         of any tier, of which the one with the least μ² counts.

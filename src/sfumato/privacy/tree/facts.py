@@ -72,7 +72,7 @@ class AggregationFacts:
         return self.channel_std[tier] ** 2 if self.channel_std else 0.0
 
     def channel_of(self, tier: int, node: int) -> float:
-        """Variance of the channel's noise in what ``node`` of ``tier`` receives."""
+        """Variance of the channel's noise in what ``node`` of ``tier`` receives; 0 for none."""
         return float(self.channel_std[tier][node] ** 2) if self.channel_std else 0.0
 
 
@@ -131,9 +131,7 @@ class TreeFacts(TreeShape):
     sites: IntArray | None = None
 
     def __post_init__(self) -> None:
-        """Raise a ValueError unless leaves with steps of their own are right below the root, as all
-        rules assume.
-        """
+        """Raise a ValueError if leaves have steps of their own in a tree of other than two tiers."""
         own = any(step.takes_part is not None or step.leaf_broadcasts is not None for step in self.steps)
         if own and self.depth != 2:
             raise ValueError(f"steps: leaves that take part by themselves need 2 tiers; got {self.depth}")
@@ -158,7 +156,7 @@ class TreeFacts(TreeShape):
         return found
 
     def party_name(self, party: Party) -> str:
-        """The name of ``party`` on the command line, such as ``edge:0``."""
+        """The name of ``party`` on the command line, such as ``edge:0``; that it exists is not checked."""
         if party.kind == "public":
             return "public"
         if party.kind == "device":
@@ -177,8 +175,9 @@ class TreeFacts(TreeShape):
 
     @cached_property
     def class_variance(self) -> tuple[FloatArray, ...]:
-        """For each step of a round, the noise variance, a coordinate, of one device's message, ``[classes]``,
-        in the unit of ``message_norm`` squared.
+        """For each step, the noise variance, a coordinate, of one message of each class, ``[classes]``.
+
+        Its square root has the unit of ``message_norm``.
         """
         return tuple(self.classes.variance(step.device_std) for step in self.steps)
 

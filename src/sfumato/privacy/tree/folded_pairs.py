@@ -103,8 +103,7 @@ class WorstObservers(TreePairs):
             yield _standing_for(pairs[0], pairs[-1], sum(p.pair_count for p in pairs), len(pairs))
 
     def _left_without(self, unit: int, number: int) -> list[float]:
-        """For each aggregation, the variances of devices' noise in the unit's leaf's average that a peer
-        does not know.
+        """For each aggregation, the variances of devices' noise in the leaf's average unknown to a peer.
 
         ``number``: of the peer's class of devices. Two entries for each aggregation of a round: the variance
         if the unit sends, and if it does not.
@@ -172,9 +171,7 @@ class WorstObservers(TreePairs):
         return self._chains["node", tier, common]
 
     def _chains_of_devices(self, common: int) -> Chains:
-        """Chains of the classes of devices, by the noise that a member knows in averages up to tier
-        ``common``.
-        """
+        """Chains of classes of devices, by the noise that one knows in averages up to tier ``common``."""
         key = "device", self.facts.depth, common
         if key not in self._chains:
             facts, last = self.facts, self.facts.depth - 1
@@ -245,8 +242,7 @@ def _standing_for(worst: PairClass, least: PairClass, pairs: int, kinds: int) ->
 
 @dataclass(frozen=True)
 class FoldedPairs:
-    """Classes of pairs of a unit and an observer; above `MOST_CLASSES` of them, similar classes are put
-    together.
+    """Classes of pairs of a unit and an observer; more than `MOST_CLASSES` are put together.
 
     Attributes:
         pairs: of the tree.

@@ -163,9 +163,7 @@ class RoundKinds:
         return {who: np.full((kinds * (kinds + 1), 2, 2), np.nan) for who in ("node", "device")}
 
     def _mu_squared_of_pair(self, unit: int, party: Party) -> list[list[float]]:
-        """μ² of one round of ``unit`` towards ``party``: a row for flow and one for cut, zero-out first, then
-        replace.
-        """
+        """μ² of one round of ``unit`` towards ``party``: rows flow and cut, columns zero-out and replace."""
         relations: tuple[Neighbours, Neighbours] = ("zero-out", "replace")
         found = self.exposures(unit, (party,))
         return [[total_mu_squared(one.releases, how) for how in relations] for one in found]
@@ -332,8 +330,7 @@ class MovingPairs:
         return [np.array(group) for group in found.values()]
 
     def _by_largest(self, unit: int, parties: Sequence[Party], places: IntArray) -> list[IntArray]:
-        """Divide ``places`` into groups that one row stands for; the first of a group has the largest μ² in
-        it.
+        """Divide ``places`` into groups of parties, one row each; the first of a group has its largest μ².
 
         All parties with a finite μ² are one group. The reported ε is the smaller of two bounds, and which is
         smaller may depend on the neighbouring relation: where no party has the largest μ² under both

@@ -202,8 +202,7 @@ class TreePairs:
         return PairClass(unit, Party("device", 0, peer), PEER, pairs)
 
     def _elsewhere(self, unit: int, path: IntArray, common: int, units: int) -> Iterator[PairClass]:
-        """Yield one pair for every class of observers that share just ``path[common]`` and above with the
-        unit.
+        """Yield one pair for every class of observers whose lowest node above both is ``path[common]``.
 
         Args:
             unit: the device.

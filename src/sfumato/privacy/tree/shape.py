@@ -61,8 +61,10 @@ class TreeShape:
 
     @cached_property
     def first_child(self) -> tuple[IntArray, ...]:
-        """For every tier, ``[nodes + 1]``: the children (nodes or devices) of node i begin at entry i and end
-        before entry i + 1.
+        """For every tier, where the children of each node begin and, one entry on, end: ``[nodes + 1]``.
+
+        The children (nodes of the next tier, or devices) of node i are the numbers from entry i to before
+        entry i + 1.
 
         Of leaves only differences count where devices have moved (``placed``): see `devices_under`.
         """
@@ -89,7 +91,7 @@ class TreeShape:
         return np.stack(columns[::-1], axis=1).astype(np.int64)
 
     def leaf_of(self, device: int) -> int:
-        """The number of the leaf that ``device`` is under."""
+        """The number of the leaf that ``device`` is under; that the device exists is not checked."""
         if self.placed is not None:
             return int(self.placed[device])
         return bisect_right(self._first_devices, device) - 1
@@ -241,9 +243,7 @@ class DeviceClasses:
         return scaled
 
     def kind(self, number: int) -> tuple[float, bool]:
-        """The weight of the devices of class ``number`` relative to a weight of 1, and whether they add
-        noise.
-        """
+        """Weight of the devices of class ``number``, at most 1, and whether they add noise."""
         return float(self.weight[number]), bool(self.noisy[number])
 
     def bounds(self, bound: FloatArray) -> FloatArray:

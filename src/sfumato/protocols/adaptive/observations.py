@@ -66,8 +66,9 @@ class RoundObservations:
             self.edges = vectors.clone()
 
     def received(self, number: int, index: int, tier: int, values: Tensor) -> None:
-        """Do nothing: averages are computed from what is sent. The arguments are those of
-        `Listener.received`.
+        """Do nothing: averages are computed from what is sent.
+
+        The arguments are those of `Listener.received`.
         """
 
     def broadcast(self, number: int, index: int, tier: int, values: Tensor) -> None:

@@ -224,7 +224,8 @@ class AdaptiveProtocol:
         return self._stated.pilot(model, rounds)
 
     def _tree_protocol(self, plan: TreePlan, listener: Listener | None = None) -> TreeProtocol:
-        """Make the protocol without control that plays one round by ``plan``; ``listener`` hears its
-        messages.
+        """Make the protocol without control that plays one round by ``plan``.
+
+        ``listener`` hears its messages; ``None``: nobody.
         """
         return TreeProtocol(plan, self._engine, self._partition, self._parameters, listener)

@@ -137,8 +137,7 @@ class SettingsChoice:
         return self.with_noise(settings, number, done, account)
 
     def _for_each_kind(self, number: int, left: int, steps: IntArray, weights: Weights) -> _Choice:
-        """Solve problem P with one number of participants for all trusted edges and one for all untrusted
-        edges.
+        """Solve problem P with one number of participants a trusted edge, and one an untrusted edge.
 
         Args:
             number: of the round, from 0.

@@ -80,8 +80,9 @@ class GroupedProtocol:
         return GroupedState(0, models, server=first.server.initial(models))
 
     def _operations_of(self, number: int) -> GroupOperations:
-        """Give the operations of round ``number`` (from 0), with the groups of its era (rounds with the same
-        groups).
+        """Give the operations of round ``number`` (from 0), with the groups of its era.
+
+        An era is rounds with the same groups.
         """
         return self._operations[self._plan.era_of(number)]
 
@@ -131,8 +132,7 @@ class GroupedProtocol:
         return bool(torch.isfinite(state.models).all())
 
     def scores(self, state: GroupedState, examination: Evaluator) -> dict[str, float]:
-        """Score the workers' personalised models on the test set of ``examination``: means over workers by
-        column.
+        """Score the workers' personalised models on the test set of ``examination``: means by column.
 
         ``accuracy`` and ``loss`` (nats) are on the whole test set, ``personal_accuracy`` on its examples
         weighted by the labels that the worker holds; further measures of the spec follow.

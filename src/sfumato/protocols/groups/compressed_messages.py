@@ -97,8 +97,9 @@ class Noise:
     key_of: Callable[[int], bytes]
 
     def add_(self, sent: Tensor, first: int) -> None:
-        """Add noise, in place, to ``sent`` ``[p, k]``: the sent coordinates of rows ``first`` to
-        ``first + p - 1``.
+        """Add noise, in place, to ``sent`` ``[p, k]``, the sent coordinates of p rows.
+
+        These are the rows from ``first`` on.
         """
         stds = self.stds[first : first + len(sent)]
         self.mechanism.add_(sent, stds, lambda row: self.key_of(first + row))

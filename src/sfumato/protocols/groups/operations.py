@@ -161,9 +161,7 @@ class GroupOperations:
             yield chunk.rows, chunk.updates
 
     def _batches(self, assignments: GroupAssignments, number: int, rounds: int) -> BatchPlan:
-        """Draw the mini-batches of every assignment's worker, for the steps of ``rounds`` rounds from
-        ``number`` on.
-        """
+        """Draw every assignment's mini-batches for the steps of ``rounds`` rounds from ``number`` on."""
         training = self.plan.spec.training
         return draw_batches(
             training,
@@ -178,8 +176,7 @@ class GroupOperations:
         )
 
     def _clip_(self, updates: Tensor, groups: IntArray) -> int:
-        """Clip, in place, ``updates`` ``[p, P]`` of workers in these ``groups`` ``[p]`` to the groups' l2
-        bounds.
+        """Clip ``updates`` ``[p, P]`` of workers in ``groups`` ``[p]`` to the groups' l2 bounds, in place.
 
         Without bounds, updates that are not finite become zeros.
 
@@ -328,8 +325,7 @@ class GroupOperations:
         number: int,
         listener: Listener,
     ) -> None:
-        """Report to ``listener``, group by group, the messages that leave their worker, whether lost later or
-        not.
+        """Report to ``listener``, group by group, the messages sent, whether lost later or not.
 
         ``messages`` ``[p, P]`` are of the assignments ``rows`` ``[p]`` in round ``number``.
         """
@@ -387,8 +383,7 @@ class GroupOperations:
         )
 
     def _model_noise_std(self, turnout: GroupTurnout | None, number: int) -> npt.NDArray[np.float64]:
-        """Give the noise std a coordinate in each group's model ``[M]`` after the release of round
-        ``number``.
+        """Give the noise std, a coordinate, of each group's model ``[M]`` after round ``number``.
 
         ``turnout``: whose messages arrived; ``None``: all.
         """

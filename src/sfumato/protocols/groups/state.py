@@ -39,8 +39,9 @@ class GroupedState:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other ranks (processes) hold parts of the state: the rows of `gathered`, which only DP-OGL+
-        has.
+        """Whether other ranks (processes) hold parts of the state.
+
+        These are rows of `gathered`, which only DP-OGL+ has.
         """
         return self.gathered is not None and self.gathered.is_shared
 

@@ -47,8 +47,9 @@ class ControlVariates:
         return _Corrections(self, devices)
 
     def updated_variates(self, steps: float, devices: npt.NDArray[np.int64], updates: Tensor) -> Tensor:
-        """The devices' new variates c_i ``[p, M]`` after a round, c_i - c - update / ``steps``; stores
-        nothing.
+        """The devices' new variates c_i after a round, c_i - c - update / ``steps``, ``[p, M]``.
+
+        Nothing is stored.
 
         Args:
             steps: step size times the number of local steps.
@@ -90,7 +91,8 @@ def share_taking_part(plan: TreePlan) -> float:
 
 
 def writable_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """A copy of ``variates`` whose devices' variates can be written to without changing the original; or
-    ``None``.
+    """A copy of ``variates`` whose devices' variates can be written to without changing the original.
+
+    ``None`` gives ``None``.
     """
     return None if variates is None else replace(variates, devices=variates.devices.copy())

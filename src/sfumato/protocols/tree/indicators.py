@@ -47,8 +47,9 @@ class Indicators:
         return cls(math.sqrt(adapt.share) * plan.message_scale(number), sent, adapt)
 
     def appended(self, chunk: UpdateChunk) -> Tensor:
-        """The updates of ``chunk`` with one more coordinate, ``[p, M + 1]``: -`length` if clipped, else
-        `length`.
+        """The updates of ``chunk`` with one more coordinate, ``[p, M + 1]``.
+
+        It is -`length` where the update was clipped, else `length`.
         """
         assert chunk.clipped is not None  # the spec's clip is of whole updates
         indicator = torch.where(chunk.clipped, -self.length, self.length)

@@ -47,10 +47,9 @@ class _OfModels:
     of: RoundOrigin
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Tell the listener that ``senders`` ``[p]`` of ``tier`` send offsets ``vectors`` ``[p, M]``, as
-        models.
+        """Tell the listener, as models, the offsets ``vectors`` ``[p, M]`` that ``senders`` ``[p]`` send.
 
-        ``number`` is the round, ``index`` the aggregation in it.
+        ``number`` is the round, ``index`` the aggregation in it, ``tier`` the senders'.
         """
         self.listener.sent(number, index, tier, senders, self.of.models(vectors))
 

@@ -167,8 +167,7 @@ class TreeProtocol:
         return TreeState(number + 1, model, server, memory, variates), facts
 
     def _noise_std(self, heard: list[Received], chosen: IntArray, number: int) -> float:
-        """Std of the noise, a coordinate, that round ``number`` leaves in the global model; NaN with step
-        noise.
+        """Std, a coordinate, of what round ``number`` leaves in the global model; NaN with step noise.
 
         ``heard``: what leaves received in each aggregation; ``chosen``: numbers of the participants.
         """
@@ -259,8 +258,9 @@ class TreeProtocol:
         return batches_from(Stream.PILOT, self._plan, self._partition, chosen, number, steps)
 
     def _indicators(self, number: int) -> Indicators | None:
-        """Give the extra coordinate that tells if messages of round ``number`` were clipped; ``None`` if the
-        norm is fixed.
+        """Give the coordinate that tells if messages of round ``number`` were clipped.
+
+        ``None`` if the norm is fixed.
         """
         return Indicators.of(self._plan, number) if self._adapts_clip else None
 
@@ -324,8 +324,9 @@ class TreeProtocol:
         return collector.received(), float(shares.float().sum())
 
     def _task(self, chosen: IntArray, number: int, index: int, variates: ControlVariates | None) -> LocalTask:
-        """Describe what ``chosen`` ``[P]`` do in round ``number`` until aggregation ``index``; ``variates``:
-        SCAFFOLD's.
+        """Describe what ``chosen`` ``[P]`` do in round ``number`` until aggregation ``index``.
+
+        ``variates``: SCAFFOLD's.
         """
         spec, addresses = self._plan.spec, [(number, index, device) for device in chosen.tolist()]
         return replace(
@@ -337,9 +338,7 @@ class TreeProtocol:
         )
 
     def _leaf_aggregates(self, base: Tensor, received: Received) -> Aggregates:
-        """Make the aggregates of the leaves: ``base`` ``[leaves, M]`` plus the average that each leaf
-        received.
-        """
+        """Make the leaves' aggregates: ``base`` ``[leaves, M]`` plus the average that each received."""
         tree, seed = self._plan.tree, self._plan.spec.seed
         if received.integer_sums is None:
             return FloatAggregates(

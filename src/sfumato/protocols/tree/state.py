@@ -50,9 +50,7 @@ class TreeState:
         return self._with_each(lambda vectors: vectors.divided_among(ranks))
 
     def _with_each(self, change: Callable[[DeviceVectors], DeviceVectors]) -> Self:
-        """Apply ``change`` to the vectors of devices that there are: error feedback, and SCAFFOLD's
-        variates.
-        """
+        """Apply ``change`` to what vectors of devices there are: error feedback, SCAFFOLD's variates."""
         memory, kept = self.memory, self.variates
         return replace(
             self,

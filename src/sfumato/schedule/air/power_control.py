@@ -131,9 +131,7 @@ class AirPlan:
 
     @cached_property
     def is_steady(self) -> BoolArray:
-        """A mask ``[leaves]`` of those that have the alignment of `envelope` in every round, whoever takes
-        part.
-        """
+        """Mask ``[leaves]`` of those with the alignment of `envelope` in every round, whoever takes part."""
         return self.max_alignment <= self._power_range[0] * (1 + ROUNDING)
 
     @cached_property
@@ -169,10 +167,10 @@ class AirPlan:
 
     @property
     def guaranteed_noisers(self) -> FloatArray:
-        """How many devices at least have noise in a sum with a device's message, itself included,
-        ``[leaves]``.
+        """How many devices at least have noise in a sum with a device's message, that device included.
 
-        1 under Poisson participation or where weak channels are left out, else all participants.
+        ``[leaves]``; 1 under Poisson participation or where weak channels are left out, else all
+        participants.
         """
         alone = self._is_poisson or not self.everybody_sends
         return np.ones_like(self.participants) if alone else self.participants
@@ -180,7 +178,8 @@ class AirPlan:
     def max_noise_multiplier(self) -> float:
         """The largest noise multiplier that a device's power limit allows it on the weakest channel.
 
-        Only with a fixed ``air.beta``.
+        0 where a channel's gain may come near 0 and ``air.min_gain`` is not stated. Only with a fixed
+        ``air.beta``.
         """
         gain = max(self._least_gain, self._air.min_gain or 0.0)
         share = 1.0

@@ -188,8 +188,7 @@ class Budget:
         return None
 
     def pair_in_words(self, unit: int, column: int) -> str:
-        """Name what row ``unit`` (a device) and ``column`` of the filter are about:
-        ``device:N towards PARTY``.
+        """Name the pair of row ``unit`` (a device) and ``column`` of the filter: ``device:N towards PARTY``.
 
         As the rows of an account name it: for a single observer N is the first unit of its kind.
         """

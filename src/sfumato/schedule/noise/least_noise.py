@@ -54,11 +54,11 @@ class Verdict(NamedTuple):
 
 
 def verdict_on_worst(epsilon: float, target: float, factor: Callable[[], float]) -> Verdict:
-    """The verdict on a trial by its pair with the largest ε.
+    """The verdict on a trial by its pair with the largest ε: close if ε is just below or at the target.
 
     Args:
         epsilon: of that pair.
-        target: of that pair.
+        target: of that pair; close is within a share of `TOLERANCE` below it.
         factor: computes the least factor on the trial's noise at which that pair would meet its target.
     """
     close = target * (1 - TOLERANCE) <= epsilon <= target

@@ -66,7 +66,7 @@ def tolerated_coalitions(plan: TreePlan, delta: float) -> tuple[Coalition, ...]:
 def tolerated_sizes(online: float) -> tuple[int, ...]:
     """The sizes of coalitions that HDP tolerates of ``online`` clients (k): 1 to ceil(k/3) - 1, ascending.
 
-    A selection of them where there are many; none for three clients or fewer.
+    At most 400, and a selection of 40 or fewer where there are more than 40; none for three clients or fewer.
     """
     most = min(math.ceil(online / 3) - 1, _LARGEST)
     if most <= _MOST_SIZES:
@@ -154,8 +154,7 @@ def _order_outsiders(zones: list[list[int]], most: int) -> tuple[list[int], list
 def _candidate_coalitions(
     own: list[int], queues: tuple[list[int], list[int]], size: int
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield coalitions of ``size`` devices with none, half as many as fit, or all that fit of the unit's
-    zone.
+    """Yield coalitions of ``size`` devices with none, half or as many as fit of the unit's zone.
 
     Args:
         own: devices of the unit's zone that may be members, the first ones first.

@@ -26,10 +26,10 @@ _number = lru_cache(maxsize=1024)(number)  # rows share their terms
 
 
 def is_covered_by_filter(plan: Plan, coalition: tuple[Party, ...]) -> bool:
-    """Whether a privacy filter keeps the ε towards ``coalition`` whatever rounds adaptive control chooses.
+    """Whether the ε towards ``coalition`` holds whatever rounds adaptive control chooses.
 
-    It does towards every single observer, and towards the coalitions that ``watch`` names
-    (`schedule.control.budget`).
+    A privacy filter keeps it towards every single observer, and towards the coalitions that ``watch`` names
+    (`schedule.control.budget`). True of every coalition where the spec has no control.
     """
     if plan.spec.control is None or len(coalition) == 1:
         return True

@@ -158,8 +158,7 @@ class _Collector:
     def _within_power(
         self, messages: Tensor, loudness: FloatArray, stds: FloatArray, limit: FloatArray
     ) -> FloatArray:
-        """Factors ``[p]`` for messages that keep every device's transmit power within its limit in this
-        round.
+        """Factors ``[p]`` for messages that keep each device within its power limit in this round.
 
         Only the message is scaled down: its noise must not depend on it, and counts with its expected energy.
         Devices that would have exceeded their limit are counted in ``violations``.

@@ -67,7 +67,7 @@ class Received:
 def uplink_columns(heard: Sequence[Received]) -> dict[str, float]:
     """The metrics columns of a round about its uplink; ``heard``: what leaves received, by aggregation.
 
-    Totals are added up over the aggregations, means averaged.
+    Totals are added up over the aggregations, one or more, means averaged.
     """
     totals = {name: sum(r.totals[name] for r in heard) for name in heard[0].totals}
     return totals | {name: sum(r.means[name] for r in heard) / len(heard) for name in heard[0].means}

@@ -87,9 +87,7 @@ class _Collector:
         self.inner.add(devices, leaves, sent)
 
     def received(self) -> Received:
-        """Give what the inner collector received, with averages expanded to all M coordinates; called
-        once.
-        """
+        """What the inner collector received, with averages expanded to M coordinates; called once."""
         received = self.inner.received()
         averages = _expanded(received.averages, self.coordinates, self.length)
         return replace(received, averages=averages, coordinates=self.coordinates)
@@ -104,8 +102,7 @@ class _Expanding:
     length: int
 
     def sent(self, number: int, index: int, tier: int, senders: IntArray, vectors: Tensor) -> None:
-        """Tell the listener that ``senders`` ``[p]`` send ``vectors`` ``[p, k]``, with 0 at coordinates not
-        sent.
+        """Tell the listener that ``senders`` ``[p]`` send ``vectors`` ``[p, k]``, with 0 elsewhere.
 
         ``number`` is the round, ``index`` the aggregation, ``tier`` the senders'.
         """

@@ -93,8 +93,7 @@ class _Collector:
             self.listener.sent(self.number, self.index, tier, devices, self.sums.rounded(messages))
 
     def _round(self, devices: IntArray, messages: Tensor, *, noised: BoolArray) -> None:
-        """Round messages ``[p, M]`` of ``devices`` ``[p]``, in place, to the bits a coordinate that
-        compression allows.
+        """Round messages ``[p, M]`` of ``devices`` ``[p]`` to the bits that compression allows, in place.
 
         ``noised`` ``[p]``: messages whose noise was added before, so that they may become longer; others are
         kept within their bound.
