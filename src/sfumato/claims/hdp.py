@@ -38,10 +38,10 @@ class Noisers:
     """Who adds noise in a round, as Table I counts them.
 
     Attributes:
-        clients: online clients that add noise.
+        clients: online clients that add noise; the expectation where they are drawn.
         zones: zones whose supernode adds noise.
         cloud: whether the aggregator does.
-        online: clients online, k.
+        online: clients online, k; the expectation where they are drawn.
     """
 
     clients: float
@@ -56,7 +56,11 @@ class Noisers:
 
     @property
     def case(self) -> str:
-        """The name of the case of Sec. V, C1 to C7, by who adds noise."""
+        """The name of the case of Sec. V, C1 to C7, by who adds noise.
+
+        Raises:
+            KeyError: nobody adds noise.
+        """
         where = (self.cloud, self.zones > 0, self.clients > 0)
         cases = {
             (False, False, True): "C1",
@@ -71,7 +75,10 @@ class Noisers:
 
 
 def noisers_of(plan: TreePlan) -> Noisers:
-    """How many clients, zones and clouds add noise at the global aggregation, as Table I counts them."""
+    """How many clients, zones and clouds add noise at the global aggregation, as Table I counts them.
+
+    The cloud counts as one. Of clients that are drawn at random it is the expected number.
+    """
     facts, classes = plan.releases.steps[-1], plan.releases.classes
     loud = np.bincount(classes.leaf, weights=(classes.variance(facts.device_std) > 0) * classes.count)
     share = plan.participants.drawn / plan.tree.devices
@@ -103,7 +110,7 @@ def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta
 
 
 def _sampled_gaussian_rdp(orders: IntArray, rate: float, multiplier: float) -> FloatArray:
-    """Rényi divergences of the sampled Gaussian with multiplier z at whole ``orders``, in their shape.
+    """Rényi divergences of the sampled Gaussian with multiplier z at whole ``orders`` above 1, ``[orders]``.
 
     ln sum_i C(order, i) (1-q)^(order-i) q^i exp((i^2 - i) / (2 z^2)), over order - 1. ``rate``: q, of Poisson
     sampling.

@@ -26,6 +26,12 @@ def pfels_claims(plan: TreePlan, air: AirPlan, claimed: float, delta: float) -> 
 
     They are made for each class of pairs whose observer receives the superposed sum or knows the global
     model.
+
+    Args:
+        plan: resolved.
+        air: how its devices send over the air.
+        claimed: the ε by which the paper's formula set the signal.
+        delta: of our ε.
     """
     pairs = [pair for pair in plan.releases.pair_classes() if _paper_speaks_of(plan, pair)]
     return tuple(claim for pair in pairs for claim in _claims_of_pair(plan, air, pair, claimed, delta))
@@ -117,7 +123,10 @@ def _describe_multipliers(releases: Sequence[Release]) -> str:
 
 
 def _explain_claim(plan: TreePlan, air: AirPlan, what: str, claimed: float, draw: ClaimedDraw) -> str:
-    """A sentence on what is wrong with the claim, by the errata's numbers (docs/errata.md)."""
+    """Clauses on what is wrong with the claim, by the errata's numbers (docs/errata.md).
+
+    ``what``: ``one round`` or the words for all rounds; ``draw``: from `_draw_of`.
+    """
     domain = 2 * float((air.participants / plan.tree.devices).min())
     parts = []
     if claimed >= domain:
@@ -140,10 +149,10 @@ def _explain_claim(plan: TreePlan, air: AirPlan, what: str, claimed: float, draw
 
 
 def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
-    """For a fixed number drawn unseen, ε at ``delta`` as if by Poisson, which is no guarantee, and a clause
-    on it.
+    """For a fixed number drawn unseen: ε at ``delta`` as if drawn by Poisson, and a clause on it.
 
-    ``None`` and an empty text otherwise.
+    This ε is no guarantee. ``None`` and an empty text where all take part, participants are drawn by Poisson,
+    the observer sees the draw, or neighbours are ``replace``. ``exposure``: of one draw.
     """
     (drawn,) = exposure.draws
     fixed = drawn.sampling.kind == "fixed"
