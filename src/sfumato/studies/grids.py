@@ -121,8 +121,9 @@ class StudyPlan:
         return [f"{key}={as_yaml(value)}" for key, value in self.changes(name).items()]
 
     def changes(self, name: str) -> dict[str, Any]:
-        """Keys and values that are set in every spec of the grid ``name``: by the form, by shortening, and
-        `watch`.
+        """Keys and values that are set in every spec of the grid ``name``, by the form and by shortening.
+
+        ``watch`` is among them where ε is measured: it lists the observers that measures name.
         """
         changes = self._form_changes
         seen = {
@@ -132,7 +133,7 @@ class StudyPlan:
 
     @property
     def _form_changes(self) -> dict[str, Any]:
-        """Keys that the form and the look set in every spec."""
+        """Keys, such as ``data.name``, with the values that the form, and shortening, set in every spec."""
         return self.study.forms[self.form].changes | (self.study.quick.changes if self.quick else {})
 
     def measures(self, name: str) -> list[str]:
@@ -140,13 +141,17 @@ class StudyPlan:
         return list(dict.fromkeys(measure for measure, _ in self._asked(name)))
 
     def is_asked(self, name: str, measure: str, point: StudyPoint) -> bool:
-        """Whether a panel, a statement or a value of the paper uses ``measure`` at ``point`` of the grid
-        ``name``.
+        """Whether a panel, statement or value of the paper uses ``measure`` at ``point`` of a grid.
+
+        ``name``: of the grid.
         """
         return any(one == measure and point.matches(where) for one, where in self._asked(name))
 
     def series_of(self, name: str, measure: str) -> set[str] | None:
-        """The series of a measure of the grid ``name`` that are used; ``None``: all of them."""
+        """The series of a measure of the grid ``name`` that are used; ``None``: all of them.
+
+        The empty name is the series of a measure that has only one.
+        """
         found: set[str] = set()
         for panel in self.study.panels:
             if self.study.grid_name(panel.grid) == name and measure in panel.measures:
@@ -183,7 +188,13 @@ class StudyPoint:
     settings: Mapping[str, Any]
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """Whether the point has the values in ``where``, by name of the axis: one value, or any of a list."""
+        """Whether the point has the values in ``where``, by name of the axis: one value, or any of a list.
+
+        Axes that ``where`` leaves out may have any value.
+
+        Raises:
+            KeyError: ``where`` names an axis that the point does not have.
+        """
         return all(
             any(same_setting(self.settings[name], value) for value in _listed(wanted))
             for name, wanted in where.items()

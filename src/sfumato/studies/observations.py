@@ -55,8 +55,9 @@ class FormulaTask:
 
 
 def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[FormulaTask]:
-    """The tasks for measures of the grid ``name`` that are computed from specs, at the points that use
-    them.
+    """The tasks for measures of the grid ``name`` that are computed from specs, at the points that use them.
+
+    Those that are done are among them (`FormulaTask.is_done`). ``request``: the sweep of the grid.
     """
     named = {point.folder_name: point for point in points_of(plan.axes(name))}
     return [
@@ -69,7 +70,13 @@ def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[For
 
 
 def compute_measure(spec: Mapping[str, Any], measure: str, file: Path) -> None:
-    """Compute a measure from ``spec`` and write it to ``file``; worker processes call this."""
+    """Compute a measure from ``spec`` and write it to ``file``; worker processes call this.
+
+    ``spec``: as YAML has it. A file that is there is replaced.
+
+    Raises:
+        SpecError: of `measure_spec`.
+    """
     loaded = load_spec(spec)
     table = pa.Table.from_pandas(_frame(measure_spec(measure, loaded)), preserve_index=False)
     with replacing(file) as opened:
@@ -80,6 +87,14 @@ def collect_observations(
     plan: StudyPlan, requests: Mapping[str, SweepRequest], failed: Mapping[str, set[tuple[str, int | None]]]
 ) -> pd.DataFrame:
     """The tidy table of a study: a row for every measured number.
+
+    Columns are those of the grid and point, one for each axis of the study (empty where a grid has no such
+    axis), and those of the seed and the measurement. Without any measurement the table has columns and no
+    rows.
+
+    Raises:
+        SpecError: a run that is not among ``failed`` is not in its folder.
+        RunError: its files are missing or damaged.
 
     Args:
         plan: of the study.
@@ -134,9 +149,9 @@ def _rows(
 
 
 def last_by_seed(rows: pd.DataFrame) -> pd.Series[float]:
-    """The value of every seed; of a measure over rounds that of the last round.
+    """The last measured value of every seed, indexed by seed; NaN where a seed has none.
 
-    ``rows``: of the table, of one point, measure and series.
+    ``rows``: of the table, of one point, measure and series. Of a measure over rounds it is the last round's.
     """
     return rows.sort_values("at", kind="stable").groupby("seed")["value"].last()
 

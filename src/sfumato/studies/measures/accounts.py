@@ -29,7 +29,7 @@ def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
 
 
 def claimed_epsilon(folder: PointFolder, which: str) -> Measurements:
-    """The largest ε that the paper claims, among some claims.
+    """The largest ε that the paper claims, among some claims; [] if there are none, or one is NaN.
 
     ``which``: ``TEXT@OBSERVER``: claims towards this kind of observer whose source contains the text.
     """
@@ -37,7 +37,10 @@ def claimed_epsilon(folder: PointFolder, which: str) -> Measurements:
 
 
 def epsilon_of_claim(folder: PointFolder, which: str) -> Measurements:
-    """The largest rigorous ε for the pairs of some claims; ``which``: as of `claimed_epsilon`."""
+    """The largest rigorous ε for the pairs of some claims; [] if there are none, or one is NaN.
+
+    ``which``: as of `claimed_epsilon`.
+    """
     return _largest([claim.rigorous_epsilon for claim in _claims(folder, which)])
 
 

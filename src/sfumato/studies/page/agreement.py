@@ -19,7 +19,8 @@ _ROW = 58
 def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
     """Figures of measured values beside those that the paper states, one for each unit with several values.
 
-    ``verdicts``: on the statements.
+    ``verdicts``: on the statements. Units are percentage points and percent; a unit with a single finite
+    value has no figure.
     """
     found = []
     for unit, words in _UNITS.items():

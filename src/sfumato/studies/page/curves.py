@@ -62,7 +62,11 @@ class _Line:
 
 
 def line_figure(data: PanelData) -> Figure:
-    """The panel as lines over a numeric axis or over rounds."""
+    """The panel as lines over a numeric axis or over rounds, with intervals and the paper's values.
+
+    Intervals are 95 % over seeds. Only finite values are drawn; the caption names the lines that have
+    infinite ones.
+    """
     lines = _lines(data)
     dense = data.panel.is_over_rounds and any(len(line.x) > 12 for line in lines)
     traces = [
@@ -76,7 +80,11 @@ def line_figure(data: PanelData) -> Figure:
 
 
 def bar_figure(data: PanelData) -> Figure:
-    """The panel as groups of bars."""
+    """The panel as groups of bars, a colour for each line, with intervals and the paper's values.
+
+    Intervals are 95 % over seeds. Only finite values are drawn; the caption names the lines that have
+    infinite ones.
+    """
     lines = _lines(data)
     traces: list[Json] = []
     for number, line in enumerate(lines):
@@ -139,6 +147,9 @@ def _places(
 ) -> tuple[list[float | str], list[Mean]]:
     """The places of the values of one line on the x axis, and the values, in order.
 
+    Points without a measured value are left out. Places are rounds, numbers of the axis, or names of
+    categories.
+
     Args:
         data: of the panel.
         points: that the line goes through.
@@ -169,7 +180,10 @@ def _is_on(axis: StudyAxis | None, setting: object, point: StudyPoint) -> bool:
 
 
 def _name(axis: StudyAxis, setting: object) -> str:
-    """A setting in the legend: cases have names, values need that of their axis."""
+    """A setting in the legend: cases have names, values need that of their axis.
+
+    An example of a value: ``ε = 2``.
+    """
     return str(setting) if axis.cases else f"{axis.words} = {setting_text(setting)}"
 
 

@@ -21,7 +21,11 @@ from sfumato.studies.verdicts import Outcome
 
 
 def write_study_page(result: StudyResult) -> FileRecord:
-    """Write the page of a study into its folder, as one file that loads nothing else."""
+    """Write the page of a study into its folder, as one file that loads nothing else.
+
+    Returns:
+        The record of the file for the manifest.
+    """
     plan, figures = result.plan, PlacedFigures()
     study = plan.study
     subtitle = f'<p class="facts">{text.escape(f"{study.paper} · {study.figure} · {plan.name}")}</p>'
