@@ -133,7 +133,7 @@ class Point:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The values of the point as texts ``key=value``, as `load_spec` takes them."""
+        """The values of the point as texts ``key=value``, as `load_spec` takes them; values are JSON."""
         return tuple(f"{key}={_as_json(value)}" for key, value in self.values)
 
 
@@ -167,7 +167,8 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
 def short_names(keys: Sequence[str]) -> tuple[str, ...]:
     """For each dotted key its shortest end, in whole parts, that no other of ``keys`` ends in.
 
-    A key that is the end of another one stays whole.
+    Of ``privacy.noise.epsilon`` and ``training.rounds`` they are ``epsilon`` and ``rounds``. A key that is
+    the end of another one stays whole. There is at least one key.
     """
     paths = [key.split(".") for key in keys]
     longest = max(map(len, paths))
