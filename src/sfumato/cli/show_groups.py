@@ -65,7 +65,10 @@ class GroupSummary:
         yield "privacy", f"δ = {number(spec.privacy.delta)}, neighbours {spec.privacy.neighbours}"
 
     def drawing(self) -> Table:
-        """A table with one row a group: workers, neighbouring groups, trust, sampling, clip norm, noise."""
+        """A table with one row a group: workers, neighbouring groups, trust, sampling, clip norm, noise.
+
+        At most `MOST_GROUPS` groups have a row; the last row says how many more there are.
+        """
         plan = self.plan
         shown = empty_table(
             "group", "workers", "neighbours", "master", "sampled", "clip", "noise",
@@ -86,7 +89,10 @@ class GroupSummary:
         return shown
 
     def _neighbours_text(self, group: int) -> str:
-        """The groups that share workers with ``group``, as text; the first few of many."""
+        """The groups that share workers with ``group``, and how many: ``group 1 +2``; "none" without any.
+
+        Of many only the first `MOST_NEIGHBOURS`.
+        """
         row = self.plan.groups.shared[[group]].tocoo()
         found = [(int(m), int(n)) for m, n in zip(row.col, row.data, strict=True) if int(m) != group]
         listed = [f"{self.plan.groups.group_title(m)} +{n}" for m, n in sorted(found)[:MOST_NEIGHBOURS]]
@@ -165,6 +171,9 @@ class GroupSummary:
 
 
 def _format_range(values: FloatArray) -> str:
-    """The least and the largest of ``values`` as text; one number where they are equal."""
+    """The least and the largest of ``values`` as text, ``1 to 2``; one number where they are equal.
+
+    There is at least one value.
+    """
     low, high = float(values.min()), float(values.max())
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

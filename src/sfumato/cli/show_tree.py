@@ -49,7 +49,7 @@ class TreeSummary:
         return _property_rows(self.plan)
 
     def drawing(self) -> Tree | Table:
-        """The tree as a drawing; a large tree as a table of its levels."""
+        """The tree as a drawing; a tree of more than `MOST_NODES` aggregators as a table of its levels."""
         small = sum(tier.size for tier in self.plan.tree.tiers) <= MOST_NODES
         return _tree_drawing(self.plan) if small else _level_table(self.plan)
 

@@ -78,6 +78,9 @@ def _exit_status_of(error: BaseException) -> int:
 
 
 def command_over_ranks(command: Sequence[str], ranks: int) -> list[str]:
-    """Words of a shell command that runs ``sfumato`` with the words ``command`` in ``ranks`` processes."""
+    """Words of a shell command that runs ``sfumato`` with the words ``command`` in ``ranks`` processes.
+
+    Of one process without torchrun: ``["sfumato", "run", "SPEC"]``.
+    """
     over = ["torchrun", "--nproc-per-node", str(ranks), "-m"] if ranks > 1 else []
     return [*over, "sfumato", *command]
