@@ -186,12 +186,15 @@ def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]
 
 
 def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
-    """The figures, tables and sentences about a setting, by name of the output.
+    """The figures, tables and sentences about a setting, by name of the output: the keys of `FIGURES`.
 
     Args:
         setting: that the page shows.
         other: the setting that was kept for comparison; ``None`` without one.
         choices: the protected unit and the coalition.
+
+    Raises:
+        SpecError: one of the settings is wrong.
     """
     accounted, kept = account_setting(setting), None if other is None else account_setting(other)
     network = network_figure(accounted, unit=choices.unit, coalition=choices.members)

@@ -26,10 +26,16 @@ _ASKING = ("GET", "HEAD")
 def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
     """The Flask application that serves the page.
 
+    It refuses requests by another name, from another page, or without the token (403), and too long ones
+    (413).
+
     Args:
         setting: that the page shows at first.
         jobs: where its runs are started.
         token: secret that is in the page's address; requests of browsers without it are refused.
+
+    Raises:
+        SpecError: the setting cannot be accounted for.
     """
     server = flask.Flask("sfumato.explore", static_folder=None)
     server.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES  # Flask answers a longer one with 413

@@ -46,7 +46,11 @@ class _Class(NamedTuple):
 
 
 def differing_pairs(kept: AccountedSetting, now: AccountedSetting) -> list[Difference]:
-    """The pairs whose ε, as text of four digits, differs, in the order of classes and observers."""
+    """The pairs whose ε, as text of four digits, differs, in the order of classes and observers.
+
+    [] if none does. ``kept``: the setting before, ``now``: the present one. A pair that only one of them has
+    differs, too.
+    """
     observers = dict.fromkeys(one.title for m in (kept.matrix, now.matrix) for one in m.columns)
     found = [
         Difference(
@@ -69,7 +73,10 @@ def side_by_side(kept: AccountedSetting, now: AccountedSetting) -> tuple[list[st
 
 
 def _epsilon(matrix: Matrix, row: int | None, observer: str) -> str:
-    """The largest ε of a row of the matrix towards an observer, as text."""
+    """The largest ε of a row of the matrix towards an observer, as text; `ABSENT` for no such pair.
+
+    ``row``: ``None`` where the setting has no such class. ``observer``: title of its column.
+    """
     for (at, column), cell in matrix.cells.items():
         if at == row and matrix.columns[column].title == observer:
             return text.epsilon(cell.epsilon)

@@ -297,14 +297,15 @@ def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
 
 
 def marked_tiles(caption: str, shown: Sequence[Tile]) -> list[Any]:
-    """A caption, and tiles below it."""
+    """A caption, and below it a list with a tile each, in the look (class of CSS) that the tile names."""
     blocks = [html.Div([html.Dt(one.name), html.Dd(one.value)], className=one.look) for one in shown]
     return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]
 
 
 def accuracy(name: str, value: str, differs: str) -> list[Any]:
-    """The first accuracy of a setting as a tile, or a sentence in its place; arguments as `first_accuracy`
-    gives.
+    """The first accuracy of a setting as a tile, or a sentence in its place.
+
+    ``name``, ``value`` and ``differs`` are what `first_accuracy` gives.
     """
     if not name:
         return [html.P(differs or _NO_ACCURACY, className="facts")]
@@ -322,7 +323,10 @@ def difference_table(headers: Sequence[str], rows: Sequence[Sequence[str]], capt
 
 
 def matrix_lists(rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> list[Any]:
-    """The matrix of ε as lists: for each row its title and detail, and the observers with their ε."""
+    """The matrix of ε as lists that open: for each row its title and detail, and the observers with their ε.
+
+    The first `MOST_OPEN` are open. ``rows``: (title, detail, pairs of observer and ε) as texts.
+    """
     return [
         html.Details([
             html.Summary(title), html.P(detail), html.Dl(tiles(cells)),

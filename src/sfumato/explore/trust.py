@@ -64,7 +64,10 @@ def _labelled(name: str, title: str) -> str:
 
 
 def trusted_names(accounted: AccountedSetting) -> set[str]:
-    """The names of the aggregators that are trusted."""
+    """The names of the aggregators that are trusted, such as ``edge:3``.
+
+    Empty where nobody is, or the network is not known.
+    """
     return {one.name for one in aggregators(accounted) if one.trusted}
 
 

@@ -64,8 +64,9 @@ def what_tiles_show(accounted: AccountedSetting) -> str:
 
 
 def what_epsilon_means(accounted: AccountedSetting) -> str:
-    """Sentences on what the largest finite ε towards the cloud and the public means, and towards which of
-    both it is; "" without one.
+    """Sentences on what the largest finite ε towards the cloud and the public means; "" without one.
+
+    They say towards which of both it is.
     """
     rows = of_main_unit(accounted.report.guarantees)
     far = (row for row in rows if row.relation.kind in ("cloud", "public"))
@@ -77,7 +78,10 @@ def what_epsilon_means(accounted: AccountedSetting) -> str:
 
 
 def whose_target_does_not_hold(accounted: AccountedSetting) -> str:
-    """Sentences on parties whose target of ε does not hold, as they trust its observer; "" without any."""
+    """Sentences on parties whose target of ε does not hold, as they trust its observer; "" without any.
+
+    They are the notes of the account, with parties by their titles.
+    """
     found = (note for note in accounted.report.notes if NO_TARGET in note)
     return " ".join(text.sentence(parties_in_words(accounted.network.titled(note))) for note in found)
 
