@@ -106,7 +106,8 @@ def elections_summary(terms: SupernodeTerms, delta: str = "") -> str:
 
 
 def elections_figure(series: Sequence[Series]) -> Figure | None:
-    """Numbers of devices by terms served, beside what uniform elections expect, of the runs in ``series``;
+    """Numbers of devices by terms served, beside what uniform elections expect, of the runs in ``series``.
+
     ``None`` without elections.
     """
     found = [(one, terms) for one in series if (terms := supernode_terms(one.first)) is not None]

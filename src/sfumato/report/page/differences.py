@@ -158,7 +158,10 @@ def _target_in_words(noise: Mapping[str, Any]) -> str:
 
 
 def _multipliers_in_words(one: Series) -> str:
-    """Who adds noise by which multipliers, those of every aggregation; and what control made of them."""
+    """Who adds noise by which multipliers, those of every aggregation; and what control made of them.
+
+    "none" without noise, "none of its own" where only the receiver's noise is there.
+    """
     spec = one.first.spec_dict
     if noise_section_of(spec).get("kind", "none") == "none":
         return "none"

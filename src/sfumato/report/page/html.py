@@ -37,8 +37,10 @@ class PlacedFigures:
     placed: dict[str, Figure] = field(default_factory=dict)
 
     def place(self, figure: Figure) -> str:
-        """Add a figure to the page; returns its HTML: title, plot, caption, and a folded table of its
-        numbers.
+        """Add a figure to the page; returns its HTML: title, plot, caption, and a folded table of numbers.
+
+        A caption that another figure has is left out. The legend of a drawing of the network is a list below
+        it.
         """
         told = any(other.caption == figure.caption for other in self.placed.values())
         caption = "" if told else _captions(figure)
@@ -64,6 +66,9 @@ class PlacedFigures:
         """Data and layout of all placed figures, by the id of their HTML element, as JSON.
 
         ``<``, ``>`` and ``&`` are escaped, so that it can stand in a script element.
+
+        Raises:
+            ValueError: a number in a figure is not finite.
         """
         figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
         plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
@@ -123,14 +128,14 @@ def _drawn_mark(trace: Json) -> str:
 def render_page(
     title: str, subtitle: str, sections: Sequence[str], figures: PlacedFigures, *, shared: str | None = None
 ) -> str:
-    """A page of ``sections`` (HTML) with its figures, style and scripts inside.
+    """The HTML text of a page of ``sections`` (HTML) with its figures, style and scripts inside.
 
     Args:
         title: plain text.
         subtitle: HTML.
         sections: HTML.
         figures: the figures in the sections.
-        shared: path of the plotting script relative to the page; without it the page contains a copy.
+        shared: path of the plotting script relative to the page; ``None``: the page contains a copy.
     """
     body, drawn = "\n".join(sections), figures.json()
     script = asset("theme.js") + asset("page.js")
@@ -211,7 +216,13 @@ def placeholder(words: str) -> str:
 
 
 def asset(name: str) -> str:
-    """The text of the file ``name`` (a style, a script or the frame of the page) in this package."""
+    """The text of the file ``name`` (a style, a script or the frame of the page) in this package.
+
+    ``asset("page.css")``, for example.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
     return resources.files("sfumato.report.page").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -36,7 +36,7 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
 
 
 def _anchor(entry: str) -> str:
-    """The id of an entry."""
+    """The id in HTML of an entry: ``paper-Thm-1-17`` of ``Thm. 1 (17)``."""
     return f"paper-{re.sub(r'[^A-Za-z0-9]+', '-', entry).strip('-')}"
 
 

@@ -21,8 +21,10 @@ _BARE = re.compile(r"\b([Tt]owards|that|like) (cloud|public)\b")
 
 
 def with_words_for_parties(sections: Sequence[str], word: str) -> list[str]:
-    """A list: the HTML ``sections`` with parties in words, and devices called ``word``, in text outside
-    ``<pre>``.
+    """A list: the HTML ``sections`` with parties in words, and devices called ``word``.
+
+    ``edge:0`` becomes "edge 0", and with the word ``site`` "device" becomes "site". Tags and ``<pre>`` stay
+    as they are.
     """
 
     def renamed(found: re.Match[str]) -> str:

@@ -52,6 +52,9 @@ def epsilon_tiles_caption(one: Series, summary: Summary) -> str:
 def epsilon_tiles(guarantees: Sequence[Guarantee], network: Network) -> list[Tile]:
     """A tile with the largest ε of the main unit for each kind of observer that there is, the far ones first.
 
+    An observer that some units trust with raw updates has two tiles. Where units are records or persons, a
+    last tile says that their own device has them. [] without guarantees.
+
     Args:
         guarantees: all rows of an account; of all seeds.
         network: whose parties they are about.
@@ -109,6 +112,10 @@ def energy_tile(one: Series, energy_j: float) -> Tile:
 
     By gains an energy has no joules. Its sum over the uses of subcarriers by all devices, divided by their
     number, is the mean power of a symbol.
+
+    Args:
+        one: the run.
+        energy_j: its total energy, in J; by gains, in units of the squared signal.
     """
     spec = one.first.spec_dict
     if radio_model(spec) == "gains":
@@ -125,8 +132,9 @@ def energy_tile(one: Series, energy_j: float) -> Tile:
 
 
 def of_which_class(score: Headline, one: Series) -> str:
-    """The words, with a space before, that name the class whose F1 ``score`` is, the second of two classes;
-    "" for other scores.
+    """The words, with a space before, that name the class whose F1 ``score`` is; "" for other scores.
+
+    It is the second of two classes: `` of ill``.
     """
     labels = list(one.test_labels or {})
     return f" of {labels[1]}" if score.column == "f1" and len(labels) == 2 else ""

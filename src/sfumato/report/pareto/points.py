@@ -78,7 +78,10 @@ class ParetoPage:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """A tuple of the names of the objectives of which at least one point has a value."""
+        """A tuple of the names of the objectives of which at least one point has a value.
+
+        Scores come first, energy and delay last.
+        """
         names = dict.fromkeys(name for point in self.points for name in point.objectives)
         order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(value_of(point, n)) for point in self.points))
@@ -119,7 +122,8 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
     """Whether each point is on the Pareto front: no other is as good in every objective and better in one.
 
     A point without a value of one of the objectives is not on the front. With several seeds, means are
-    compared.
+    compared. One truth value a point, in their order; ``objectives``: names, compared as `cost_of` gives
+    them.
     """
     costs = np.array([[cost_of(point, name) for name in objectives] for point in points])
     costs = costs.reshape(len(points), len(objectives))
@@ -131,7 +135,8 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
 def cost_of(point: SweptPoint, name: str) -> float:
     """The value of the objective ``name``, to be minimised: scores of which more is better change their sign.
 
-    Rounded to six significant digits: smaller differences are within the tolerance of calibration.
+    Rounded to six significant digits: smaller differences are within the tolerance of calibration. NaN where
+    it was not measured.
     """
     value = value_of(point, name)
     return float(f"{-value if is_higher_better(name) else value:.6g}")
@@ -161,8 +166,9 @@ def planes(swept: ParetoPage) -> list[tuple[str, str]]:
 
 
 def varied_objectives(swept: ParetoPage) -> list[str]:
-    """A list of names: the score, and the objectives that differ between points and do not repeat another's
-    values.
+    """A list of names: scores, and the objectives that differ between points and repeat no other's values.
+
+    All that are measured if there is only one point.
     """
     return [
         name

@@ -62,8 +62,9 @@ class PairNames(NamedTuple):
         return "" if len(about) == len(self.units) else text.join_names(list(titles), MOST_NAMED)
 
     def told_apart(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
-        """The name of each pair of ``claims``, for the axis of a figure; of pairs with the same name also
-        who the observer is.
+        """The name of each pair of ``claims``, by (unit, observer), for the axis of a figure.
+
+        Pairs that would have the same name also say who the observer is.
         """
         apart = self.observers_told_apart(claims)
         return {
@@ -72,7 +73,10 @@ class PairNames(NamedTuple):
         }
 
     def observers_told_apart(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
-        """Who the observer is, of each pair of ``claims`` whose name is that of another one, too."""
+        """Who the observer is, of each pair of ``claims`` whose name is that of another one, too.
+
+        By (unit, observer); {} where all names differ.
+        """
         named = self._named(claims)
         many = Counter(named.values())
         return {pair: self._example(pair[1]) for pair, name in named.items() if many[name] > 1}

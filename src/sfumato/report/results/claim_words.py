@@ -32,12 +32,15 @@ def claim_in_words(source: str) -> str:
 
 
 def formula_in_words(source: str) -> str:
-    """The formula or the rounds of a claim's source, which follow the place of the paper."""
+    """The formula or the rounds of a claim's source, which follow the place of the paper.
+
+    The whole source where it has no formula.
+    """
     return claim_in_words(source).rpartition(", ")[2]
 
 
 def are_read_of_devices(claims: Iterable[Claim]) -> bool:
-    """Whether claims of a paper about one record are set beside the ε of whole devices."""
+    """Whether all claims are by H2FDP, which speaks of one record, and set beside the ε of whole devices."""
     return all(one.paper == "H2FDP" and one.unit.startswith("device:") for one in claims)
 
 

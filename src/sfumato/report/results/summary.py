@@ -57,7 +57,7 @@ class Summary:
 
 
 def matrix_of(one: Series) -> Matrix:
-    """The matrix of the guarantees of the first run of a series, with the labels of its network."""
+    """The matrix of the guarantees of the first seed of a series, with the labels of its network."""
     return build_matrix(one.first.privacy.guarantees, labels_for(one.network))
 
 
@@ -67,7 +67,10 @@ def summarise(series: Series) -> Summary:
     rows = [row for run in series.runs for row in of_main_unit(run.privacy.guarantees)]
 
     def largest(kind: ObserverKind) -> float:
-        """NaN without such an observer; a trusted own edge is left out: `raw_to_trusted_edge` counts them."""
+        """The largest ε towards observers of ``kind``; NaN without such; trusted own edges are left out.
+
+        `raw_to_trusted_edge` counts the latter.
+        """
         towards = (row for row in rows if row.relation.kind == kind)
         return max((row.epsilon for row in towards if kind != "own-edge" or not row.is_raw), default=math.nan)
 
@@ -99,8 +102,9 @@ def summarise(series: Series) -> Summary:
 
 
 def score_text(score: Headline, series: Series, *, named: bool = False) -> str:
-    """The last value of a score, "± half of its 95 % interval" with several seeds; ``named``: with its
-    name.
+    """The last value of a score, with "± half of its 95 % interval" of several seeds.
+
+    ``named``: whether the name of the score stands before it.
     """
     final = series.final(score.column)
     spread = "" if math.isnan(final.half_width) else f" ± {score.text(final.half_width)}"
@@ -108,7 +112,10 @@ def score_text(score: Headline, series: Series, *, named: bool = False) -> str:
 
 
 def score_sentence(series: Series) -> str:
-    """A sentence on the headline score after the last round."""
+    """A sentence on the headline score after the last round, or that the model has not been evaluated.
+
+    Of an accuracy, sentences also on guessing, on test examples, and on the best round.
+    """
     score, rounds = headline_of(series.first.metrics), series.rounds_played
     after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
     if math.isnan(series.final(score.column).value):
@@ -134,8 +141,10 @@ def score_sentence(series: Series) -> str:
 
 
 def _note_on_a_small_lead(one: Series) -> str:
-    """A clause that a run with one seed may be more accurate than guessing by chance alone; "" where it is
-    not more accurate, or by more than 1.96 standard errors of what guessing gives on its test examples.
+    """A clause that a run with one seed may be more accurate than guessing by chance alone.
+
+    "" where it is not more accurate, or by more than 1.96 standard errors of what guessing gives on its test
+    examples.
     """
     guess, count = guess_of_run(one), tested_examples(one, ACCURACY)
     lead = one.final(ACCURACY.column).value - guess
@@ -181,7 +190,10 @@ def _best_round_sentence(series: Series) -> str:
 
 
 def guessing_of_run(one: Series) -> str:
-    """A clause on the accuracy of guessing; "" where neither test labels nor classes are known."""
+    """A clause, such as "guessing would give 10.0 %", on the accuracy of guessing.
+
+    "" where neither test labels nor classes are known.
+    """
     return guessing_in_words(source_of(one.first.spec_dict), one.test_labels)
 
 
@@ -201,7 +213,7 @@ def guessing_beside(score: Headline, series: Sequence[Series]) -> str:
 
 
 def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
-    """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
+    """A list with a sentence on the least and the largest ε of the units of ``rows``, by names of sites.
 
     [] where both are written alike, or nearly so and without names, or where the least is not known.
 
@@ -282,7 +294,5 @@ def raw_to_trusted_in_words(one: Series) -> str:
 
 
 def raw_text(raw: RawDevices | None) -> str:
-    """The text "25 of 50": devices that send raw updates to a trusted edge; "–" where the folder does not
-    say.
-    """
+    """The text "25 of 50": devices that send raw updates to a trusted edge; "–" where it is not known."""
     return "–" if raw is None else str(raw)

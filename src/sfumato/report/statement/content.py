@@ -197,7 +197,7 @@ class Statement:
 
     @cached_property
     def promises(self) -> tuple[words.Promise, ...]:
-        """The least and the largest ε of each kind of unit."""
+        """The least and the largest ε of each kind of unit; () without guarantees."""
         return tuple(map(self._promise, self.units))
 
     def _promise(self, kind: str) -> words.Promise:
@@ -278,7 +278,7 @@ class Statement:
 
     @cached_property
     def sites(self) -> tuple[SiteEpsilons, ...]:
-        """The largest ε at each named site, the site with the largest first."""
+        """The largest ε at each named site, the site with the largest first; () without named sites."""
         found: dict[tuple[str, str], dict[str, float]] = {}
         for row in self.privacy.guarantees:
             for site in row.sites:
@@ -317,9 +317,7 @@ class Statement:
 
     @property
     def trusted(self) -> list[str] | None:
-        """Titles of the parties that are trusted with raw updates in any round; ``None`` where the network is
-        not known.
-        """
+        """Titles of the parties trusted with raw updates in any round; ``None`` for an unknown network."""
         if isinstance(self.network.shape, str):
             return None
         return list(dict.fromkeys(title for era in self.trust_by_round for title in era.trusted))

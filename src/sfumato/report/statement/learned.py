@@ -101,7 +101,10 @@ def _how_to_read(promise: Promise, values: str) -> str:
 
 
 def _with_delta(statement: Statement, promise: Promise, found: list[RelatedPairs]) -> list[str]:
-    """A paragraph on what δ adds to percentages in the table, derived in `gains`; [] where it has none."""
+    """A list with a paragraph on what δ adds to percentages in the table, derived in `gains`.
+
+    [] where the table has no percentages that δ changes.
+    """
     delta = statement.privacy.delta
     shown = [row for row in found if row.worst.epsilon <= LARGE_EPSILON]
     if not shown or not 0 < delta < 1:

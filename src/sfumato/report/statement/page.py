@@ -46,7 +46,10 @@ _SHORT = 12  # digits of a hash, where the whole stands below
 
 
 def statement_page(statement: Statement) -> str:
-    """The statement as one self-contained HTML page."""
+    """The text of the statement as one self-contained HTML page, which loads nothing.
+
+    Of a run that did not pass its check it has the summary, which says so, and versions and files alone.
+    """
     delta = text.number(statement.privacy.delta)
     sections = [
         section("In short", [_summary_html(statement, delta)]),
