@@ -70,7 +70,10 @@ def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def claimed_units(plan: TreePlan) -> tuple[str, ...]:
-    """The kinds of units with claims: ``device``, ``record`` or ``person``, or both of the first two."""
+    """The kinds of units with claims: ``device``, ``record`` or ``person``, or both of the first two.
+
+    By ``privacy.unit`` of the plan.
+    """
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)
 

@@ -187,7 +187,7 @@ def hops_without(declared: GroupReleases, kind: int) -> IntArray:
 def _hops_between_groups(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
     """Hops between every two groups ``[M, M]``, with one worker of the kind ``without`` being no link.
 
-    ``devices``: number of workers.
+    ``devices``: number of workers. ``None``: nobody is left out. `UNREACHED` where there is no path.
     """
     kinds = WorkerKinds.among(devices, (GroupStructure(1, groups),))
     return hops_between_groups(kinds.links(0, kinds.size if without is None else kinds.without(without)))
@@ -197,7 +197,7 @@ def _hops_between_groups(groups: tuple[tuple[int, ...], ...], devices: int, with
 def _composed_epsilon(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
     """ε at ``delta`` of terms (σ, sampling rate, number), by the paper's text or its Rényi accountant.
 
-    ``method``: ``BY_TEXT`` or ``BY_RDP``.
+    ``method``: ``BY_TEXT`` or ``BY_RDP``. 0 of no terms.
     """
     if not terms:
         return 0.0
@@ -218,5 +218,5 @@ def _composed_divergence(terms: tuple[tuple[float, float, int], ...], delta: flo
 
 
 def _spent(terms: tuple[tuple[float, float, int], ...]) -> FloatArray:
-    """The sum of the terms' Rényi divergences at all `ORDERS`, ``[orders]``."""
+    """The sum of the terms' Rényi divergences at all `ORDERS`, ``[orders]``; at least one term."""
     return np.asarray(np.sum([n * divergences(sigma, rate) for sigma, rate, n in terms], axis=0))

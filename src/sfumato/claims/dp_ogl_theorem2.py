@@ -67,7 +67,10 @@ class Theorem2:
         return epsilon_of(spent, delta) if spent.any() else 0.0
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
-        """A sentence on why the claim for ``unit`` towards ``observer`` is right (if ``holds``) or wrong."""
+        """A sentence on why the claim for ``unit`` towards ``observer`` is right (if ``holds``) or wrong.
+
+        The two are numbers of devices. It names errors by their labels in docs/errata.md.
+        """
         if self.releases.kind == "dp-ogl+" and self.releases.merge_every > 1:
             return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
         far = [c for c in paper_counts(self.releases, unit, observer) if not c.common]
@@ -122,6 +125,9 @@ class Theorem2:
         self, unit: int, observer: int, count: PaperCount, tau: int
     ) -> Iterator[tuple[int, int]]:
         """Pairs (group, step from 1) on the way of information to the observer, in groups without the target.
+
+        Nothing where no step is taken in such a group. The group of ``count`` is connected with the
+        observer's.
 
         Args:
             unit: the target.

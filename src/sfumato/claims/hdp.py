@@ -51,7 +51,10 @@ class Noisers:
 
     @property
     def total(self) -> float:
-        """Number of noisers, by whose root Table I divides ε: beta s m + alpha s + 1 in general."""
+        """Number of noisers, by whose root Table I divides ε: beta s m + alpha s + 1 in general.
+
+        Expected where clients are drawn; 0 if nobody adds noise.
+        """
         return self.clients + self.zones + self.cloud
 
     @property
@@ -95,8 +98,8 @@ def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta
     """ε at ``delta`` by the paper's accountant: min over orders of ``RDP + ln(1/delta) / (order - 1)``.
 
     Args:
-        multiplier: noise multiplier z.
-        rate: q, of Poisson sampling.
+        multiplier: noise multiplier z, above 0.
+        rate: q, of Poisson sampling, 0 to 1.
         rounds: T.
         delta: in (0, 1).
 
@@ -167,7 +170,10 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def _place_of_claim(pair: PairClass, noisers: Noisers) -> str:
-    """The place in the paper that speaks of this observer, or whose rule is applied to it."""
+    """The place in the paper that speaks of this observer, or whose rule is applied to it.
+
+    ``Table I``, ``Sec. V, Case 3``, or `_RULE` where another case's edges are read by that rule.
+    """
     if pair.observer.kind != "node" or not pair.observer.tier:
         return "Table I"
     return "Sec. V, Case 3" if noisers.case == "C3" else _RULE

@@ -33,7 +33,7 @@ def epsilon_of(rdp: FloatArray, delta: float) -> float:
 def divergence_of_best_order(rdp: FloatArray, delta: float) -> float:
     """The Rényi divergence, not converted, at the one of `ORDERS` that gives the smallest ε at ``delta``.
 
-    ``rdp``: divergences at `ORDERS`, ``[orders]``.
+    ``rdp``: divergences at `ORDERS`, ``[orders]``. In nats; ``delta``: in (0, 1).
     """
     return float(rdp[np.nanargmin(_converted(rdp, delta))])
 

@@ -55,6 +55,7 @@ def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
     participants = float(air.participants.mean())
 
     def bound(ratio: float) -> float:
+        """The sum of both errors of the bound at a ``ratio``."""
         return sum(
             bound_terms(ratio, parameters, participants, _inverse_square(plan, air, ratio, parameters))
         )
