@@ -85,7 +85,7 @@ def _done_in(plan: StudyPlan, name: str, out: Path) -> int:
 def done_runs(request: SweepRequest) -> set[tuple[str, int]]:
     """Pairs (name of the point, seed) of the runs whose results are in the folder of ``request``.
 
-    Hashes are not checked.
+    Hashes are not checked. Of a sweep that trains, those with metrics, else those with ε.
     """
     trains = not request.account_only
     return {(task.point.name, task.seed) for task in request.tasks if _is_done(task.folder, trains=trains)}

@@ -89,19 +89,25 @@ def _grid_steps(plan: StudyPlan, name: str) -> float:
 
 @cache
 def quickstart_steps() -> float:
-    """Device steps of one run of the spec ``quickstart``, the unit in which costs of studies are given."""
+    """Device steps of one run of the built-in spec ``quickstart``, the unit of the costs of studies."""
     return device_steps(load_spec("quickstart"))
 
 
 def _devices(spec: Spec) -> int:
-    """Models that are trained in a round in which everybody takes part; a worker has one in each group."""
+    """The number of models that are trained in a round in which everybody takes part.
+
+    One a device; over groups a worker has one in each of its groups.
+    """
     if isinstance(spec.topology, GroupTopology):
         return int(build_groups(spec, spec.topology).sizes.sum())
     return from_spec(spec.topology).device_count
 
 
 def _share(spec: Spec) -> float:
-    """The share of devices that take part in a round, expected."""
+    """The share of devices that take part in a round, 0 to 1, expected.
+
+    Where fixed counts differ from edge to edge their mean counts for each.
+    """
     match spec.training.participation:
         case PoissonParticipation(rate=rate):
             return rate

@@ -63,7 +63,10 @@ class StudyPlan:
         return cls(name, study, form, quick, seeds or (study.quick.seeds if quick else study.seeds))
 
     def folder(self, out: Path) -> Path:
-        """The folder of its results: one for each form within ``out``, the folder of all studies."""
+        """The folder of its results: one for each form within ``out``, the folder of all studies.
+
+        Such as ``OUT/h2fdp/fig6/fmnist``, or ``fmnist-quick`` where it is shortened.
+        """
         return out / self.name / (f"{self.form}-quick" if self.quick else self.form)
 
     @property
@@ -72,7 +75,11 @@ class StudyPlan:
         return list(dict.fromkeys(axis.name for grid in self.study.grids for axis in self.axes(grid)))
 
     def axes(self, name: str) -> tuple[StudyAxis, ...]:
-        """The axes of the grid ``name`` in order, with the values that this form keeps."""
+        """The axes of the grid ``name`` in order, with the values that this form keeps.
+
+        Raises:
+            KeyError: the form has no such grid.
+        """
         return tuple(map(self._kept, self.study.grids[name].over))
 
     def _kept(self, axis: StudyAxis) -> StudyAxis:
@@ -92,7 +99,7 @@ class StudyPlan:
         return axis.model_copy(update={"cases": cases})
 
     def seeds_of(self, name: str) -> int:
-        """The number of seeds of the grid ``name``."""
+        """The number of seeds of the grid ``name``: its own, else that of the study."""
         own = self.study.grids[name].seeds
         return self.seeds if own is None else own
 
@@ -137,7 +144,10 @@ class StudyPlan:
         return self.study.forms[self.form].changes | (self.study.quick.changes if self.quick else {})
 
     def measures(self, name: str) -> list[str]:
-        """The measures of the grid ``name`` that any panel, statement or value of the paper uses."""
+        """The measures of the grid ``name`` that any panel, statement or value of the paper uses.
+
+        Each once; [] where none is used.
+        """
         return list(dict.fromkeys(measure for measure, _ in self._asked(name)))
 
     def is_asked(self, name: str, measure: str, point: StudyPoint) -> bool:
@@ -163,6 +173,8 @@ class StudyPlan:
 
     def _asked(self, name: str) -> list[tuple[str, Mapping[str, Any]]]:
         """The measures of the grid ``name`` that panels, values and statements use.
+
+        A value is one of the axis, or a list of them; several uses of a measure are several pairs.
 
         Returns:
             Pairs of a measure and the values of axes, by name, at the points where it is used.
@@ -212,6 +224,7 @@ def points_of(axes: Sequence[StudyAxis]) -> tuple[StudyPoint, ...]:
 
 
 def _listed(wanted: Any) -> Sequence[Any]:
+    """The values in ``wanted``: those of a list, else it alone."""
     return wanted if isinstance(wanted, list | tuple) else (wanted,)
 
 

@@ -46,7 +46,7 @@ class FormulaTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether the file exists and is of the same spec."""
+        """Whether the file exists and was computed from the same spec."""
         try:
             kept = pq.read_schema(self.file).metadata or {}
         except (OSError, pa.ArrowInvalid):
@@ -130,7 +130,7 @@ def _measured(measure: str, folder: PointFolder, request: SweepRequest, task: Ta
 
 
 def _frame(found: Measurements) -> pd.DataFrame:
-    """Measurements as a table."""
+    """Measurements as a table with the columns `MEASUREMENT_COLUMNS`, a row each."""
     return pd.DataFrame({column: [getattr(one, column) for one in found] for column in MEASUREMENT_COLUMNS})
 
 
@@ -175,17 +175,24 @@ def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> 
 
 
 def _is_missing(value: Any) -> bool:
+    """Whether ``value`` is ``None`` or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _text(value: Any) -> str:
+    """``value`` as text: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _file(folder: Path, task: Task, measure: str) -> Path:
+    """The file of a measure of ``task`` in the ``folder`` of a sweep.
+
+    Its name has a hash of the measure's name.
+    """
     digest = hashlib.sha256(measure.encode()).hexdigest()[:8]
     return folder / MEASURES_FOLDER / task.point.name / f"seed-{task.seed}-{digest}.parquet"
 
 
 def _key(spec: Spec) -> bytes:
+    """The fingerprint of ``spec`` as bytes, by which a file shows what it was computed from."""
     return fingerprint(spec.model_dump(mode="json")).encode()

@@ -165,8 +165,10 @@ def same_setting(one: Any, other: Any) -> bool:
 
 
 def _no_axis(grid: StudyGrid) -> str:
+    """What is allowed in place of an axis that ``grid`` does not have: the names of its axes."""
     return f"is no axis of this grid; axes: {', '.join(axis.name for axis in grid.over)}"
 
 
 def _listed(settings: tuple[Any, ...]) -> str:
+    """Values of an axis as text, joined by commas."""
     return ", ".join(map(str, settings))

@@ -64,6 +64,8 @@ class StudyProgress:
     def finished(self, title: str, failure: str, *, was_there: bool) -> None:
         """Tell that a run or measure is finished, and about how long the others will take.
 
+        The line is such as ``3/20 fig6: rounds 50, seed 0: done; about 12 min left``.
+
         Args:
             title: of the run or measure.
             failure: why it failed; "" if it did not.
@@ -249,6 +251,10 @@ class _GridRun:
         return f"{name} of {self.words[task.task.point.name]}, seed {task.task.seed}"
 
     def _finished(self, title: str, failure: str, *, was_there: bool) -> None:
+        """Tell that a run or measure is finished, with the name of the grid before its title.
+
+        Arguments as of `StudyProgress.finished`.
+        """
         self.told.finished(f"{self.name}: {title}", failure, was_there=was_there)
 
 

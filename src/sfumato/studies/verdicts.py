@@ -63,6 +63,8 @@ class StatementVerdict:
 def judge_statements(plan: StudyPlan, table: pd.DataFrame) -> tuple[StatementVerdict, ...]:
     """The verdict on every statement of a study, in order; of a shortened study nothing is judged.
 
+    Then, and where a seed has no value, the outcome is ``Outcome.NOT_JUDGED``.
+
     Args:
         plan: of the study.
         table: of `collect_observations`.
@@ -146,7 +148,10 @@ class _StatementJudge:
         return best_point(points, rows, term.best)
 
     def _chosen(self, statement: PaperStatement) -> str:
-        """What was chosen as the best, in words; empty where nothing had to be."""
+        """What was chosen as the best, in words after a space; "" where nothing had to be.
+
+        `` The best: clip 1.0, rate 0.1.``: the axes that the term leaves open.
+        """
         said = []
         for term in (statement.value, statement.minus, statement.relative_to):
             if term is None or term.best is None:
@@ -185,9 +190,11 @@ class _StatementJudge:
         return StatementVerdict(statement, outcome, _words(outcome, statement, asked))
 
     def _points(self, grid: str) -> Sequence[StudyPoint]:
+        """Every point of a grid in this form; ``grid``: "" for the only one."""
         return points_of(self.plan.axes(self._name(grid)))
 
     def _name(self, grid: str) -> str:
+        """The name of the grid that a term names; ``grid``: "" for the only one."""
         return self.plan.study.grid_name(grid)
 
     def _rows(self, grid: str, measure: str, series: str) -> pd.DataFrame:
@@ -236,7 +243,7 @@ def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
 
 
 def _words(outcome: Outcome, statement: PaperStatement, seeds: int) -> str:
-    """The outcome as a sentence; ``seeds``: over how many it was measured."""
+    """The outcome as a sentence, in lower case; ``seeds``: over how many it was measured."""
     if outcome is Outcome.AGREES:
         return "agrees."
     if outcome is Outcome.DIFFERS:

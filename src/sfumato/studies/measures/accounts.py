@@ -45,7 +45,10 @@ def epsilon_of_claim(folder: PointFolder, which: str) -> Measurements:
 
 
 def _claims(folder: PointFolder, which: str) -> list[Claim]:
-    """The claims in a folder that ``which``, ``TEXT@OBSERVER``, selects."""
+    """The claims in a folder that ``which``, ``TEXT@OBSERVER``, selects.
+
+    ``TEXT`` is part of a claim's source, ``OBSERVER`` the whole name of its observer.
+    """
     source, _, observer = which.partition("@")
     claims = map(Claim.from_dict, read_json(folder.path / PRIVACY_FILE).get("claims", ()))
     return [claim for claim in claims if source in claim.source and claim.observer == observer]

@@ -71,4 +71,5 @@ def total_until(folder: PointFolder, column: str, level: str) -> Measurements:
 
 
 def _one(value: float) -> Measurements:
+    """A single measurement, of the whole run."""
     return [Measurement(value)]

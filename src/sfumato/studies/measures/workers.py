@@ -74,6 +74,10 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
     Args:
         spec: over groups.
         threat_model: ``1``: every other worker is curious; ``2``: those that share no group with the unit.
+
+    Returns:
+        Measurements with the epoch as ``at``: of each series ``SERIES`` the mean, of ``SERIES, sd`` the std;
+        none where nobody has a curious observer.
     """
     workers = _Workers(spec)
     rounds = workers.releases.rounds
@@ -135,9 +139,9 @@ class _Workers:
         return self.releases.device_count
 
     def of_pair(self, unit: int, observer: int) -> Mapping[str, float]:
-        """By series, ε of ``unit`` towards ``observer`` after the last epoch, and the releases it charges.
+        """By series, ε of ``unit`` towards ``observer`` after the last epoch, and numbers of releases.
 
-        Both are numbers of workers, from 0; the releases are counted.
+        Both are numbers of workers, from 0. The numbers are of releases that ε is charged for.
         """
         kinds = self.releases.kinds
         key = int(kinds.of[unit]), int(kinds.of[observer])

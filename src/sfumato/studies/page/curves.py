@@ -57,7 +57,7 @@ class _Line:
 
     @property
     def hue(self) -> str:
-        """Its colour."""
+        """The hexadecimal colour of the line, by its number."""
         return colour(self.number)
 
 
@@ -176,6 +176,7 @@ def _places(
 
 
 def _is_on(axis: StudyAxis | None, setting: object, point: StudyPoint) -> bool:
+    """Whether ``point`` has this ``setting`` of ``axis``; True without an axis."""
     return axis is None or point.settings[axis.name] == setting
 
 
@@ -188,18 +189,22 @@ def _name(axis: StudyAxis, setting: object) -> str:
 
 
 def _is_numeric(axis: StudyAxis) -> bool:
+    """Whether all values of ``axis`` are numbers, and none is a truth value or a case."""
     return not axis.cases and all(isinstance(v, int | float) and not isinstance(v, bool) for v in axis.values)
 
 
 def _has_spread(data: PanelData) -> bool:
+    """Whether the rows of the panel have standard deviations over workers."""
     return any(str(name).endswith(SPREAD) for name in data.rows["series"])
 
 
 def _finite(line: _Line) -> list[tuple[float | str, Mean]]:
+    """Pairs (place, value) of ``line`` whose value is finite."""
     return [(x, one) for x, one in zip(line.x, line.values, strict=True) if math.isfinite(one.value)]
 
 
 def _error(values: Sequence[Mean], hue: str) -> Json:
+    """Plotly's error bars of half a 95 % interval in the colour ``hue``; {} where no interval has a width."""
     widths = [0.0 if math.isnan(one.half_width) else one.half_width for one in values]
     return (
         {"type": "data", "array": widths, "thickness": 1.2, "width": 4, "color": hue} if any(widths) else {}
@@ -207,7 +212,10 @@ def _error(values: Sequence[Mean], hue: str) -> Json:
 
 
 def _barred(line: _Line) -> Json:
-    """A line with error bars."""
+    """The Plotly trace of a line with error bars of half a 95 % interval.
+
+    Values that are not finite are left out.
+    """
     kept = _finite(line)
     return {
         "type": "scatter", "mode": "lines+markers", "name": text.plotly_label(line.name),

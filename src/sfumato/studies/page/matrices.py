@@ -75,8 +75,8 @@ def axis_heatmap(data: PanelData) -> Figure:
 def worker_heatmaps(data: PanelData) -> list[Figure]:
     """Heatmaps of ε, or of numbers of releases, of every worker (row) towards every other (column).
 
-    One for each series. A series that is the same for all pairs has none, nor have few workers: for both see
-    `pairs_in_words`.
+    One for each series. A series that is the same for all pairs has none, nor have at most `_MOST_IN_TABLE`
+    workers: `pairs_in_words` tells of both.
     """
     matrices = _matrices(data)
     if _are_few(matrices):

@@ -60,7 +60,7 @@ class PanelData:
 
     @property
     def title(self) -> str:
-        """The title of the panel's first measure."""
+        """The title of the panel's first measure, with its unit."""
         return title_of_measure(self.panel.measures[0])
 
     def axis(self, name: str) -> StudyAxis | None:
@@ -127,7 +127,10 @@ class PanelData:
 
 
 def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame) -> tuple[StudyPoint, ...]:
-    """Of ``points`` that are alike in the axes x, lines and per of the panel, only the best one each."""
+    """Of ``points`` that are alike in the axes x, lines and per of the panel, only the best one each.
+
+    ``rows``: of the panel's first measure. A point with a NaN among its values is never the best.
+    """
     assert panel.best is not None
     alike: dict[tuple[Any, ...], list[StudyPoint]] = {}
     x = "" if panel.is_over_rounds else panel.x
