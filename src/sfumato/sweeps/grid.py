@@ -202,9 +202,10 @@ def _as_json(value: Any) -> str:
 
 
 def _folder_name(keys: Iterable[str], values: Sequence[Any]) -> str:
-    """The name of a point's folder, ``key=value,...`` of ``keys`` and ``values``.
+    """The name of a point's folder: ``key=value,...`` of ``keys`` and ``values``.
 
-    Of a long or unusual one its beginning and a hash.
+    Of one that is longer than 120 characters, or has other signs than those of file names, its beginning and
+    8 digits of a hash.
     """
     text = ",".join(f"{key}={as_yaml(value)}" for key, value in zip(keys, values, strict=True))
     plain = re.sub(r"[^A-Za-z0-9._+=,-]+", "-", text)

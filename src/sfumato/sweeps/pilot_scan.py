@@ -152,6 +152,7 @@ class PilotScan:
         plans: dict[int, PlannedSpec] = {}
 
         def planned(one: Spec) -> Spec:
+            """The spec ``one`` with noise planned for the targets; its plan is kept."""
             found = plan(one, targets)
             plans[id(found.spec)] = found
             return found.spec

@@ -91,13 +91,19 @@ class Sweep:
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """Names of the observers with a column ``epsilon:OBSERVER`` in the table."""
+        """Names of the observers with a column ``epsilon:OBSERVER`` in the table.
+
+        Such as ``cloud``.
+        """
         names = (str(name) for name in self.table.columns)
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
     @property
     def notices(self) -> list[str]:
-        """Sentences on figures that cannot be compared: ε at different δ, or energies of different radios."""
+        """Sentences on figures that cannot be compared: ε at different δ, or energies of different radios.
+
+        [] where all can be.
+        """
         measured = self.table[self.table["energy_j"].notna()]
         return notices(self.table["delta"].dropna(), measured["radio"].dropna())
 
@@ -113,7 +119,7 @@ class Sweep:
 
     @property
     def score(self) -> Headline:
-        """The score by which the points are compared; see `headline_of`."""
+        """The score by which the points are compared: the accuracy if there is one; see `headline_of`."""
         return headline_of(self.table)
 
     @property

@@ -250,7 +250,10 @@ def core_count() -> int:
 
 
 def _picked(device: str) -> str:
-    """`picked_device`, which needs torch: it is imported only where something is trained."""
+    """The device on which ``device`` (auto, cpu or cuda) lets train, as of `picked_device`.
+
+    It needs torch, which is imported only where something is trained.
+    """
     from sfumato.engine.base import picked_device
 
     return picked_device(device)

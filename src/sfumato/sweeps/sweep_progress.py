@@ -44,7 +44,7 @@ def sweep_progress(
 
 
 def title_of_point(progress: PointProgress) -> str:
-    """The name of the point, with its seed if it has one, as text for people."""
+    """The name of the point, with its seed if it has one, as text: ``epsilon=2, seed 0``."""
     return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
 
 
