@@ -161,7 +161,8 @@ def _carrier(over: Carrying | None, *, local: bool) -> Path | None:
     """The folder of Flower's environment if ``--over flower`` is given; ``None`` without ``--over``.
 
     Raises:
-        SpecError: the parties are not on this machine, or there is no such environment.
+        SpecError: the parties are not on this machine.
+        RunError: there is no such environment, or the system is not Linux.
     """
     if over is None:
         return None
@@ -209,7 +210,8 @@ def _hand_over(spec: Spec, parties: Path, out: str | None) -> None:
     ``parties``: the file with the list of machines.
 
     Raises:
-        SpecError: ``--out`` is missing, or something in the list is wrong.
+        SpecError: ``--out`` is missing, its folder is not empty, or the list does not fit the spec.
+        SfumatoError: the data cannot be read, or a folder cannot be written.
     """
     if out is None:
         raise SpecError(Argument("out"), None, f"must be given with {Argument('parties')}: a new folder")

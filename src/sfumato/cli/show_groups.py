@@ -99,7 +99,7 @@ class GroupSummary:
         return ", ".join([*listed, "…"] if len(found) > MOST_NEIGHBOURS else listed) or "none"
 
     def _noise_text(self, group: int) -> str:
-        """Who adds noise to the sums of ``group``, and its multiplier, as text."""
+        """Who adds noise to the sums of ``group``, and its multiplier, as text: ``master ×1.5``; "none"."""
         multiplier, step = float(self.plan.multipliers[group]), self.plan.spec.privacy.step_noise
         if step:
             return f"each worker ×{number(step)} at every local step"
@@ -109,7 +109,7 @@ class GroupSummary:
         return f"{who} ×{number(multiplier)}"
 
     def _trusted_text(self) -> str:
-        """The trusted masters as text, the first few of many."""
+        """The trusted masters as text, the first `MOST_TRUSTED` of many: "every master", names, or "none"."""
         trusted = self.plan.trusted
         if trusted.all():
             return "every master"
@@ -131,7 +131,7 @@ class GroupSummary:
         return f"{work}; each worker merges the models of its groups {every} (S = {plan.merge_every})"
 
     def _participation_text(self) -> str:
-        """A phrase on how workers are sampled."""
+        """A phrase on how workers are sampled, and how often."""
         plan = self.plan
         span = "interval" if plan.by_interval and plan.merge_every > 1 else "round"
         if not plan.is_sampled:
@@ -152,7 +152,7 @@ class GroupSummary:
         return "; ".join(said) or "none"
 
     def _clip_text(self) -> str:
-        """A phrase on what is clipped to which norm."""
+        """A phrase on what is clipped to which norm; "none" where nothing is."""
         plan = self.plan
         if plan.spec.privacy.clip is None or not plan.clips.max() < float("inf"):
             return "none"

@@ -77,6 +77,7 @@ def study(
 
 
 def _tell(line: str) -> None:
+    """Print a line to stderr."""
     print(line, file=sys.stderr)
 
 

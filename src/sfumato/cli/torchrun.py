@@ -71,7 +71,7 @@ def _first_failure_only(group: ProcessGroup) -> Iterator[None]:
 
 
 def _exit_status_of(error: BaseException) -> int:
-    """The exit status that ``sfumato`` has after this error."""
+    """The exit status that ``sfumato`` has after this error: 130, that of a `SfumatoError`, else 1."""
     if isinstance(error, KeyboardInterrupt):
         return 130
     return error.exit_status if isinstance(error, SfumatoError) else 1
