@@ -57,7 +57,7 @@ class AccountedSetting:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """The matrix of ε of classes of devices towards observers, as in reports."""
+        """The matrix of ε of classes of units towards observers, as in reports; empty without guarantees."""
         return build_matrix(self.report.guarantees, self.labels)
 
     @cached_property

@@ -106,7 +106,7 @@ def _modification_time(path: Path) -> int:
 
 @lru_cache(maxsize=2 * _MOST_RUNS)
 def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
-    """The finished run in ``folder`` with its accuracy; ``None`` where there is none or it is damaged.
+    """The finished run in ``folder``; ``None`` where there is none, it has no accuracy, or is damaged.
 
     ``changed``: time of modification, for the cache.
     """
@@ -141,10 +141,8 @@ def first_accuracy(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> 
 
     Returns:
         (title, text, sentence). Where runs have this setting: title and text of their mean over seeds, and
-            "".
-        Otherwise "", "" and a sentence with the accuracy of the nearest run and how it differs. Three empty
-            texts
-        where no run has the same data, model and network.
+        "". Otherwise "", "" and a sentence with the accuracy of the nearest run and how it differs. Three
+        empty texts where no run has the same data, model and network.
     """
     near = _nearest_first(accounted, runs)
     same = [one.run for one in near if not one.different]
@@ -237,7 +235,7 @@ def runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) 
 
 
 def _noise_in_words(spec: Spec) -> str:
-    """How the noise of a spec was asked for, in words."""
+    """How the noise of a spec was asked for, in words: ``sized for ε = 8 towards the cloud``, or "none"."""
     noise = spec.privacy.requested_noise
     match noise.kind:
         case "target":
@@ -309,7 +307,10 @@ def _is_number(value: object) -> bool:
 
 
 def _differences_phrase(different: Mapping[str, tuple[Any, Any]]) -> str:
-    """A phrase on the keys in which two specs differ; ``different``: both values by key."""
+    """A phrase on the keys in which two specs differ; ``different``: both values by key.
+
+    Of many keys the first `_MOST_KEYS`, and how many more differ.
+    """
     named = [
         f"{key_in_words(key)} ({' instead of '.join(setting_in_words(key, value, 40) for value in values)})"
         for key, values in different.items()

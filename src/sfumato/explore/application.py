@@ -59,6 +59,7 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
 
     @server.after_request
     def restrict(response: flask.Response) -> flask.Response:
+        """Add the headers by which a browser loads nothing from elsewhere."""
         response.headers.setdefault("Content-Security-Policy", policy)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
@@ -67,6 +68,7 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
 
     @server.get("/report/<int:number>")
     def report(number: int) -> Any:
+        """The report of the started run ``number``, without access to the page; 404 until it is written."""
         written = jobs[number].report if number in jobs else None
         if written is None:
             flask.abort(404)
@@ -91,6 +93,7 @@ def _refuse_foreign_requests(server: flask.Flask, token: str) -> None:
 
     @server.before_request
     def check() -> Any:
+        """Refuse a request by 403; the first one with the token gets a cookie in its place."""
         request = flask.request
         port = request.environ["SERVER_PORT"]
         names = (f"{HOST}:{port}", f"localhost:{port}")

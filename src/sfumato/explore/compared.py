@@ -66,7 +66,7 @@ def differing_pairs(kept: AccountedSetting, now: AccountedSetting) -> list[Diffe
 
 
 def side_by_side(kept: AccountedSetting, now: AccountedSetting) -> tuple[list[str], list[Difference], str]:
-    """Headings, rows and caption of a table of the pairs whose ε differs."""
+    """Headings, rows and caption of a table of the pairs whose ε differs; rows as of `differing_pairs`."""
     deltas = dict.fromkeys(text.number(one.report.delta) for one in (kept, now))
     caption = f"Where the largest ε differs (δ = {' and '.join(deltas)}); all other pairs are as they were"
     return ["of", "towards", "the kept setting", "this setting"], differing_pairs(kept, now), caption
@@ -89,7 +89,7 @@ def _common_classes(kept: AccountedSetting, now: AccountedSetting) -> list[_Clas
 
 
 def _by_title(before: Matrix, now: Matrix) -> Iterator[_Class]:
-    """Yield all classes by title."""
+    """Yield the classes of both matrices by title, each once, with ``None`` where one lacks it."""
     rows = [{row.title: at for at, row in enumerate(matrix.rows)} for matrix in (before, now)]
     for title in rows[0] | rows[1]:
         yield _Class(title, rows[0].get(title), rows[1].get(title))

@@ -68,7 +68,7 @@ class EditedSpec:
         return cls(**found)
 
     def to_json(self) -> str:
-        """The setting as JSON text, for the browser to keep."""
+        """The setting as JSON text, for the browser to keep; `from_json` reads it."""
         return json.dumps(
             {"source": self.source, "document": self.document, "changes": self.changes}, ensure_ascii=False
         )
@@ -87,7 +87,7 @@ class EditedSpec:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The changes as ``key=value`` texts for ``--set``; values are JSON, which is YAML."""
+        """The changes as ``key=value`` texts for ``--set``; values are JSON, which is YAML; () for none."""
         return tuple(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.changes.items())
 
     def spec(self) -> Spec:

@@ -169,7 +169,10 @@ def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
 
 
 def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:
-    """The message of ``error``, with the name of a control, or words, in place of the key of the spec."""
+    """The message of ``error``, with the name of a control, or words, in place of the key of the spec.
+
+    A message that does not begin with such a key stays as it is.
+    """
     said = str(error)
     found = _KEY.match(said)
     if found is None:

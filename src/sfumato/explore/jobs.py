@@ -54,7 +54,7 @@ class StartedRun:
 
     @property
     def state(self) -> State:
-        """The state of the run: running, finished, stopped or failed."""
+        """The state of the run: ``running``, ``finished``, ``stopped`` (by a signal) or ``failed``."""
         status = self.process.poll()
         if status is None:
             return "running"
@@ -149,7 +149,7 @@ class Jobs:
         return self._start(with_name_suffix(short, "-pilot"), "pilot", spec.training.rounds)
 
     def close(self) -> None:
-        """Stop all runs, and wait for their checkpoints."""
+        """Stop all runs, and wait up to a minute each for their checkpoints; then they are killed."""
         for job in self._jobs.values():
             job.stop()
         for job in self._jobs.values():
@@ -182,7 +182,7 @@ class Jobs:
 
 
 def new_folder(runs: Path, name: str) -> Path:
-    """A path in ``runs`` where nothing is yet: ``NAME``, or ``NAME-2`` and so on."""
+    """A path in ``runs`` where nothing is yet: ``NAME``, or ``NAME-2`` and so on; it is not made."""
     folder = runs / name
     return folder if not folder.exists() else next_free(runs / name[: MAX_NAME - _ROOM])
 

@@ -37,11 +37,11 @@ def index() -> str:
 
 
 def layout(setting: EditedSpec, heading: str) -> Any:
-    """The components of the whole page.
+    """The Dash components of the whole page, empty but for the heading: callbacks fill them in.
 
     Args:
         setting: that the page shows at first.
-        heading: name, protocol and data of the spec.
+        heading: name, protocol and data of the spec, plain text.
     """
     return html.Main([
         dcc.Store(id="first", data=setting.to_json()),
@@ -185,7 +185,10 @@ def _plot(name: str) -> Any:
 
 
 def captions(figure: Figure) -> list[Any]:
-    """The two captions of a figure: for its plot, and for the list that narrow screens show in its place."""
+    """The two captions of a figure: for its plot, and for the list that narrow screens show in its place.
+
+    A list of Dash components, of which the style hides one.
+    """
     return [
         html.Span(figure.caption, className="of-plot"),
         html.Span(figure.narrow_caption, className="of-list"),
@@ -273,7 +276,7 @@ def _use_section() -> Any:
 def dash_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False
 ) -> Any:
-    """A table of Dash that scrolls, of ``rows`` of texts below ``headers``.
+    """A table that scrolls, as a Dash component: ``rows`` of texts below ``headers``, under a ``caption``.
 
     ``scope``: whether the first cell of each row is its heading.
     """
@@ -292,7 +295,7 @@ def dash_table(
 
 
 def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
-    """The entries of a description list, from (name, value) pairs."""
+    """The entries of a description list from (name, value) pairs, a list of Dash components."""
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
 
 
@@ -313,12 +316,12 @@ def accuracy(name: str, value: str, differs: str) -> list[Any]:
 
 
 def notice(sentences: Sequence[str]) -> list[Any]:
-    """A box with ``sentences``; [] without any."""
+    """A list with a box around ``sentences``, a Dash component; [] without any."""
     return [html.Div(html.Ul(lines(sentences)), className="notice")] if sentences else []
 
 
 def difference_table(headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Any:
-    """A table of the pairs whose ε differs; "" without rows."""
+    """A table of the pairs whose ε differs; "" without rows. Arguments as of `dash_table`."""
     return dash_table(headers, rows, caption) if rows else ""
 
 
@@ -336,12 +339,12 @@ def matrix_lists(rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> 
 
 
 def sentences_and_list(sentences: Sequence[str]) -> list[Any]:
-    """Sentences as paragraphs; after one that ends with a colon, the others are a list."""
+    """Sentences as paragraphs, Dash components; after one that ends with a colon, the others are a list."""
     at = next((i + 1 for i, said in enumerate(sentences) if said.endswith(":")), len(sentences))
     listed = [html.Ul(lines(sentences[at:]))] if sentences[at:] else []
     return [*map(html.P, sentences[:at]), *listed]
 
 
 def lines(sentences: Sequence[str]) -> list[Any]:
-    """The entries of an HTML list, one for each sentence."""
+    """The entries of an HTML list, a Dash component for each sentence."""
     return [html.Li(sentence) for sentence in sentences]

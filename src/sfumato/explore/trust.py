@@ -72,7 +72,7 @@ def trusted_names(accounted: AccountedSetting) -> set[str]:
 
 
 def why_trust_is_fixed(accounted: AccountedSetting) -> str:
-    """The reason why trust cannot be changed here; empty where it can."""
+    """The reason why trust cannot be changed here, as a sentence; "" where it can."""
     if accounted.spec.protocol in WITHOUT_TRUST:
         return f"Protocol {accounted.spec.protocol} trusts nobody: whom the spec trusts makes no difference."
     if accounted.spec.trust.from_ is not None:
