@@ -17,7 +17,7 @@ lower_epsilon = rounding.lower_bound  # one that an audit has shown
 
 
 def escape(value: object) -> str:
-    """``value`` as text with HTML's special characters escaped, for content and attributes."""
+    """``value`` as text with HTML's special characters escaped, for content and attributes: ``&lt;``."""
     return html.escape(str(value), quote=True)
 
 
@@ -48,7 +48,10 @@ def at_delta(delta: float) -> str:
 
 
 def sentence(said: str) -> str:
-    """``said`` with one full stop, and its first letter in upper case unless that is not ASCII, such as ε."""
+    """``said`` with one full stop, and its first letter in upper case: ``Edges add noise.``
+
+    A first letter that is not ASCII, such as ε, stays as it is.
+    """
     first = said[:1].upper() if said[:1].isascii() else said[:1]
     return f"{first}{said[1:].rstrip('.')}."
 
@@ -82,7 +85,10 @@ def span(values: Sequence[float], written: Callable[[float], str]) -> str:
 
 
 def points_between(share: float, other: float) -> float:
-    """By how many percentage points ``share`` exceeds ``other``, rounded once, to one decimal."""
+    """By how many percentage points ``share`` exceeds ``other``, rounded once, to one decimal.
+
+    Negative where it does not.
+    """
     return round(100 * (share - other), 1) + 0.0  # no negative zero
 
 
@@ -151,7 +157,10 @@ def ranges_text(indices: Sequence[int], most: int = 4) -> str:
 
 
 def unit_of(row: Guarantee) -> str:
-    """The unit of a row, such as ``device:1``, with the sites of the units it stands for in brackets."""
+    """The unit of a row, such as ``device:1 (Lyon)``: with the sites of the units it stands for.
+
+    Without them where it has none, or the unit is named by its only site.
+    """
     is_named = list(row.sites) == [row.unit.partition(":")[2]]
     return f"{row.unit} ({join_names(row.sites)})" if row.sites and not is_named else row.unit
 

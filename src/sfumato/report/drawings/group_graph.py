@@ -306,6 +306,7 @@ def _arrival_table(
     """
 
     def said(arrival: float) -> str:
+        """A cell: the round, "never", or "not in time"."""
         return "never" if math.isinf(arrival) else "not in time" if arrival > rounds else f"{arrival:.0f}"
 
     head = sorted(order)[:24]

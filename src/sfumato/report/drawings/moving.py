@@ -43,7 +43,10 @@ def moved_sentence(network: Network) -> list[str]:
 
 
 def _who_moves(network: Network) -> str:
-    """How many devices ever change their edge; or that only trust changes."""
+    """A clause on how many devices ever change their edge, or that only trust changes.
+
+    ``3 of 50 devices change their edge``, without a full stop.
+    """
     places, name = edges_over_time(network), network.trees[0][1].tiers[-1].name
     moved, count = int(_moves(places).sum()), places.shape[1]
     if not moved:

@@ -178,7 +178,7 @@ class Canvas:
 
 
 def shortened_to_fit(name: str, slots: int) -> str:
-    """``name``, cut off with … where it would be wider than one of ``slots`` slots of the drawing."""
+    """``name``, cut off with … where it would be wider than one of ``slots`` slots across the drawing."""
     most = int(_WIDTH / slots / _SIGN) - 4
     return name if len(name) <= most else f"{name[: max(1, most - 1)]}…"
 
@@ -190,7 +190,7 @@ def width_beside_each_other(names: Sequence[str]) -> int:
 
 
 def noise_sentence(network: Network) -> str:
-    """A sentence on which parties add noise, counted by kind of party."""
+    """A sentence on which parties add noise, counted by kind of party, or that none adds any."""
     received = "the received signals contain the receiver's noise"
     if not network.has_noise:
         return f"No party adds noise of its own; {received}." if network.over_air else "No party adds noise."

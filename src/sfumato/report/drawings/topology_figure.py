@@ -258,6 +258,7 @@ def _draw_devices(
     _note_exposure(canvas, tree, tree.depth - 1, leaf, way)
 
     def describe(number: int) -> Dot:
+        """The device with this number, counted under the leaf."""
         device = f"device:{first + number}"
         own = noise if devices.is_of(number) else []
         return Dot(device, tree.titled(device), f"under {tree.titled(owner)}", own)
@@ -316,7 +317,7 @@ def _tier_names(tree: Tree) -> list[str]:
 
 
 def _trust_sentence(tree: Tree) -> str:
-    """A sentence on how many aggregators of each tier are trusted with raw updates."""
+    """The end of a sentence on how many aggregators of each tier are trusted with raw updates."""
     parts = [f"{text.whole(int(t.trusted.sum()))} of {text.how_many(t.size, t.name)}" for t in tree.tiers[1:]]
     cloud = "the cloud" if tree.tiers[0].trusted[0] else ""
     if not any(tier.trusted.any() for tier in tree.tiers):

@@ -288,9 +288,10 @@ def _forbidden_region(grid: Any, bound: AttackCurve, floor: float) -> list[Json]
 
 
 def _as_steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
-    """(x, y) of a ROC curve for drawing as steps up to the right edge.
+    """(x, y) of a ROC curve, for drawing as steps up to the right edge: arrays of rates, equally long.
 
     Args:
+        one: the curve.
         column: of the curve, such as ``tpr`` or ``tpr_low``.
         floor: smaller rates are drawn at this one, where the logarithmic axes begin.
     """

@@ -179,7 +179,7 @@ def claims_table(
 
 
 def _claimed_in_words(claim: Claim, *, silent: bool) -> tuple[str, str, str]:
-    """The claimed ε, the rigorous one and the verdict on a claim.
+    """Three texts on a claim: the claimed ε, the rigorous one, and whether it holds.
 
     ``silent``: the paper speaks of one round and the row is about all, of which it claims nothing.
     """

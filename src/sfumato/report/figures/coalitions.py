@@ -196,7 +196,7 @@ def _epsilon_of_edge_alone(matrix: Matrix, unit: str) -> float:
 
 
 def _both_epsilons(row: WorstCoalition) -> tuple[float, float]:
-    """ε towards the coalition of a row, and towards the one with the units' edge."""
+    """ε towards the coalition of a row, and towards the one with the unit's edge."""
     return row.epsilon, row.supernode_epsilon
 
 
@@ -234,8 +234,7 @@ def _lines_of_coalitions(
 
     Returns:
         By (1 if the edge is in the coalition, else 0; numbers of colluders; ε as text): the units, and the
-            finite
-        ε. ``rows`` and ``alone`` are those of `_coalition_figure`.
+        finite ε. ``rows`` and ``alone`` are those of `_coalition_figure`.
     """
     lines: dict[tuple[int, tuple[int, ...], tuple[str, ...]], tuple[list[str], list[float]]] = {}
     for which in range(2):

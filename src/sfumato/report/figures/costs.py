@@ -113,13 +113,16 @@ def even_costs_table(one: Series) -> str:
 
 
 def _what_is_clipped(series: Sequence[Series]) -> str:
-    """The name of ``clip_fraction``, by ``privacy.clip.kind``; "what was clipped" where runs differ."""
+    """The name of ``clip_fraction``, such as ``clipped messages``, by ``privacy.clip.kind``.
+
+    "what was clipped" where runs differ.
+    """
     kinds = {clip_kind_of(one.first.spec_dict) for one in series}
     return _CLIPPED[kinds.pop()] if len(kinds) == 1 else "what was clipped"
 
 
 def _what_has_noise(one: Series) -> str:
-    """The name of ``noise_std``: over groups there is no global model."""
+    """The name of ``noise_std`` in a table: it is of the global model, or over groups of a group's."""
     family = one.network.family
     whose = "a group's model" if family is not None and family.devices_observe else "the global model"
     return f"noise in each parameter of {whose}, standard deviation"

@@ -65,7 +65,11 @@ class RunCurve(NamedTuple):
 
     @property
     def last(self) -> float:
-        """The value in the last round of the curve, the mean over seeds."""
+        """The value in the last round of the curve, the mean over seeds.
+
+        Raises:
+            IndexError: the curve is empty.
+        """
         return float(self.curve.mean[-1])
 
 

@@ -85,7 +85,7 @@ class Figure:
 
 
 def colour(index: int) -> str:
-    """The hexadecimal colour of the ``index``-th run or observer; colours repeat after a while."""
+    """The hexadecimal colour of the ``index``-th run or observer, from 0; after seven they repeat."""
     return PALETTE[index % len(PALETTE)]
 
 
@@ -195,7 +195,8 @@ def log_axis(values: Iterable[float]) -> Json:
 def ticks_at_points(values: Sequence[float], limits: Sequence[float], *, is_log: bool) -> Json:
     """Plotly ticks at the ε of all points, where their labels have room; {} where they have not.
 
-    ``limits``: of the axis, logarithms to base 10 if ``is_log``.
+    ``limits``: of the axis, logarithms to base 10 if ``is_log``. Labels are ε rounded up, and those that are
+    written alike share a tick.
     """
     shown = {text.epsilon(value): value for value in sorted(values)}
     places = [math.log10(value) if is_log else value for value in shown.values()]
@@ -220,7 +221,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def tick_label(value: float) -> str:
-    """``value`` as the text of a tick, without trailing zeros."""
+    """``value`` as the text of a tick, without trailing zeros: ``0.5``, ``1e6``."""
     return f"{value:g}" if 1e-3 <= value < 1e5 else text.number(value)
 
 
@@ -249,7 +250,7 @@ def epsilon_point_axis(values: Sequence[float], title: str) -> Json:
 
 
 def round_axis(rounds: Iterable[float]) -> Json:
-    """A Plotly x axis from the first round to the last; with few rounds, a tick for each."""
+    """A Plotly x axis from the first round to the last; with at most ten rounds, a tick for each."""
     known = list(rounds)
     axis: Json = {"title": {"text": "round"}, "tickformat": "d"}
     if not known:
@@ -275,7 +276,7 @@ def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24
 
 
 def line_mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
-    """Plotly's mode of a line over ``rounds``: with markers if there are at most 30."""
+    """Plotly's mode of a line over ``rounds``: ``lines+markers`` if there are at most 30, else ``lines``."""
     return "lines+markers" if len(rounds) <= 30 else "lines"
 
 

@@ -129,7 +129,10 @@ def heatmap_figure(
 
 
 def matrix_as_list(matrix: Matrix) -> str:
-    """The cells as HTML lists, for narrow screens: ε towards each observer, of every class of units."""
+    """The cells as HTML lists, for narrow screens: ε towards each observer, of every class of units.
+
+    The first `MOST_OPEN` classes are open, the others folded.
+    """
     parts = []
     for r, (title, detail, cells) in enumerate(rows_in_words(matrix)):
         said = f"<p>{text.escape(detail)}</p>" if detail else ""
@@ -162,7 +165,7 @@ def rows_in_words(matrix: Matrix) -> list[tuple[str, str, list[tuple[str, str]]]
 
 
 def _cell_in_words(cell: Cell) -> str:
-    """The ε of a cell as text; where there is none, whether the observer is trusted."""
+    """The ε of a cell as text: ``8``, ``∞ (no guarantee)``, or `BY_TRUST` if the observer is trusted."""
     if cell.epsilon < math.inf:
         return text.epsilon(cell.epsilon)
     return BY_TRUST if cell.trusts_all else "∞ (no guarantee)"

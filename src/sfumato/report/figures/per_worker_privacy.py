@@ -186,6 +186,7 @@ def _epsilon_band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Js
     common: Json = {"type": "scatter", "legendgroup": name, "mode": "lines", "hovertemplate": "%{text}"}
 
     def line(what: str, values: list[float], look: Json) -> Json:
+        """The trace of ``values`` by round; ``look``: further properties."""
         path = BoundingLine.of(rounds, values)
         points = {"x": path.rounds, "y": path.values, "text": list(map(text.epsilon, path.values))}
         marker = {"marker": {"color": hue, "size": 6, "opacity": path.opacity}}

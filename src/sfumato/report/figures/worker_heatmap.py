@@ -213,6 +213,7 @@ def _epsilon_array(pairs: Pairs, view: str) -> Any:
     """
 
     def value(pair: WorkerPair | None) -> float:
+        """ε of a pair in this view; NaN where there is none."""
         if pair is None:
             return math.nan
         return pair.epsilon if view == "rigorous" else pair.claimed.get(view, math.nan)
@@ -243,7 +244,7 @@ def _heatmap_cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
 
 
 def _worker_title(run: GroupedRun, worker: int) -> str:
-    """The title of a worker with its groups, and how many workers are like it."""
+    """The title of a worker with its groups, ``3 (in groups 0 and 1)``, and how many workers are like it."""
     groups = run.groups_of(worker)
     listed = text.join_names(list(map(str, groups)), 6)
     size = int(run.releases.kinds.size[run.releases.kinds.of[worker]])

@@ -129,7 +129,7 @@ def _without_guarantee(one: Series) -> list[str]:
 
 
 def _rounds_in_words(one: Series, summary: Summary) -> str:
-    """How many rounds a run has done; with adaptive control also that this chose how many."""
+    """How many rounds a run has done, as text; with adaptive control also that this chose how many."""
     chosen = " (as many as adaptive control chose)" if one.first.spec_dict.get("control") else ""
     return f"{text.whole(summary.rounds)}{chosen}"
 
@@ -166,7 +166,7 @@ def _endless(row: Guarantee, trusted: bool) -> bool:
 
 
 def _told_towards(one: Series, *kinds: ObserverKind) -> str:
-    """`_towards`; the ε of adaptive control are named budgets."""
+    """`_towards`, with "(budget)" behind a finite ε of a run with adaptive control."""
     said = _towards(one, *kinds)
     if not one.first.spec_dict.get("control") or not said[0].isdigit():
         return said
@@ -246,7 +246,7 @@ def _of_whole_devices(one: Series, unit: str) -> list[str]:
 
 
 def _failed_claim(one: Series) -> list[str]:
-    """A sentence on the claims of each published source that do not hold; [] where all do."""
+    """A sentence for each published source of which some claims do not hold; [] where all do."""
     said = []
     for source, about in by_source(one.first.privacy.claims).items():
         failed = sorted({claim.claimed_epsilon for claim in about if not claim.holds})

@@ -149,7 +149,7 @@ def _target_title(series: Sequence[Series]) -> str:
 
 
 def _target_in_words(noise: Mapping[str, Any]) -> str:
-    """The ε that noise was sized for."""
+    """The ε that noise was sized for, as text; "not set" where it was stated in another way."""
     asked = noise.get("calibrated_from") or noise
     if asked.get("epsilon") is None:
         return _NOT_SET

@@ -87,7 +87,7 @@ def _captions(figure: Figure) -> str:
 
 
 def _without_legend(figure: Figure) -> Figure:
-    """The figure without its legend and the room for it, in place of which it has `key_of_marks`."""
+    """The figure without its legend and the room for it; `key_of_marks` stands in its place."""
     margin = figure.layout["margin"]
     height = figure.layout["height"] - margin["b"]
     return replace(figure, layout=figure.layout | {
@@ -166,6 +166,9 @@ def share_script(sweep: Path) -> tuple[str, FileRecord]:
 
     Returns:
         Its name in the folder, and its record for the manifest.
+
+    Raises:
+        RunError: it cannot be written.
     """
     return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
 
@@ -200,7 +203,7 @@ def under_name_of_run(one: Series, series: Sequence[Series], content: str) -> st
 
 
 def bullet_list(lines: Sequence[str]) -> str:
-    """Plain lines as an HTML list."""
+    """Lines of plain text as an HTML list, with special characters escaped."""
     return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
 
 

@@ -11,7 +11,7 @@ WHAT_NOISE_COSTS = "How to find out what the noise costs"
 
 
 def notice_html(sentence: str) -> str:
-    """A sentence as HTML of a notice."""
+    """A sentence of plain text as the HTML of a notice."""
     return f'<p class="notice">{text.escape(sentence)}</p>'
 
 

@@ -18,6 +18,7 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
     named: dict[str, str] = {}
 
     def linked(found: re.Match[str]) -> str:
+        """A place of a paper as a link to its entry, which is noted."""
         entry, says = entry_of(found[0])
         named.setdefault(entry, says)
         return f'<a href="#{_anchor(entry)}">{found[0]}</a>'
@@ -41,5 +42,5 @@ def _anchor(entry: str) -> str:
 
 
 def _names(sections: Sequence[str], paper: str) -> bool:
-    """Whether a paper is named anywhere on the page."""
+    """Whether ``paper``, such as ``PFELS``, is named anywhere on the page."""
     return any(re.search(rf"(?<!\w){re.escape(paper)}(?!\w)", section) for section in sections)

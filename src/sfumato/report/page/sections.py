@@ -97,9 +97,11 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     first = first_screen(series, summaries, matrices, pictures, costs)
 
     def matrix_part(one: Series) -> str:
+        """HTML of the guarantees of one run."""
         return _guarantees_html(one, by_name[one.name], figures)
 
     def control_part(one: Series) -> str:
+        """HTML of what control chose in one run."""
         return _control_html(one, figures)
 
     sections = [

@@ -40,7 +40,10 @@ def tiles_html(tiles: Iterable[Tile]) -> str:
 
 
 def epsilon_tiles_caption(one: Series, summary: Summary) -> str:
-    """The text above the tiles: of which unit and at which δ the ε are."""
+    """The text above the tiles, without a full stop: of which unit and at which δ the ε are.
+
+    ``The largest ε of a record (δ = 1e-5) towards``, which the names of tiles go on with.
+    """
     grouped = not math.isnan(summary.epsilon_peers)
     kind = kind_within_devices(one.first.privacy.guarantees) or ("worker" if grouped else "device")
     row = row_in_words(one.first.spec_dict) if kind == "record" else ""
@@ -141,7 +144,10 @@ def of_which_class(score: Headline, one: Series) -> str:
 
 
 def name_of_aggregator(network: Network) -> str:
-    """What the aggregators of devices are called: masters of groups, or as the lowest tier of a tree."""
+    """What an aggregator of devices is called: "master" over groups, the lowest tier's name in a tree.
+
+    "edge" in a star, and where the network is not known.
+    """
     shape = network.shape
     if isinstance(shape, Tree):
         return shape.tiers[-1].name if shape.depth > 1 else "edge"

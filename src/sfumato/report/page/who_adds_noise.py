@@ -103,7 +103,7 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
 
 
 def _rounds(training: Mapping[str, Any]) -> str:
-    """Sentences on how many rounds the training has, and who takes part."""
+    """Sentences on how many rounds the training has, and who takes part; ``training``: from `training_of`."""
     if training.get("controlled"):
         return (
             "Adaptive control chooses before every round but the first how many local steps it has and how "

@@ -111,7 +111,7 @@ class ObjectiveAxis:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers from ``low`` to ``high``."""
+    """About five round numbers from ``low`` to ``high``, ascending; ``low`` is smaller."""
     step = 10 ** math.floor(math.log10((high - low) / 5))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= 6)
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]

@@ -116,7 +116,7 @@ def _is_unseen(swept: ParetoPage, place: int, score: str) -> bool:
 
 
 def _restates_target(swept: ParetoPage, name: str) -> bool:
-    """Whether the ε of every point is the target ε that is swept."""
+    """Whether the objective is an ε that equals, at every point, the target ε that is swept."""
     target = WORDS["privacy.noise.epsilon"]
     if target not in swept.keys or not name.startswith(EPSILON_PREFIX):
         return False
@@ -185,7 +185,10 @@ def _clause_on_guessing(swept: ParetoPage, name: str) -> str:
 
 
 def _describe_points(swept: ParetoPage, points: Sequence[SweptPoint]) -> str:
-    """Points as text: every swept key with its values, if they are all combinations of these."""
+    """Points as text: every swept key with its values, if they are all combinations of these.
+
+    Otherwise the first of them, and how many others there are.
+    """
     values = [list(dict.fromkeys(labels)) for labels in zip(*(p.labels for p in points), strict=True)]
     if math.prod(map(len, values)) > len(points):
         others = len(points) - 1

@@ -41,7 +41,10 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 
 
 def _title_of_planes(drawn: Sequence[tuple[str, str]]) -> str:
-    """The heading above the figures of ``drawn``, by what is on their axes."""
+    """The heading above the figures of ``drawn``, such as ``Accuracy against ε and costs``.
+
+    By what is on their axes.
+    """
     names = {name for plane in drawn for name in plane} - SCORES.keys()
     privacy = ["ε"] if any(name.startswith(EPSILON_PREFIX) for name in names) else []
     costs = ["costs"] if any(not name.startswith(EPSILON_PREFIX) for name in names) else []
@@ -284,6 +287,7 @@ def _point_marks(
     hue = look.colour(mine[0][0])
 
     def spread(axis: ObjectiveAxis) -> Json:
+        """Plotly's error bars along ``axis``; {} where no interval is known."""
         widths = [point.objectives[axis.name].half_width / axis.size for point, _ in mine]
         if all(map(math.isnan, widths)):
             return {}
@@ -291,6 +295,7 @@ def _point_marks(
         return {"type": "data", "array": known, "thickness": 1, "width": 3, "color": hue}
 
     def hover(point: SweptPoint) -> str:
+        """The text under the pointer at a point."""
         values = (f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name))
         trust = point.known_raw
         raw = [f"raw to a trusted edge: {text.plotly_label(trust)} devices"] if trust else []

@@ -143,7 +143,7 @@ def cost_of(point: SweptPoint, name: str) -> float:
 
 
 def is_higher_better(name: str) -> bool:
-    """Whether the objective ``name`` is a score of which more is better."""
+    """Whether the objective ``name`` is a score of which more is better; False for ε and costs."""
     return name in SCORES and SCORES[name].higher_is_better
 
 
@@ -195,7 +195,10 @@ def _have_equal_values(point: SweptPoint, one: str, other: str) -> bool:
 
 
 def describe_objective(point: SweptPoint, name: str) -> str:
-    """The objective ``name`` of a point as text with its unit, and ± half of its 95 % interval over seeds."""
+    """The objective ``name`` of a point as text with its unit, and ± half of its 95 % interval over seeds.
+
+    The latter only where it is known; of an accuracy it is in points.
+    """
     half_width = point.objectives[name].half_width if name in point.objectives else math.nan
     if math.isnan(half_width):
         return shown_value(point, name)
@@ -204,7 +207,10 @@ def describe_objective(point: SweptPoint, name: str) -> str:
 
 
 def shown_value(point: SweptPoint, name: str) -> str:
-    """The objective ``name`` of a point as text with its unit, rounded as readers see it."""
+    """The objective ``name`` of a point as text with its unit, rounded as readers see it.
+
+    "–" of energy and delay that were not measured.
+    """
     return _objective_as_text(value_of(point, name), name)
 
 

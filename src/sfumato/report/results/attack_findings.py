@@ -186,6 +186,8 @@ def attacked_run(one: Series) -> RunFolder | None:
 def observers_of(run: RunFolder) -> list[ObserverFindings]:
     """All findings of attacks and audits in a run folder by observer, in the order of their names.
 
+    [] without any.
+
     Raises:
         RunError: a file is damaged, missing, or not of this run.
     """
@@ -196,6 +198,7 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
     names = read_network(run.spec_dict)
 
     def about(name: object) -> ObserverFindings:
+        """The findings about the observer ``name``, begun at the first."""
         return found.setdefault(str(name), ObserverFindings(str(name), names.titled(str(name))))
 
     for name in _results(run):

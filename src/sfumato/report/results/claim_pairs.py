@@ -82,12 +82,15 @@ class PairNames(NamedTuple):
         return {pair: self._example(pair[1]) for pair, name in named.items() if many[name] > 1}
 
     def _example(self, observer: str) -> str:
-        """A single observer in words; a device stands for all of its class."""
+        """A single observer in words, such as "edge 0"; "such as …" before a device.
+
+        A device stands for its class.
+        """
         title = self.labels.observer_title(observer)
         return f"such as {title}" if observer.startswith("device:") else title
 
     def _named(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
-        """The classes of the unit and of the observer of each pair of ``claims``."""
+        """By (unit, observer) of ``claims``, the classes of both: ``50 devices under edges 0–4 → cloud``."""
         return {
             (one.unit, one.observer): f"{self.labels.row(one.unit).title} → "
             f"{self.labels.column(one.unit, one.observer).title}"

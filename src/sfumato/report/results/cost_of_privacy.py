@@ -55,7 +55,7 @@ def costs_of_noise(series: Sequence[Series]) -> list[CostOfNoise]:
 def costs_by_runs_beside(series: Sequence[Series]) -> list[CostOfNoise]:
     """`costs_of_noise`, each by a run without noise among ``series`` or else by one in a folder beside it.
 
-    In the order of ``series``.
+    In the order of ``series``; runs of which it is not known are left out.
     """
     costs = {cost.one.name: cost for cost in costs_of_noise(series)}
     lacking = [one for one in series if one.name not in costs]
@@ -113,7 +113,7 @@ class CostOfNoise(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What the noise costs, both scores, and whether it may be chance."""
+        """Sentences on what the noise costs, with both scores, chance, and what clipping costs."""
         score, what = self.score, _what_costs([self])
         lost = f"{self.amount} of {score.name}{self._in_examples()}"
         cost = f"{title(what)} costs {lost}" if self.amount else f"No cost of {what} is seen"
@@ -176,7 +176,7 @@ def several_costs_in_words(costs: Sequence[CostOfNoise]) -> list[str]:
 
 
 def _what_costs(costs: Sequence[CostOfNoise]) -> str:
-    """The noise that runs without it lack; over the air it is also that of the receiver."""
+    """What runs without noise lack, as words: "the noise", over the air also that of the receiver."""
     air = any(sends_over_the_air(each.one.first.spec_dict) for each in costs)
     return "noise, the receiver's included," if air else "the noise"
 
@@ -285,6 +285,7 @@ def _finished_twin(folder: Path, series: Sequence[Series]) -> Series | None:
     """The run in a folder, if it is finished, has no noise, and a spec that trains as one of ``series``."""
 
     def trains_alike(spec: Mapping[str, Any]) -> bool:
+        """Whether ``spec`` trains as one of the runs, but for noise."""
         return any(trains_alike_but_for_noise(one.first.spec_dict, spec) for one in series)
 
     one = finished_run_in(folder, trains_alike)

@@ -101,10 +101,14 @@ def commands_without_control(one: Series) -> tuple[str, str]:
 
 
 def _without_control_beside(one: Series) -> Series | None:
-    """The most recent finished run in a folder beside a run with control, of the same spec without."""
+    """The most recent finished run in a folder beside a run with control, of the same spec without.
+
+    ``None`` where there is none.
+    """
     folder = one.folder.resolve()
 
     def fits(spec: Mapping[str, Any]) -> bool:
+        """Whether ``spec`` is that of the run without control."""
         return not spec.get("control") and _compared(spec) == _compared(one.first.spec_dict)
 
     for other in folders_in(folder.parent, {folder}):

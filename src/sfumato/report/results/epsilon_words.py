@@ -136,5 +136,5 @@ def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
 
 
 def _with_article(row: Guarantee) -> str:
-    """The observer of a row, in a sentence."""
+    """The observer of a row in a sentence: "the cloud", "the public", or its name."""
     return f"the {row.observer}" if row.observer in ("cloud", "public") else row.observer

@@ -181,7 +181,10 @@ class GroupedRun:
 
 
 def grouped_run(run: RunFolder) -> GroupedRun | None:
-    """The grouped run in a folder; ``None`` if its spec cannot be resolved any more."""
+    """The grouped run in a folder; ``None`` if its spec cannot be resolved any more.
+
+    ``run``: over groups; its δ is used, or that of the spec where the folder has none.
+    """
     try:
         plan = resolve_groups(load_spec(run.path / SPEC_FILE))
     except (SfumatoError, OSError):

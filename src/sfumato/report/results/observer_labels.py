@@ -84,7 +84,10 @@ class ObserverLabels(abc.ABC):
         """`row` of a device; subclasses say by what devices are classed."""
 
     def column(self, unit: str, observer: str) -> Column:
-        """The column of the matrix for the relation of ``observer`` to ``unit``."""
+        """The column of the matrix for the relation of ``observer`` to ``unit``.
+
+        ``unit``: a device, or a record or person of one; ``observer``: a party, or several joined by commas.
+        """
         unit = _device_of(unit)
         if observer == "cloud":
             return Column((-2, ""), "cloud", "cloud", "the cloud")
@@ -272,12 +275,15 @@ def _device_of(unit: str) -> str:
 
 
 def column_of_observer_kind(observer: str) -> Column:
-    """The column for all observers of the kind of ``observer``, where the unit's place is not known."""
+    """The column for all observers of the kind of ``observer``, where the unit's place is not known.
+
+    ``edges`` for ``edge:3``, ``other devices`` for ``device:3``.
+    """
     kind = observer.partition(":")[0]
     title = "other devices" if kind == "device" else pluralise(kind) if ":" in observer else observer
     return Column((9_002, title), title)
 
 
 def index_of(name: str) -> int | None:
-    """The index in a party's name: 3 of ``edge:3``; ``None`` where there is none."""
+    """The index in a party's name: 3 of ``edge:3``; ``None`` where there is none, as in ``cloud``."""
     return decimal(name.partition(":")[2])

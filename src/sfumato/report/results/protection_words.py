@@ -45,9 +45,10 @@ _HEARS_NO_BETTER = "any observer that hears no better than the receiver"
 
 
 def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
-    """Paragraphs on who has no guarantee, on the largest ε towards each kind of observer, and on units.
+    """Paragraphs on who has no guarantee, on the largest ε towards the cloud or public, and on units.
 
-    One sentence where the runs have no guarantees, or no finite one. ``matrix``: of the first run.
+    Over groups also on ε towards other workers. One sentence where the runs have no guarantees, or no finite
+    one. ``matrix``: of the first run.
     """
     guarantees = [row for run in series.runs for row in run.privacy.guarantees]
     if not guarantees:
@@ -353,5 +354,5 @@ def _for_others_alike(why: str, whose: Iterable[str]) -> str:
 
 
 def _without_full_stop(said: str) -> str:
-    """A sentence without its full stop."""
+    """The text ``said`` without a full stop, or spaces, at its end."""
     return said.strip().rstrip(".")

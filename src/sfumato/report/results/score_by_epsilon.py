@@ -84,7 +84,10 @@ def _differ_in_noise_only(series: Sequence[Series]) -> bool:
 
 
 def _step_in_words(score: Headline, less: _Point, more: _Point) -> str:
-    """How the score changes from the run with ``less`` ε to that with ``more``, with a note on chance."""
+    """How the score changes from the run with ``less`` ε to that with ``more``, with a note on chance.
+
+    ``from ε = 1 to 2 +3.1 points``.
+    """
     before, after = less[1].final_score, more[1].final_score
     ends = f"from ε = {epsilon(less[1].epsilon_cloud)} to {epsilon(more[1].epsilon_cloud)}"
     if score is ACCURACY:

@@ -102,7 +102,7 @@ class Series:
 
     @property
     def rounds_played(self) -> int:
-        """The number of rounds that every seed has done."""
+        """The number of rounds that every seed has done: that of the seed with the fewest."""
         return min(len(run.metrics) for run in self.runs)
 
     @property
@@ -139,14 +139,20 @@ class Series:
     def final(self, column: str) -> Mean:
         """The last measured value of a metrics column: mean over seeds with its 95 % half-width.
 
-        NaN where no seed measured it; seeds that did not are left out. A column that is missing is an error.
+        NaN where no seed measured it; seeds that did not are left out.
+
+        Raises:
+            KeyError: a run has no such column.
         """
         return mean(last_measured(run.metrics[column]) for run in self.runs)
 
     def best(self, column: str) -> Mean:
         """The largest measured value of a metrics column: mean over seeds with its 95 % half-width.
 
-        NaN where no seed measured it; seeds that did not are left out. A column that is missing is an error.
+        NaN where no seed measured it; seeds that did not are left out.
+
+        Raises:
+            KeyError: a run has no such column.
         """
         return mean(float(run.metrics[column].max()) for run in self.runs)
 

@@ -85,7 +85,7 @@ def partition_in_words(spec: Mapping[str, Any]) -> str:
 
 
 def _rule_in_words(rule: Mapping[str, Any]) -> str:
-    """A rule that divides examples, in words; "" for a kind without."""
+    """A rule that divides examples, in words, such as ``2 labels each``; "" for a kind without words."""
     kind = rule.get("kind")
     if kind == "iid":
         return f"divided at random{' into unequal shares' if rule.get('size_sigma') else ''}"

@@ -62,7 +62,10 @@ def matrix_of(one: Series) -> Matrix:
 
 
 def summarise(series: Series) -> Summary:
-    """The figures of ``series`` as one row of a comparison; NaN where something was not measured."""
+    """The figures of ``series`` as one row of a comparison; NaN where something was not measured.
+
+    `Comparison.table` says what each is.
+    """
     accuracy, score = series.final("accuracy"), headline_of(series.first.metrics)
     rows = [row for run in series.runs for row in of_main_unit(run.privacy.guarantees)]
 
@@ -246,7 +249,7 @@ class _End(NamedTuple):
 
 
 def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
-    """The least and the largest ε of the units of ``rows``, at least one row."""
+    """The least and the largest ε of the units of ``rows``, at least one row, each as an `_End`."""
     best, worst = min(rows, key=least_epsilon), max(rows, key=lambda row: row.epsilon)
     named = bool(worst.sites and best.sites and worst is not best)
     least, most = (join_names(row.sites, 3) if named else "" for row in (best, worst))
@@ -259,13 +262,16 @@ def least_epsilon(row: Guarantee) -> float:
 
 
 def kind_within_devices(guarantees: Sequence[Guarantee]) -> str | None:
-    """``record`` or ``person``, where all guarantees are about one of these; ``None`` where some are not."""
+    """``record`` or ``person``, where all guarantees are about this one kind; else ``None``.
+
+    ``None`` without guarantees, too.
+    """
     kinds = {row.unit_kind for row in guarantees}
     return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
 def unit_of_run(run: RunFolder) -> str:
-    """The unit (``device``, ``record`` or ``person``) that the ε of a comparison are about."""
+    """The unit that the ε of a comparison are about: ``record`` or ``person`` if all are, else ``device``."""
     return kind_within_devices(run.privacy.guarantees) or "device"
 
 
@@ -287,7 +293,7 @@ def _towards_devices(one: Series) -> list[float]:
 
 
 def raw_to_trusted_in_words(one: Series) -> str:
-    """A phrase on how many devices of a run send raw updates to an aggregator that they trust."""
+    """A phrase such as ``raw to a trusted edge: 25 of 50 devices``, on the raw updates of a run."""
     family = one.network.family
     whom, who = ("master", "workers") if family and family.devices_observe else ("edge", "devices")
     return f"raw to a trusted {whom}: {one.first.privacy.raw_to_trusted_edge} {who}"

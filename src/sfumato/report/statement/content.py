@@ -122,7 +122,7 @@ class Statement:
         return about_simulation(int(self.spec.get("seed", 0))) if self._played == "simulated" else ""
 
     def observer(self, row: Guarantee) -> str:
-        """The observer of ``row``, a guarantee, in words."""
+        """The observer of ``row``, a guarantee, in words, such as "the cloud"."""
         who = words.observer_phrase(row, self.peer, self.place)
         alike = row.unit_kind, row.relation.words
         return f"{who} (where it is not trusted)" if alike in self._trusted and not row.trusted else who

@@ -41,8 +41,9 @@ def bound_of_several(epsilon: float, delta: float, count: int) -> PrivacyBound:
 
 
 def between_contents(epsilon: float, delta: float, relation: str) -> PrivacyBound:
-    """The bound between any two contents of one unit.
+    """The bound between any two contents of one unit; ∞ where its δ would be 1 or more.
 
+    It is the bound given for ``replace``, else that for a chain of two such steps (derived in this file).
     ``relation``: the neighbours that ``epsilon`` at ``delta`` is for: ``zero-out``, ``remove`` or
     ``replace``.
     """

@@ -110,7 +110,7 @@ def two_values(kind: str, labels: Sequence[str], column: str | Sequence[str] | N
 def place_of(network: Network, kinds: Collection[str]) -> str:
     """The word for a party with data, "site" or "device".
 
-    "site" where each has a name, or where sites are known and only records or persons are units.
+    "site" where each device has a name, or where no sites are named and only records or persons are units.
 
     Args:
         network: of the spec.
@@ -191,7 +191,7 @@ def training_in_words(
 
 
 def _quoted(columns: Sequence[str]) -> str:
-    """Names of columns of a table, in a sentence."""
+    """Names of columns of a table, in a sentence: “age” and “sex”; the first few of many."""
     return text.join_names([f"“{name}”" for name in columns], _MOST_NAMES)
 
 
